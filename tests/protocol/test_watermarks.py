@@ -5,6 +5,8 @@ import pytest
 from tidegate.protocol.records import Snapshot
 from tidegate.protocol.watermarks import (
     END_OF_TIME,
+    EventTimes,
+    ahead_of,
     event_time_of,
     is_of_operator,
     is_watermark_alone,
@@ -33,11 +35,19 @@ def test_a_watermark_never_goes_back() -> None:
 
 
 def test_a_split_keeps_the_largest_event_time_it_has_read() -> None:
-    first = with_event_time(Snapshot((), {"offset": 1}), None, 7)
+    first = with_event_time(Snapshot((), {"offset": 1}), None, EventTimes(7))
     assert first.position == {"offset": 1, "event_time": 7}
-    assert event_time_of(with_event_time(Snapshot((), {"offset": 2}), first, 3)) == 7
+    assert event_time_of(with_event_time(Snapshot((), {"offset": 2}), first, EventTimes(3))) == 7
     assert event_time_of(with_event_time(Snapshot(), first, None)) == 7
     assert with_event_time(Snapshot((), {"offset": 1}), None, None).position == {"offset": 1}
+
+
+def test_rows_that_are_ahead_move_no_watermark_and_count_for_the_segment_read_last() -> None:
+    first = with_event_time(Snapshot((), {"offset": 1}), None, EventTimes(None, 3))
+    assert (first.position, event_time_of(first), ahead_of(first)) == ({"offset": 1, "ahead": 3}, None, 3)
+    second = with_event_time(Snapshot((), {"offset": 2}), first, EventTimes(5))
+    assert (event_time_of(second), ahead_of(second)) == (5, 0)
+    assert ahead_of(None) == 0
 
 
 def test_positions_of_operators_are_told_from_those_of_sources() -> None:

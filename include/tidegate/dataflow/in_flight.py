@@ -44,10 +44,11 @@ def _to_json(data: Data) -> dict[str, Any]:
         said = {} if data.watermark is None else {"watermark": data.watermark}
         return {"handles": [handle_to_json(handle) for handle in data.handles], **said}
     said = {} if data.event_time is None else {"event_time": data.event_time}
+    said |= {"ahead": data.ahead} if data.ahead else {}
     return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes, **said}
 
 
 def _from_json(data: Mapping[str, Any]) -> Data:
     if "handles" in data:
         return Exchange(tuple(handle_from_json(handle) for handle in data["handles"]), data.get("watermark"))
-    return Segment(data["split"], data["reference"], data["bytes"], data.get("event_time"))
+    return Segment(data["split"], data["reference"], data["bytes"], data.get("event_time"), data.get("ahead", 0))

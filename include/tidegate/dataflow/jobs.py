@@ -12,6 +12,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Clock, Segment
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.watermarks import EventTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,11 @@ class Jobs(Protocol):
         """Run what arrived to completion, and stage what the chain's tables lack."""
         ...
 
-    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
-        """The largest event time of each split's segment, in microseconds since 1970; those without any are missing."""
+    def event_times(
+        self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
+    ) -> Mapping[SubtaskId, EventTimes]:
+        """The event times of each split's segment, in microseconds since 1970. Rows beyond a split's limit, if it has
+        one, are ahead. Raises `MalformedRowsError` if there are such and their source has no quarantine."""
         ...
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:

@@ -9,14 +9,14 @@ from tidegate.dataflow.channels import Channels
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.running import RunningSource
-from tidegate.dataflow.source_snapshots import milliseconds_between, with_time
+from tidegate.dataflow.source_snapshots import limits, milliseconds_between, with_time
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.lag import SourceLag, lag_of
 from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, Pending, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.watermarks import with_event_time
+from tidegate.protocol.watermarks import EventTimes, with_event_time
 
 #: A split is polled only while less than so many micro-batches wait in its channel.
 _BATCHES_AHEAD = 4
@@ -77,7 +77,7 @@ class PolledSources:
         before = self._state.snapshots.get(subtask)
         segment, snapshot = source.vertex.source.poll(split, before, context)
         if source.name in self._parts.graph.watched:
-            read = {} if segment is None else self._parts.jobs.event_times({subtask: segment})
+            read = {} if segment is None else self._event_times(subtask, segment)
             snapshot = with_event_time(snapshot, before, read.get(subtask))
             segment = with_time(segment, snapshot)
         self._state.moved(subtask, snapshot)
@@ -88,6 +88,10 @@ class PolledSources:
         if snapshot.finished:
             self._channels.signal(channel, lambda index: EndOfData(index, StopMode.DRAIN))
         return segment
+
+    def _event_times(self, subtask: SubtaskId, segment: Segment) -> Mapping[SubtaskId, EventTimes]:
+        beyond = limits(self._parts.graph, [subtask], self._parts.clock.now())
+        return self._parts.jobs.event_times({subtask: segment}, beyond)
 
     def lag(self) -> tuple[SourceLag, ...]:
         """What the last polls have left."""

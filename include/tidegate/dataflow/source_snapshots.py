@@ -3,7 +3,7 @@
 A split that has acknowledged is replayed, so that every attempt of a checkpoint sees the same input.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,10 +13,11 @@ from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import Acknowledger, Segment, SourceContext
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.expiry import microseconds
 from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.watermarks import event_time_of, with_event_time
+from tidegate.protocol.watermarks import ahead_of, event_time_of, with_event_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledger
             if (end := StopMode.DRAIN if taken.finished else task.stop) is not None:
                 ends[subtask] = end
     if polled:
-        polled = _timed(parts, segments, polled, task)
+        polled = _timed(parts, segments, polled, task, now)
         segments |= {ack.subtask: with_time(segments[ack.subtask], ack.snapshot) for ack in polled}
         confirm(parts.graph, task, acknowledge, polled)
     return SourceSnapshots(segments, ends)
@@ -67,11 +68,12 @@ def _timed(
     segments: Mapping[SubtaskId, Segment | None],
     polled: list[Acknowledgement],
     task: SnapshotTask,
+    now: datetime,
 ) -> list[Acknowledgement]:
     """With the event times of what was read, which are part of the positions: a later attempt must have the same."""
     watched = [ack for ack in polled if ack.subtask.operator_id in parts.graph.watched]
     read = {ack.subtask: segment for ack in watched if (segment := segments[ack.subtask]) is not None}
-    times = parts.jobs.event_times(read) if read else {}
+    times = parts.jobs.event_times(read, limits(parts.graph, read, now)) if read else {}
     return [
         replace(ack, snapshot=with_event_time(ack.snapshot, task.restored.get(ack.subtask), times.get(ack.subtask)))
         if ack in watched
@@ -81,8 +83,18 @@ def _timed(
 
 
 def with_time(segment: Segment | None, taken: Snapshot) -> Segment | None:
-    """The segment with the largest event time that its split has read, as its snapshot says."""
-    return None if segment is None else replace(segment, event_time=event_time_of(taken))
+    """The segment with what its split's snapshot says of event times."""
+    return None if segment is None else replace(segment, event_time=event_time_of(taken), ahead=ahead_of(taken))
+
+
+def limits(graph: Graph, subtasks: Iterable[SubtaskId], now: datetime) -> dict[SubtaskId, int]:
+    """By split, the event time beyond which a row is ahead of the clock, in microseconds since 1970."""
+    most = {v.operator_id: v.event_time.max_ahead for v in graph.sources if v.event_time is not None}
+    return {
+        subtask: microseconds(now + ahead)
+        for subtask in subtasks
+        if (ahead := most.get(subtask.operator_id)) is not None
+    }
 
 
 def confirm(

@@ -16,7 +16,7 @@ from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.ttl import ttl_of
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
-from tidegate.pipeline.windows import BOUNDS, Window, declared_time
+from tidegate.pipeline.windows import BOUNDS, MAX_AHEAD, Window, declared_time
 from tidegate.ports import (
     CheckpointListener,
     DeliveryGuarantee,
@@ -261,14 +261,18 @@ class Pipeline:
         *,
         event_time: str | None = None,
         delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = MAX_AHEAD,
     ) -> Stream:
         """Read a replayable input. `previous` is the name that it had before, if it was renamed.
 
         `event_time` is the column that says when an event was, and `delay` how much later than others its rows may
         come: the watermark follows the largest event time at that distance, and windows are emitted when it passes
-        them.
+        them. Where windows follow, a row that is more than `max_ahead` ahead of the clock is malformed, and the
+        watermark does not follow it; None: however far.
         """
-        stream = self.add(SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay)))
+        stream = self.add(
+            SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay, max_ahead))
+        )
         if isinstance(source, QuarantiningSource) and source.quarantine is not None:
             self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), source.quarantine))
         return stream

@@ -14,16 +14,21 @@ BOUNDS = (WINDOW_START, WINDOW_END)
 
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
+#: How far ahead of the clock a row's event time may be, unless the source says otherwise: local time that is taken for
+#: UTC is up to 14 hours ahead.
+MAX_AHEAD = timedelta(days=1)
 #: Windows that a row may belong to: each is a row of state.
 _MOST_WINDOWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column of a source that says when an event was, and how much later than others a row may come."""
+    """The column of a source that says when an event was, how much later than others a row may come, and how far ahead
+    of the clock: None, any time."""
 
     column: str
     delay: timedelta
+    max_ahead: timedelta | None = MAX_AHEAD
 
     @property
     def delay_micros(self) -> int:
@@ -79,7 +84,9 @@ def window(column: str, size: str | timedelta, slide: str | timedelta | None = N
     return made
 
 
-def declared_time(source: str, column: str | None, delay: str | timedelta | None) -> EventTime | None:
+def declared_time(
+    source: str, column: str | None, delay: str | timedelta | None, max_ahead: str | timedelta | None
+) -> EventTime | None:
     """What a source is declared with. Raises `PipelineDefinitionError`, which names it."""
     if column is None:
         if delay is not None:
@@ -88,10 +95,13 @@ def declared_time(source: str, column: str | None, delay: str | timedelta | None
                 'was, such as event_time="at".'
             )
         return None
+    ahead = None if max_ahead is None else duration(max_ahead)
+    if ahead is not None and ahead < timedelta(0):
+        raise PipelineDefinitionError(f"The source {source!r} has max_ahead={max_ahead!r}, which must not be negative.")
     late = duration("0 s" if delay is None else delay)
     if late < timedelta(0):
         raise PipelineDefinitionError(f"The source {source!r} has delay={delay!r}, which must not be negative.")
-    return EventTime(column, late)
+    return EventTime(column, late, ahead)
 
 
 def check_event_time(where: str, declared: EventTime, schema: str) -> None:

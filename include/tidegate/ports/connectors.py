@@ -21,13 +21,15 @@ class Segment:
     """A bounded, replayable piece of data in a channel: a reference, never the rows.
 
     `reference` is JSON that only the source understands: a list of files, an offset range. `event_time` is the largest
-    one that its split has read with it, if somebody needs that; the source does not set it.
+    one that its split has read with it, if an operator needs that. If rows are `ahead`, so many have a later event
+    time: they are malformed. The source sets neither.
     """
 
     split: int
     reference: Mapping[str, Any]
     bytes: int
     event_time: int | None = None
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

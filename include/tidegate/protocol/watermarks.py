@@ -2,11 +2,13 @@
 
 A watermark is in microseconds since 1970, UTC. Rows that it has passed may still come: they are late. An input without
 a watermark yet is not known to have come anywhere, and an operator has come as far as the slowest of its inputs.
+
+A row far ahead of the clock is malformed, and no watermark follows it: it would close all windows before it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.protocol.records import Snapshot
 
@@ -15,8 +17,17 @@ END_OF_TIME = (1 << 63) - 1
 
 #: In the position of a source's split: the largest event time of what it has read.
 EVENT_TIME = "event_time"
+#: There too: how many rows of the segment that it has read last are ahead, which is all that are later than that.
+AHEAD = "ahead"
 #: In the position of an operator's first subtask: by input, its watermark; and how many rows came too late.
 WATERMARKS, LATE = "watermarks", "late"
+
+
+class EventTimes(NamedTuple):
+    """What a segment's rows say: the largest event time that is not too far ahead, and how many rows are."""
+
+    largest: int | None
+    ahead: int = 0
 
 
 def lowest(inputs: Iterable[str], known: Mapping[str, int]) -> int | None:
@@ -31,18 +42,23 @@ def raised(before: int | None, to: int | None) -> int | None:
     return max((each for each in (before, to) if each is not None), default=None)
 
 
-def with_event_time(snapshot: Snapshot, before: Snapshot | None, largest: int | None) -> Snapshot:
-    """The snapshot of a source's split that has read rows up to an event time, and before that those of `before`."""
-    event_time = raised(event_time_of(before), largest)
-    if event_time is None:
-        return snapshot
-    return replace(snapshot, position={**(snapshot.position or {}), EVENT_TIME: event_time})
+def with_event_time(snapshot: Snapshot, before: Snapshot | None, read: EventTimes | None) -> Snapshot:
+    """The snapshot of a source's split that has read rows with these event times, and before that those of `before`."""
+    event_time = raised(event_time_of(before), read.largest if read else None)
+    said = {} if event_time is None else {EVENT_TIME: event_time}
+    said |= {AHEAD: read.ahead} if read and read.ahead else {}
+    return replace(snapshot, position={**(snapshot.position or {}), **said}) if said else snapshot
 
 
 def event_time_of(snapshot: Snapshot | None) -> int | None:
     """The largest event time that a source's split has read."""
     found: int | None = ((snapshot.position if snapshot else None) or {}).get(EVENT_TIME)
     return found
+
+
+def ahead_of(snapshot: Snapshot | None) -> int:
+    """How many rows of the segment that a source's split has read last are ahead."""
+    return int(((snapshot.position if snapshot else None) or {}).get(AHEAD, 0))
 
 
 def with_watermarks(snapshot: Snapshot, watermarks: Mapping[str, int], late: int) -> Snapshot:

@@ -29,6 +29,7 @@ from tidegate.protocol.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, Record
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.watermarks import EventTimes
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -212,8 +213,10 @@ class SimulatedJobs:
                 by_key.setdefault(key, []).append(row)
         return by_key
 
-    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
-        return {subtask: max(map(time_of, self._rows(segment))) for subtask, segment in segments.items()}
+    def event_times(
+        self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
+    ) -> Mapping[SubtaskId, EventTimes]:
+        return {subtask: EventTimes(max(map(time_of, self._rows(segment)))) for subtask, segment in segments.items()}
 
     # -- merging
 

@@ -24,6 +24,7 @@ from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.expiry import HORIZON
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.watermarks import EventTimes
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key
@@ -230,8 +231,10 @@ class PlainJobs:
                 reports.append(Report(vertex.operator_id, index, tuple(written), {ROWS_LATE: len(share)}))
         return reports
 
-    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
-        return {subtask: max(map(time_of, self._rows([segment]))) for subtask, segment in segments.items()}
+    def event_times(
+        self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
+    ) -> Mapping[SubtaskId, EventTimes]:
+        return {subtask: EventTimes(max(map(time_of, self._rows([segment])))) for subtask, segment in segments.items()}
 
     def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
         rows: list[Any] = []

@@ -18,6 +18,8 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.watermarks import EventTimes
+from tidegate.spark.driver.ahead import found_event_times
 from tidegate.spark.driver.compaction import compact_runs
 from tidegate.spark.driver.interrupts import noting_interrupts
 from tidegate.spark.driver.operator_jobs import OperatorJobs
@@ -25,7 +27,6 @@ from tidegate.spark.driver.outdated import without_outdated
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
-from tidegate.spark.driver.windows import largest_event_times
 from tidegate.spark.session.sessions import is_connect
 
 #: News for the driver's thread: a job has reported, a job has ended (and its error, if it failed), or an interrupt.
@@ -50,18 +51,19 @@ class SparkJobs:
             raise self._explained(execution, error) from error
         return reports
 
-    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
-        frame = largest_event_times(self.graph, self.streams.session, segments)
+    def event_times(
+        self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
+    ) -> Mapping[SubtaskId, EventTimes]:
         try:
-            found = frame.collect()
+            return found_event_times(self.graph, self.streams.session, segments, limits)
+        except CheckpointError:
+            raise
         except Exception as error:
             arrived: dict[str, list[Data]] = {}
             for subtask, segment in segments.items():
                 arrived.setdefault(subtask.operator_id, []).append(segment)
             where = f"source {', '.join(arrived)} of pipeline {self.graph.pipeline.name!r}"
             raise self.streams.explain(error, arrived) or as_checkpoint_error(error, where) from error
-        subtasks = list(segments)
-        return {subtasks[row["place"]]: row["at"] for row in found if row["at"] is not None}
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
         return without_outdated(self.graph, self.streams, self.location, restored)

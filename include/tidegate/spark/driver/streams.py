@@ -18,6 +18,7 @@ from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import StateHandle
+from tidegate.spark.driver.ahead import read_segments
 from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
@@ -57,7 +58,7 @@ class Streams:
         frame: DataFrame
         if stream.origin in self._sources:
             segments = [item for item in data if isinstance(item, Segment)]
-            frame = self._sources[stream.origin].source.read(self.session, segments, stream.output)
+            frame = read_segments(self._sources[stream.origin], self.session, segments, stream.output)
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
             match self._producers[stream.origin]:
@@ -79,7 +80,8 @@ class Streams:
         source = self._sources[stream.origin].source
         if stream.output != "rows" or stream.origin in self._left_to_spark or not isinstance(source, ArrowSource):
             return None
-        return source.arrow_reader([item for item in arrived[stream.origin] if isinstance(item, Segment)])
+        segments = [item for item in arrived[stream.origin] if isinstance(item, Segment)]
+        return None if any(segment.ahead for segment in segments) else source.arrow_reader(segments)
 
     def changed_by(self, stream: Stream) -> KeyedVertex | None:
         """The operator whose changed rows of state this stream is, as they are."""

@@ -1,21 +1,17 @@
-"""Which windows rows belong to, as Spark SQL, and the largest event time of what a source's split has read.
+"""Which windows rows belong to, as Spark SQL.
 
 All times are microseconds since 1970 in UTC, the session's time zone: a timestamp without zone counts as one in UTC, a
 date as its midnight.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
-from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import BOUNDS, WINDOW_END, WINDOW_START, Window
-from tidegate.ports import Segment
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.hashing import quoted
 
 _START = "_window_start"
@@ -61,20 +57,6 @@ def require_time(where: str, window: Window, columns: StructType) -> None:
             f"The {where} has windows of {window.column!r}, which is {types[window.column].simpleString()}. It must be "
             "a timestamp or a date: convert it in a transform in front of it."
         )
-
-
-def largest_event_times(graph: Graph, session: SparkSession, segments: Mapping[SubtaskId, Segment]) -> DataFrame:
-    """A row for each segment, with its `place` among them and its largest event time, `at`."""
-    sources = {vertex.operator_id: vertex for vertex in graph.sources}
-    frames = []
-    for place, (subtask, segment) in enumerate(segments.items()):
-        vertex = sources[subtask.operator_id]
-        assert vertex.event_time is not None
-        rows = vertex.source.read(session, [segment])
-        largest = F.max(micros(vertex.event_time.column)).alias("at")
-        frames.append(rows.agg(largest).select(F.lit(place).alias("place"), "at"))
-    together: DataFrame = reduce(lambda before, frame: before.union(frame), frames)
-    return together
 
 
 def micros(column: str) -> Column:
