@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.airflow.outcome import DETERMINISTIC, cause_of, is_deterministic
+from tidegate.airflow.outcome import DETERMINISTIC, FEW_RETRIES, cause_of, is_deterministic, is_final
 from tidegate.protocol import errors
 from tidegate.protocol.reasons import FailureReason
 
@@ -13,6 +13,7 @@ WORTH_A_RETRY = {
     errors.ConfigurationError,
     errors.EarlierSavepointError,
     errors.FinalizeError,
+    errors.OperatorFailedError,
     errors.SavepointExportError,
     errors.SinkError,
     errors.StopIncompleteError,
@@ -31,6 +32,13 @@ def test_every_error_of_ours_is_either_deterministic_or_worth_a_retry():
 @pytest.mark.parametrize("error", [errors.StoreUnavailableError("away"), OSError("reset"), ValueError("user code")])
 def test_what_may_pass_is_left_to_retries(error):
     assert not is_deterministic(error)
+
+
+def test_what_failed_in_an_operator_is_repeated_a_few_times_and_an_absence_until_no_retry_is_left():
+    failed, away = errors.OperatorFailedError("KeyError"), errors.StoreUnavailableError("away")
+    assert [is_final(failed, number) for number in (1, FEW_RETRIES, FEW_RETRIES + 1)] == [False, False, True]
+    assert not any(is_final(error, 100) for error in (away, OSError("reset"), errors.CheckpointError("Spark was lost")))
+    assert is_final(errors.SourceChangedError("a.csv"), 1)
 
 
 def test_an_error_of_ours_brings_its_own_reason():

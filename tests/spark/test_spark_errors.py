@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.protocol.errors import CheckpointError, StateIntegrityError
+from tidegate.protocol.errors import CheckpointError, OperatorFailedError, StateIntegrityError
 from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.executor.carried_errors import carried_to_driver
@@ -34,7 +34,7 @@ def explained(frame: Any) -> str:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         frame.collect()
     error = as_checkpoint_error(raised.value, WHERE)
-    assert type(error) is CheckpointError
+    assert type(error) is OperatorFailedError
     return str(error)
 
 

@@ -10,7 +10,6 @@ after a DAG run was marked by hand. It is not downstream of `notify`: past the c
 """
 
 import sys
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param
@@ -25,18 +24,20 @@ from tidegate.airflow.operators import (
     TriggerCheckpointOperator,
     ValidateCheckpointOperator,
 )
+from tidegate.airflow.outcome import LONGEST_RETRY_DELAY, OUTLASTED, RETRY_DELAY, retries_to_outlast
 from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
 
-#: Every step may be repeated, and errors that a repetition cannot fix fail at once (`outcome`). If slots are scarce,
+#: Every step may be repeated. Errors that a repetition cannot fix fail at once, and the retries outlast the restart of
+#: any component (`outcome.OUTLASTED`). If slots are scarce,
 #: checkpoints in progress come before new requests, because they hold the pipeline.
 TASK_DEFAULTS: dict[str, Any] = {
-    "retries": 3,
-    "retry_delay": timedelta(seconds=2),
+    "retries": retries_to_outlast(OUTLASTED),
+    "retry_delay": RETRY_DELAY,
     "retry_exponential_backoff": 2.0,
-    "max_retry_delay": timedelta(seconds=30),
+    "max_retry_delay": LONGEST_RETRY_DELAY,
     "weight_rule": "upstream",
 }
 

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow.callbacks import CallbackNotifier, Callbacks
 from tidegate.airflow.links import CheckpointLink
-from tidegate.airflow.outcome import cause_of, is_deterministic
+from tidegate.airflow.outcome import cause_of, is_final
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.causes import causes_of
 from tidegate.protocol.errors import (
@@ -90,8 +90,8 @@ class CheckpointTask(BaseOperator):
 class CheckpointStep(CheckpointTask):
     """A step of one checkpoint, whose id is by default what the task `trigger` returned.
 
-    `take_step` does the work. A deterministic error fails the task at once, any other is left to Airflow's retries;
-    when no retry is left, the checkpoint is aborted with that error as its cause.
+    `take_step` does the work. An error that a retry would only repeat fails the task at once, any other is left to
+    Airflow's retries; when no retry is left, the checkpoint is aborted with that error as its cause.
     """
 
     template_fields = ("checkpoint_id",)
@@ -116,7 +116,7 @@ class CheckpointStep(CheckpointTask):
                 try:
                     return self.take_step(coordinator, checkpoint_id, context)
                 except Exception as error:
-                    if is_deterministic(error) or (_is_last_try(context) and not self._stopped):
+                    if is_final(error, _tries(context)) or (_is_last_try(context) and not self._stopped):
                         self._abort(coordinator, checkpoint_id, error)
                     raise
 
@@ -164,7 +164,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
     except CheckpointError as error:
         _log_what_failed(error)
         _log_causes(error)
-        if is_deterministic(error):
+        if is_final(error, _tries(context)):
             raise AirflowFailException(str(error)) from None
         raise error from None  # Airflow logs the whole chain, with Java's stacks
     except ModuleNotFoundError as error:
@@ -198,6 +198,12 @@ def _log_causes(error: CheckpointError) -> None:
 def _is_test(context: Context) -> bool:
     """Whether `airflow dags test` or `dag.test()` runs the task in its own process, without a supervisor."""
     return context["dag_run"].triggering_user_name == "dag_test"
+
+
+def _tries(context: Context) -> int:
+    """Which try it is since the task was last cleared."""
+    ti, task = context["ti"], context["task"]
+    return int(ti.try_number) - max(0, int(ti.max_tries) - int(task.retries))
 
 
 def _is_last_try(context: Context) -> bool:

@@ -71,6 +71,11 @@ class CheckpointNotFoundError(CheckpointError):
     """No checkpoint of that id is known for the pipeline."""
 
 
+class OperatorFailedError(CheckpointError):
+    """Spark or a user's function failed in an operator: most likely for the code or the data. What was acknowledged is
+    safe, and a repetition resumes the checkpoint."""
+
+
 class OperatorNotFoundError(CheckpointError):
     """The checkpoint has no operator of that name, or none with keyed state."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.errors import CheckpointError, OperatorFailedError, PipelineDefinitionError
 from tidegate.spark.executor.carried_errors import carried_from_task
 from tidegate.spark.session.jvm import where_the_log_is
 from tidegate.spark.session.machine import jvm_end
@@ -53,7 +53,7 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
         what = f"Python code failed in {where}: {_raised(text)}."
     else:
         what = f"Spark failed in {where}: {_first_lines(text)}"
-    return CheckpointError(
+    return OperatorFailedError(
         f"{what} What was acknowledged is safe and committed data is untouched; repeating the step resumes this "
         f"checkpoint. {where_the_log_is()}".rstrip()
     )
