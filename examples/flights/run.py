@@ -137,10 +137,10 @@ class Demonstration:
             self.console, run_id, f"the right code is deployed again, and the pipeline restored to checkpoint {back}"
         )
         deploy(self.layout.project, self.layout.dags)
-        self.api.trigger(RESTORE, run_id, {"pipeline": pipeline.name, "to": str(back), "dry_run": False})
+        restoring = self.api.restore(pipeline.name, back, RESTORE)
         with self.console.status("Restoring"):
-            state = self.api.wait(RESTORE, run_id)
-        _must(state == "success", f"DAG run {run_id!r} of {RESTORE} ended as {state}.")
+            state = self.api.wait(RESTORE, restoring)
+        _must(state == "success", f"DAG run {restoring!r} of {RESTORE} ended as {state}.")
         after = self._observe()
         report.compared_with(self.console, right, after, f"What checkpoint {wrong} changed, and the restore took back")
         _must(right == after, f"The pipeline is not as it was with checkpoint {back}.")

@@ -2,6 +2,7 @@
 
 import pytest
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import restore_dag
 from tidegate.assembly import open_store
@@ -59,23 +60,25 @@ def test_a_refused_dag_run_is_on_record(dag, run, pipeline):
 def restore(pipeline, run):
     def restore(run_id: str = "r1", **conf):
         task: BaseOperator = restore_dag(pipeline).get_task("restore")
-        return run(task, run_id, conf={"pipeline": "p", "dry_run": False, **conf}, user="alice")
+        return run(task, run_id, conf={"pipeline": "p", **conf}, user="alice")
 
     return restore
 
 
-def test_a_restore_that_runs_twice_goes_back_once_and_a_plan_is_no_gesture(dag, run, regions, good, restore):
+def test_a_form_shows_a_plan_and_restores_nothing(dag, run, regions, good, restore):
+    """Whoever may trigger the DAG can fill it in."""
     from dag_steps import complete
 
     complete(dag, run, "r1")
     complete(dag, run, "r2")
     before = len(audited())
+    assert restore("plan", to="1").state == "skipped"
     assert restore("plan", to="1", dry_run=True).state == "skipped"
+    for to in ("1", "undo", "latest"):
+        ran = restore("form", to=to, dry_run=False)
+        assert isinstance(ran.error, AirflowFailException)
+        assert "A form does not restore pipeline p" in str(ran.error)
     assert restore("missing", to="nine").state == "failed"
-    assert restore("one", to="1").state == "success"
-    assert restore("one", to="1").state == "success"
     with open_store().transaction("p") as tx:
-        assert len(tx.restores()) == 1
-    told = [(each.gesture.kind, each.answer.status) for each in audited(len(audited()) - before)]
-    assert told == [(GestureKind.RESTORE, AnswerStatus.DONE), (GestureKind.RESTORE, AnswerStatus.REFUSED)]
-    assert restore("missing", to="nine").state == "failed"
+        assert tx.restores() == []
+    assert len(audited()) == before

@@ -6,7 +6,6 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import restore_dag
-from tidegate.assembly import open_coordinator
 from tidegate.protocol.errors import StorageError
 from tidegate.protocol.records import CheckpointKind
 
@@ -60,18 +59,14 @@ def test_a_checkpoint_has_no_format_and_is_refused_at_once(dag, run, checkpoint,
     assert checkpoint() is None
 
 
-def test_the_dag_that_restores_takes_a_directory_instead_of_a_checkpoint(
-    dag, pipeline, run, regions, good, checkpoint, asked
-):
+def test_the_dag_that_restores_plans_from_a_directory_too(dag, pipeline, run, regions, good, checkpoint, asked):
     take(dag, run, asked)
     assert run(dag.get_task("notify"), conf=asked).state == "success"
     restore = restore_dag(pipeline).get_task("restore")
     wanted = {"pipeline": "p", "from": asked["directory"], "dry_run": True}
     assert run(restore, conf=wanted).state == "skipped"
     assert checkpoint(2) is None
-    ran = run(restore, conf=wanted | {"dry_run": False, "claim_mode": "no-claim"})
-    assert ran.state == "success", ran.error
-    assert checkpoint(2).completed_at is not None
-    assert open_coordinator(pipeline).savepoints.find("kept").checkpoint_id == 1
+    assert "A form does not restore" in str(run(restore, conf=wanted | {"dry_run": False}).error)
+    assert checkpoint(2) is None
     both = run(restore, conf=wanted | {"to": "latest"})
     assert "Set one of the parameters to and from" in str(both.error)

@@ -20,6 +20,7 @@ from tidegate.airflow import (
     TriggerCheckpointOperator,
     ValidateCheckpointOperator,
     checkpoint_dag,
+    restore_dag,
     sink_asset,
 )
 from tidegate.airflow.outcome import OUTLASTED
@@ -58,12 +59,13 @@ def test_abort_is_a_teardown_and_decides_with_notify_about_the_dag_run(dag):
     assert {task.task_id for task in dag.tasks if not task.downstream_task_ids} == {"notify", "abort"}
 
 
-def test_a_run_may_ask_for_any_kind_and_to_drain(dag):
-    kind, drain = dag.params.get_param("kind"), dag.params.get_param("drain")
+def test_a_run_may_ask_for_any_kind_and_is_not_offered_what_takes_more_than_to_trigger_it(dag):
+    kind = dag.params.get_param("kind")
     assert kind.schema["enum"] == ["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
-    assert (kind.value, drain.value, drain.schema["type"]) == ("CHECKPOINT", False, "boolean")
-    for parameter in (kind, drain):
-        assert "stops" in parameter.schema.get("description", parameter.description)
+    assert kind.value == "CHECKPOINT"
+    assert "stops" in kind.schema.get("description", kind.description)
+    assert set(dag.params) == {"kind", "name", "note", "format", "directory"}
+    assert set(restore_dag(small_pipeline(MemorySink())).params) == {"pipeline", "to", "from", "plan"}
 
 
 def test_runs_do_not_overlap_nor_catch_up(dag):

@@ -11,11 +11,15 @@ from made_gestures import resume, suspend
 
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_readings, open_store
+from tidegate.clock import SystemClock
+from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointConfig
+from tidegate.protocol.gestures import Actor, ActorKind
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.savepoints import UNLABELLED
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -84,6 +88,51 @@ def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run
     assert checkpoint(2).kind is CheckpointKind.SAVEPOINT
 
 
+def asked_on_page(request_id, user="amy", kind=CheckpointKind.SYNC_SAVEPOINT, drain=True):
+    """What the page records once it has started the DAG run."""
+    actor = Actor(ActorKind.AIRFLOW_USER, user, "10.0.0.1")
+    operations = PipelineOperations("p", open_store(), None, SystemClock())
+    assert operations.request_of_run(request_id, actor, lambda: "started", kind, UNLABELLED, drain).status == "DONE"
+
+
+DRAIN = {"kind": "SYNC_SAVEPOINT", "drain": True}
+
+
+@pytest.mark.parametrize(
+    ("run_id", "user"),
+    [("manual__1", "amy"), ("tidegate__stop", "amy"), ("tidegate__of-amy", "bob"), ("tidegate__of-amy", None)],
+)
+def test_a_run_that_no_page_has_started_for_its_user_drains_nothing(dag, run, checkpoint, run_id, user):
+    """Whoever may trigger the DAG can fill in its parameters, and choose the DAG run's id."""
+    asked_on_page("of-amy")
+    asked_on_page("stop", drain=False)
+    ran = run(dag.get_task("trigger"), run_id, conf=DRAIN, user=user)
+    assert isinstance(ran.error, AirflowFailException)
+    assert "may not drain pipeline p" in str(ran.error)
+    assert "Checkpoints page" in str(ran.error)
+    assert checkpoint() is None
+
+
+def test_a_run_that_begins_before_the_page_has_recorded_it_is_repeated(dag, run, checkpoint):
+    assert run(dag.get_task("trigger"), "tidegate__1", conf=DRAIN, user="amy").state == "up_for_retry"
+    assert checkpoint() is None
+    asked_on_page("1")
+    assert run(dag.get_task("trigger"), "tidegate__1", conf=DRAIN, user="amy", try_number=2).state == "success"
+    assert checkpoint(1).drain
+
+
+def test_a_run_that_drained_may_be_cleared_and_drains_nothing_anew(dag, run, checkpoint):
+    """Who clears it may be another user, and Airflow does not say who."""
+    asked_on_page("1")
+    drain = {"conf": DRAIN, "user": "amy"}
+    assert run(dag.get_task("trigger"), "tidegate__1", **drain).state == "success"
+    assert run(dag.get_task("trigger"), "tidegate__1", clear_number=1, **drain).state == "success"
+    with open_store().transaction("p") as tx:
+        tx.fail(1, FailureReason.CHECKPOINT_DECLINED, "on purpose", datetime.now(UTC))
+    assert run(dag.get_task("trigger"), "tidegate__1", clear_number=2, **drain).state == "failed"
+    assert checkpoint(2) is None
+
+
 @pytest.mark.parametrize("drain", [False, True])
 def test_a_run_with_a_savepoint_to_stop_with_ends_the_pipeline_and_later_runs_are_skipped(
     pipeline, run, regions, good, checkpoint, drain
@@ -93,12 +142,14 @@ def test_a_run_with_a_savepoint_to_stop_with_ends_the_pipeline_and_later_runs_ar
 
     stop = {"kind": "SYNC_SAVEPOINT", "drain": drain}
     run(task("trigger"), "r1")
-    assert run(task("trigger"), "r2", conf=stop).state == "success"
+    if drain:
+        asked_on_page("2")
+    assert run(task("trigger"), "tidegate__2", conf=stop, user="amy").state == "success"
     assert checkpoint(1).failure_reason is FailureReason.COORDINATOR_SUSPEND
     assert (checkpoint(2).kind, checkpoint(2).drain) == (CheckpointKind.SYNC_SAVEPOINT, drain)
     assert run(task("trigger"), "r3", run_type="scheduled").state == "skipped"
     for name in ("snapshot", "acknowledge", "validate", "finalize", "notify"):
-        ran = run(task(name), "r2", conf=stop)
+        ran = run(task(name), "tidegate__2", conf=stop, user="amy")
         assert ran.state == "success", (name, ran.error)
     assert open_store().pipeline("p").status is PipelineStatus.FINISHED
     assert run(task("trigger"), "r4", run_type="scheduled").state == "skipped"

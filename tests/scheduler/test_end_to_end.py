@@ -65,7 +65,11 @@ def test_a_restore_shows_its_plan_then_takes_the_tables_back_and_announces_it(wo
     assert state == "skipped"
     assert f"left behind: {latest.checkpoint_id}" in world.api.log("tidegate_restore", run_id, "restore")
     assert "wrong" in world.totals()
-    run_id, state = restore(to=str(before.checkpoint_id), dry_run=False)
+    run_id = world.api.trigger("tidegate_restore", conf={"pipeline": "small", "to": "1", "dry_run": False})
+    assert world.api.wait("tidegate_restore", run_id, PATIENCE) == "failed"
+    run_id = world.api.restore("small", before.checkpoint_id, "tidegate_restore")
+    assert world.api.wait("tidegate_restore", run_id, PATIENCE) == "success"
+    state = world.states(run_id, "tidegate_restore")["restore"]
     assert (state, world.rows(), "wrong" in world.totals()) == ("success", rows, False)
     event = {"checkpoint_id": before.checkpoint_id, "restored": True}
     assert world.events(run_id) == [(f"tidegate://small/{sink}", event) for sink in ("rows", "totals")]
@@ -165,6 +169,8 @@ def test_a_checkpoint_past_its_deadline_is_aborted_and_its_stuck_spark_job_is_st
 def test_a_run_that_drains_the_pipeline_is_its_last_and_the_next_is_skipped_with_the_reason(world):
     world.lay("last", ("last", 3))
     run_id = world.api.trigger("small", conf={"kind": "SYNC_SAVEPOINT", "drain": True})
+    assert world.api.wait("small", run_id, PATIENCE) == "failed"
+    run_id = world.api.drain("small")
     assert world.api.wait("small", run_id, PATIENCE) == "success"
     savepoint = world.checkpoints()[0]
     assert (savepoint.kind, savepoint.drain, savepoint.status) == (

@@ -45,7 +45,6 @@ _KINDS = (
     "A SAVEPOINT comes before other requests and is kept. A SYNC_SAVEPOINT aborts the checkpoint in progress, is kept "
     "too, and stops the pipeline: `tidegate resume` continues from it."
 )
-_DRAIN = "Only with a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for good."
 _NAME = "Of a savepoint: what it is called. Otherwise it is known by its number."
 _NOTE = "Of a savepoint: what it is for."
 _FORMAT = "Of a savepoint: canonical is also written to a directory of its own, complete and relocatable."
@@ -74,7 +73,6 @@ def checkpoint_dag(
         "tags": ["tidegate"],
         "params": {
             "kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS),
-            "drain": Param(False, type="boolean", description=_DRAIN),
             "name": Param(None, type=["null", "string"], description=_NAME),
             "note": Param(None, type=["null", "string"], description=_NOTE),
             "format": Param("native", enum=["native", "canonical"], description=_FORMAT),

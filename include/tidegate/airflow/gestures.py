@@ -1,8 +1,13 @@
 """DAG runs that a person has triggered, as gestures for the audit. Those of a schedule are none."""
 
+from typing import TYPE_CHECKING
+
 from airflow.sdk import Context
 
 from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
+
+if TYPE_CHECKING:
+    from tidegate.coordination.coordinator import CheckpointCoordinator
 
 #: Nobody triggers such a DAG run by hand.
 _BY_ITSELF = {"scheduled", "asset_triggered", "asset_materialization"}
@@ -17,6 +22,18 @@ def gesture_of(context: Context, kind: GestureKind) -> Gesture | None:
     user = dag_run.triggering_user_name
     origin = f"{_run_type(context)} DAG run, triggered by {user or 'nobody that Airflow knows'}"
     return Gesture(_id(context), kind, Actor(ActorKind.DAG_RUN, _name(context), origin), {"conf": dag_run.conf or {}})
+
+
+def drains(context: Context) -> bool:
+    """Whether the DAG run is to drain the pipeline. Its form does not offer that; a page asks for it."""
+    return bool((context["params"] or {}).get("drain", False))
+
+
+def require_drain(coordinator: "CheckpointCoordinator", context: Context, request_id: str) -> None:
+    """Raises unless a page has started the DAG run for that, for its user (`protocol.draining`)."""
+    run = context["dag_run"]
+    cleared = bool(run.clear_number)
+    coordinator.operations.require_drain(request_id, run.run_id, run.triggering_user_name, cleared)
 
 
 def ended_by_hand(context: Context) -> Gesture:

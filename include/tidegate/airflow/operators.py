@@ -14,7 +14,7 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset, unannounced
-from tidegate.airflow.gestures import gesture_of
+from tidegate.airflow.gestures import drains, gesture_of, require_drain
 from tidegate.airflow.links import CheckpointLink, ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
@@ -49,9 +49,10 @@ class TriggerCheckpointOperator(CheckpointTask):
 
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
     completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause; a
-    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline,
-    with `drain` for ever. A request that cannot start yet waits in the triggerer, which looks every `poll_interval`
-    seconds and whenever something was committed; without `wait` it is dropped.
+    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline;
+    only the pages start one that does so for ever (`protocol.draining`). A request that cannot start yet waits in the
+    triggerer, which looks every `poll_interval` seconds and whenever something was committed; without `wait` it is
+    dropped.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
@@ -73,12 +74,14 @@ class TriggerCheckpointOperator(CheckpointTask):
             with self.open_coordinator(context) as coordinator:
                 if _is_canonical(context):
                     coordinator.exporting.require_possible(_directory(context))
+                if drains(context) and request[2] is CheckpointKind.SYNC_SAVEPOINT:
+                    require_drain(coordinator, context, request[0])
                 outcome = coordinator.trigger(
                     *request,
                     wait=self.wait,
-                    drain=_drain(context),
+                    drain=drains(context),
                     label=_label(context),
-                    gesture=gesture_of(context, kind_of_request(_kind(context), _drain(context))),
+                    gesture=gesture_of(context, kind_of_request(_kind(context), drains(context))),
                     dag_id=context["ti"].dag_id,
                 )
                 if isinstance(outcome, AlreadyCompleted):
@@ -139,10 +142,6 @@ def _kind(context: Context) -> CheckpointKind:
             f"The DAG run's parameter kind is {given!r}, but must be one of {', '.join(CheckpointKind)}. Nothing was "
             "triggered."
         ) from error
-
-
-def _drain(context: Context) -> bool:
-    return bool((context["params"] or {}).get("drain", False))
 
 
 def _label(context: Context) -> Label:

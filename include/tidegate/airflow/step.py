@@ -203,7 +203,7 @@ def _is_test(context: Context) -> bool:
 def _tries(context: Context) -> int:
     """Which try it is since the task was last cleared."""
     ti, task = context["ti"], context["task"]
-    return int(ti.try_number) - max(0, int(ti.max_tries) - int(task.retries))
+    return int(ti.try_number) - max(0, int(ti.max_tries) - int(task.retries or 0))
 
 
 def _is_last_try(context: Context) -> bool:

@@ -33,15 +33,17 @@ from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_waiting, decide_place
 from tidegate.protocol.branches import find_unfinished
+from tidegate.protocol.draining import require_asked_on_page
 from tidegate.protocol.errors import (
     CheckpointCompletedError,
     MetadataError,
     PipelineStatusError,
 )
 from tidegate.protocol.gestures import Actor, Gesture, GestureAnswer, GestureKind, kind_of_request
-from tidegate.protocol.lifecycle import COMMITTED
+from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.names import handed_over
 from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.planned_restore import asked_by_run
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 from tidegate.protocol.regions import LiveRegion
@@ -171,6 +173,19 @@ class PipelineOperations:
                 deed.done(tx, self._clock.now(), said)
 
         return self.auditing.carry_out(gesture, act)
+
+    def require_drain(self, request: str, run_id: str, user: str | None, cleared: bool) -> None:
+        """Whether a DAG run, which asks as `request` and was triggered by this user, may drain the pipeline. What it
+        has asked for before may go on. A DAG run that was cleared, by whomever, asks for nothing new.
+
+        Raises `IllegalRequestError` if not, and `CheckpointError` if that is not known yet.
+        """
+        asked = asked_by_run(run_id)
+        with self._store.transaction(self.pipeline_id) as tx:
+            before = tx.latest_by_request(request)
+            known = None if asked is None else tx.audited(asked)
+        if before is None or before.status is Status.FAILED or before.abandoned_by is not None:
+            require_asked_on_page(known, self.pipeline_id, run_id, user, cleared)
 
     def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> GestureAnswer:
         """Give a savepoint, by its name or number, another name, another note, or both."""

@@ -6,6 +6,7 @@ Tokens are fetched when needed and never stored. Waiting is bounded and reports 
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -97,6 +98,28 @@ class AirflowApi:
         if run_id is not None:
             body["dag_run_id"] = run_id
         return str(self.call("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
+
+    def restore(self, pipeline: str, checkpoint_id: int, dag_id: str) -> str:
+        """Restore a pipeline as the Checkpoints page does: have a run of the DAG plan it, then confirm the plan. Return
+        the id of the DAG run that carries it out."""
+        plan = self._asked_on_page(pipeline, "plan-restore", to=str(checkpoint_id))
+        self.wait(dag_id, f"tidegate__{plan}")
+        return f"tidegate__{self._asked_on_page(pipeline, f'restore-plans/{plan}/restore')}"
+
+    def drain(self, pipeline: str) -> str:
+        """Drain a pipeline as the Checkpoints page does. Return the id of the DAG run that does it."""
+        return f"tidegate__{self._asked_on_page(pipeline, 'drain')}"
+
+    def _asked_on_page(self, pipeline: str, what: str, **given: Any) -> str:
+        """The id of the request."""
+        self.call("GET", "/version")  # logs in
+        pages, request_id = "/tidegate/api/v1", str(uuid4())
+        token = self._answer("GET", f"{pages}/token", ATTEMPTS).json()["token"]
+        path, body = f"{pages}/pipelines/{pipeline}/{what}", {"request_id": request_id, **given}
+        answer = self._answer("POST", path, 1, json=body, headers={"Tidegate-Token": token})
+        if answer.is_error:
+            raise AirflowApiError(f"The pages answered {answer.status_code} to POST {path}: {answer.text[:500]}")
+        return request_id
 
     def state(self, dag_id: str, run_id: str) -> str:
         return str(self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])

@@ -15,6 +15,7 @@ from tidegate.protocol.restore_plan import Accepted
 
 #: A target that is no checkpoint.
 UNDO = "undo"
+_OF_PAGE = "tidegate__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,13 @@ class PlannedRestore:
 
 def run_id_of(request_id: str) -> str:
     """The DAG run that is started for a request of a page: asked for twice it is one. Performs no I/O."""
-    return f"tidegate__{request_id}"
+    return f"{_OF_PAGE}{request_id}"
+
+
+def asked_by_run(run_id: str) -> str | None:
+    """The request of a page that such a DAG run is of; None if its id is of another kind. Performs no I/O."""
+    _, of_page, request_id = run_id.partition(_OF_PAGE)
+    return request_id if of_page and run_id.startswith(_OF_PAGE) else None
 
 
 def require_legal_target(target: str) -> None:
