@@ -28,7 +28,7 @@ from tidegate.state.stored import StoredState
 def threads():
     return len(os.listdir("/proc/self/task"))
 
-table = manifests._table([manifests.FileVersion("a.csv", 5, 7)], 3)
+table = manifests._table([manifests.ReadFile(manifests.FileVersion("a.csv", 5, 7), 3)])
 content = manifests._encode(table)
 Path("files.parquet").write_bytes(content)
 handle = StateHandle("files.parquet", HandleKind.EXCHANGE, 1, len(content), sha256(content).hexdigest(), 3)
