@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,28 @@ test-matrix-oldest test-matrix-newest: test-matrix-%: $(INSTALLED)
 	@$(BIN)/uv pip list --python .tidegate/matrix/$* --format freeze | \
 		grep -E '^(apache-airflow|great-expectations|numpy|pandas|pyarrow|pydantic|pyspark|sqlalchemy)=='
 	@.tidegate/matrix/$*/bin/python -m pytest -m "not long and not browser" -o filterwarnings=default $(or $(ARGS),$(MATRIX))
+
+# Folders in which a Python's own library decides most. `.ci/run` runs them beside `make test`.
+CORE := tests/protocol tests/definition tests/dataflow tests/state tests/connectors tests/house/test_patterns.py
+VERSION := import sys; print(sys.version.split()[0], sys.executable)
+
+test-oldest-python: $(INSTALLED) ## Run a core of the tests on the oldest Python that this machine has, if that is another one than .venv's
+	@read -r version python < <(for python in $(BIN)/python $(PYTHONS); do \
+		if $$python -c '$(PROBE)' 2>/dev/null; then $$python -c '$(VERSION)'; fi; \
+	done | sort --version-sort | head -n 1); \
+	if [ "$$version" = "$$($(BIN)/python -c '$(VERSION)' | cut -d ' ' -f 1)" ]; then \
+		echo "No Python on this machine is older than .venv's $$version: skipped."; \
+		exit 0; \
+	fi; \
+	env=.tidegate/python-$$version; \
+	if [ requirements.txt -nt $$env/.installed ] || [ pyproject.toml -nt $$env/.installed ]; then \
+		echo "Installing the locked requirements for Python $$version ($$python) into $$env"; \
+		$(BIN)/uv venv --quiet --allow-existing --python $$python $$env; \
+		$(BIN)/uv pip sync --quiet --compile-bytecode --python $$env/bin/python requirements.txt; \
+		$(BIN)/uv pip install --quiet --python $$env/bin/python --no-deps --editable .; \
+		touch $$env/.installed; \
+	fi; \
+	$$env/bin/python -m pytest -m "not long and not browser" $(or $(ARGS),$(CORE) $(LANES))
 
 test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
 	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)

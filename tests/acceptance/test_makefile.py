@@ -1,9 +1,11 @@
 """`make` on a machine that has nothing yet: what it offers, what it refuses, and what it keeps secret."""
 
+import platform
 import re
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
 from cryptography.fernet import Fernet
@@ -40,6 +42,12 @@ def test_an_interpreter_that_is_there_but_does_not_run_is_passed_over(clone):
     assert f"No usable Python 3.11, 3.12 or 3.13 was found. Tried: {shim} {old}." in refused.stderr
     assert "make setup PYTHON=/path/to/python" in refused.stderr
     assert not (clone / ".venv").exists()
+
+
+def test_no_other_python_is_tested_if_none_is_older(project):
+    skipped = make(project, "test-oldest-python", f"PYTHON={sys.executable}")
+    assert skipped.returncode == 0
+    assert skipped.stdout == f"No Python on this machine is older than .venv's {platform.python_version()}: skipped.\n"
 
 
 def test_the_settings_for_containers_get_random_secrets_that_only_their_owner_reads(clone):
