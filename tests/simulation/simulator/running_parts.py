@@ -49,9 +49,8 @@ class Log:
         first = self.offset(restored)
         end = min(first + self.step, self.arrived[split])
         self.left[split] = Pending(self.arrived[split] - end, "offsets")
-        segment = (
-            Segment(split, {"source": self.name, "first": first, "end": end}, end - first) if first < end else None
-        )
+        reference = {"source": self.name, "first": first, "end": end}
+        segment = Segment(split, reference, end - first) if first < end else None
         return segment, Snapshot((), {"offset": end}, self.bounded and end == self.lengths[split])
 
     def pending(self, split: int) -> Pending | None:
@@ -231,9 +230,7 @@ class PlainJobs:
                 reports.append(Report(vertex.operator_id, index, tuple(written), {ROWS_LATE: len(share)}))
         return reports
 
-    def event_times(
-        self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
-    ) -> Mapping[SubtaskId, EventTimes]:
+    def event_times(self, segments: Mapping[SubtaskId, Segment], limits: object) -> Mapping[SubtaskId, EventTimes]:
         return {subtask: EventTimes(max(map(time_of, self._rows([segment])))) for subtask, segment in segments.items()}
 
     def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
