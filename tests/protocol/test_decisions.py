@@ -1,6 +1,7 @@
 """The smaller decisions: snapshot, validate, finalize, notify, abort and retention."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
 from tidegate.protocol.finalize import sizes
+from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.notify import choose_unnotified, committables
@@ -241,8 +243,19 @@ def test_directories_are_looked_through_until_a_superseded_driver_must_be_gone()
 
 
 def test_sizes_count_carried_files_in_full_and_not_as_checkpointed():
-    snapshots = [Snapshot((run_handle("a", 1, bytes=100), run_handle("b", 2, bytes=7))), Snapshot()]
-    assert sizes(2, snapshots) == (107, 7)
+    mine = Snapshot((run_handle("a", 1, bytes=100), run_handle("b", 2, bytes=7)))
+    assert sizes(2, {SubtaskId("op", 0): mine, SubtaskId("op", 1): Snapshot()}) == (107, 7)
+
+
+def test_a_run_that_subtasks_share_after_a_rescale_counts_once():
+    shared, own = run_handle("a", 1, bytes=100), run_handle("b", 2, bytes=7)
+    slices = {
+        SubtaskId("op", index): Snapshot((replace(shared, key_groups=KeyGroupRange(index, index)), own))
+        for index in range(4)
+    }
+    assert sizes(2, slices) == (107, 7)
+    staged = {SubtaskId(f"{name}-sink", 0): Snapshot((replace(own, kind=HandleKind.STAGED),)) for name in "xy"}
+    assert sizes(2, staged) == (14, 14), "two sinks may call a file the same"
 
 
 def test_savepoints_are_not_counted_among_the_retained():

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from store_steps import (
     FIRST,
     PIPELINE,
+    SECOND,
     SINK,
     acknowledged,
     at,
@@ -31,7 +32,7 @@ def past(pages, store):
     """Checkpoints 1 and 2 are discarded, 3 and 4 have failed, one of them while it was acknowledged; 5 is retained."""
     old, staged = handle("flights/chk-1/a", 1), handle("chk-2/s", 2, HandleKind.STAGED)
     completed(store, {FIRST: [old]})
-    validated(store, {FIRST: [old, handle("flights/chk-2/b", 2)], SINK: [staged]})
+    validated(store, {FIRST: [old, handle("flights/chk-2/b", 2)], SECOND: [old], SINK: [staged]})
     with store.transaction(PIPELINE) as tx:
         assert tx.complete(2, at(35), metadata(2), 9000, 77)
         tx.subsume([1])

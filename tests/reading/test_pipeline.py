@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 from records import T0
-from store_steps import FIRST, PIPELINE, SINK, at, completed, fail_checkpoint, handle, triggered
+from store_steps import FIRST, PIPELINE, SECOND, SINK, at, completed, fail_checkpoint, handle, triggered
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.identity import Endpoint, Role
@@ -74,6 +74,25 @@ def test_state_counts_runs(pages, store):
     assert (state.oldest_run, state.compacted) == (1, 0)
     (before,) = readings.state(PIPELINE, 1)
     assert (before.runs, before.bytes) == (1, 1000)
+
+
+def test_a_run_that_subtasks_share_after_a_rescale_counts_once(pages, store):
+    """On the overview, on the checkpoint's page and on that of its state."""
+    shared, own = handle("flights/chk-1/a", 1), handle("flights/chk-2/b", 2)
+    completed(store, {FIRST: [shared]})
+    completed(store, {FIRST: [shared, own], SECOND: [shared]})
+    readings = pages().readings
+    (state,) = readings.state(PIPELINE, 2)
+    assert (state.runs, state.rows, state.bytes, state.new_bytes, state.oldest_run) == (2, 20, 2000, 1000, 1)
+    assert [(each.runs, each.rows, each.bytes, each.new_bytes) for each in state.slices] == [
+        (2, 20, 2000, 1000),
+        (1, 10, 1000, 0),
+    ]
+    (vertex,) = [each for each in readings.overview(PIPELINE).vertices if each.operator_id == "carriers"]
+    assert (vertex.state_rows, vertex.state_size, vertex.checkpointed_size) == (20, 2000, 1000)
+    (_, carriers) = readings.checkpoint(PIPELINE, 2).operators
+    assert (carriers.files, carriers.state_size, carriers.checkpointed_size) == (2, 2000, 1000)
+    assert (carriers.spreads["state_size"].min, carriers.spreads["state_size"].max) == (1000, 2000)
 
 
 def test_a_table_shows_the_newest_checkpoint_that_was_notified(pages, store):

@@ -81,7 +81,7 @@ def plan_document(plan: RecoveryPlan, storage: str) -> dict[str, Any]:
 def _checkpoint(recovered: Recovered) -> dict[str, Any]:
     """As it will be recorded."""
     record = recovered.record
-    snapshots = [known.snapshot for known in recovered.metadata.subtasks.values()]
+    snapshots = {subtask: known.snapshot for subtask, known in recovered.metadata.subtasks.items()}
     state_size, checkpointed_size = sizes(record.checkpoint_id, snapshots)
     completed = record.moved(
         status=Status.COMPLETED,

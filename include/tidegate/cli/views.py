@@ -146,7 +146,7 @@ def hold_text(document: dict[str, Any]) -> Text:
 
 def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
     """By operator, what `becomes` of its state, and how it migrates."""
-    table = Table("Operator", "State", "Rows", "Size", title="State", leave=(), wrap=("State",))
+    table = Table("Operator", "State", "Rows in files", "Size", title="State", leave=(), wrap=("State",))
     for each in states:
         what = becomes if each["matched"] else "has no operator in the definition"
         what = "\n".join((what, *each["changes"]))

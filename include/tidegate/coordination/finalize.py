@@ -195,7 +195,7 @@ class CommitPoint:
             if tx.last_checkpoint_id() > checkpoint_id:
                 newer = find_overtaking(checkpoint_id, tx.in_progress())
                 self._subsume([] if newer is None else [checkpoint_id], tx, now)
-            state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
+            state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id)), None
             if self._announced:

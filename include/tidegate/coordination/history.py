@@ -53,7 +53,8 @@ class History:
             tx.decide(checkpoint_id, record.decided, record.deadline)
         completed_at = self._now if recovered.marker is None else recovered.marker.completed_at
         path = metadata_path(record.pipeline_id, checkpoint_id)
-        state_size, checkpointed_size = sizes(checkpoint_id, [known.snapshot for known in subtasks.values()])
+        snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
+        state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
         tx.complete(checkpoint_id, completed_at, path, state_size, checkpointed_size)
 
     def _acknowledge(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> None:

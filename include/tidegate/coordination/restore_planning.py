@@ -1,7 +1,7 @@
 """What a restore would do, put together from what the store, the sources and the sinks say. Changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidegate.coordination.plan import Planning
 from tidegate.pipeline.graph import Graph
@@ -14,6 +14,7 @@ from tidegate.protocol.records import (
     CompactedRun,
     HandleKind,
     Snapshot,
+    StateHandle,
     SubtaskId,
     SubtaskRecord,
 )
@@ -145,15 +146,18 @@ def returning_states(
     more. `renamed` are those that count, `changes` what becomes of the columns."""
     known = {plan.operator_id for plan in graph.plan} | set(renamed.values())
     now = {former: name for name, former in renamed.items()}
-    found: dict[str, ReturningState] = {}
+    runs: dict[str, dict[str, StateHandle]] = {}  # by operator and path: after a rescale subtasks share them
     for subtask, snapshot in sorted(snapshots.items()):
-        runs = [handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]
-        matched = subtask.operator_id in known
-        if not runs and (matched or not snapshot.position):
-            continue
-        change = changes.get(now.get(subtask.operator_id, subtask.operator_id), _UNCHANGED)
-        fresh = ReturningState(subtask.operator_id, matched, 0, 0, change.changes)
-        before = found.get(subtask.operator_id, fresh)
-        rows, size = sum(handle.rows for handle in runs), sum(handle.bytes for handle in runs)
-        found[subtask.operator_id] = replace(before, rows=before.rows + rows, bytes=before.bytes + size)
-    return list(found.values())
+        mine = {handle.path: handle for handle in snapshot.handles if handle.kind is HandleKind.RUN}
+        if mine or (subtask.operator_id not in known and snapshot.position):
+            runs.setdefault(subtask.operator_id, {}).update(mine)
+    return [
+        ReturningState(
+            operator_id,
+            operator_id in known,
+            sum(handle.rows for handle in each.values()),
+            sum(handle.bytes for handle in each.values()),
+            changes.get(now.get(operator_id, operator_id), _UNCHANGED).changes,
+        )
+        for operator_id, each in runs.items()
+    ]

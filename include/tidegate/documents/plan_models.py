@@ -40,6 +40,9 @@ class ReadAgain(Document):
 
 
 class ReturningState(Document):
+    """`rows` and `bytes` are those of its files, each once: a key has as many rows as it was changed since the last
+    merge."""
+
     operator_id: str
     matched: bool
     rows: int

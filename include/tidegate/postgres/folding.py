@@ -13,7 +13,8 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
 # Of each of 11 figures the smallest, average and largest of the subtasks that reported it, -1 if none has; in the order
-# of `reading.checkpoint_answers.SUBTASK_FIGURES`. Sizes are of the handles.
+# of `reading.checkpoint_answers.SUBTASK_FIGURES`. Sizes are of the handles: of a subtask what it refers to, of the
+# operator each file once.
 _SUMS = """
 WITH files AS (
     SELECT checkpoint_id, operator_id, subtask_index, count(*) AS files, sum(bytes) AS state_size,
@@ -21,6 +22,16 @@ WITH files AS (
     FROM tidegate.handles
     WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
     GROUP BY checkpoint_id, operator_id, subtask_index
+), operators AS (
+    -- A run that several subtasks share counts once.
+    SELECT checkpoint_id, operator_id, count(*) AS all_files, sum(bytes) AS all_size,
+        sum(bytes) FILTER (WHERE created_by = checkpoint_id) AS all_written
+    FROM (
+        SELECT DISTINCT ON (checkpoint_id, operator_id, path) checkpoint_id, operator_id, bytes, created_by
+        FROM tidegate.handles
+        WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
+    ) AS each_once
+    GROUP BY checkpoint_id, operator_id
 ), parts AS (
     SELECT s.*, coalesce(f.files, 0) AS files, coalesce(f.state_size, 0) AS state_size,
         coalesce(f.checkpointed_size, 0) AS checkpointed_size,
@@ -33,8 +44,8 @@ WITH files AS (
 )
 SELECT pipeline_id, checkpoint_id, operator_id, count(*) AS number, count(acknowledged_at) AS acknowledged,
     count(*) FILTER (WHERE finished) AS finished, max(attempt) AS attempt, max(acknowledged_at) AS latest,
-    sum(checkpointed_size)::bigint AS checkpointed_size, sum(state_size)::bigint AS state_size,
-    sum(files)::bigint AS files, bool_or(persisted_bytes > 0) AS unaligned,
+    coalesce(max(all_written), 0)::bigint AS checkpointed_size, coalesce(max(all_size), 0)::bigint AS state_size,
+    coalesce(max(all_files), 0)::bigint AS files, bool_or(persisted_bytes > 0) AS unaligned,
     bool_or(position IS NOT NULL) AS positioned,
     sum(greatest(processed_bytes, 0))::bigint AS processed_data,
     sum(greatest(persisted_bytes, 0))::bigint AS persisted_data,
@@ -59,7 +70,7 @@ SELECT pipeline_id, checkpoint_id, operator_id, count(*) AS number, count(acknow
         coalesce(min(nullif(rows_in, -1)), -1), coalesce(avg(nullif(rows_in, -1)), -1), max(rows_in),
         coalesce(min(nullif(rows_out, -1)), -1), coalesce(avg(nullif(rows_out, -1)), -1), max(rows_out)
     ]::double precision[] AS spreads
-FROM parts GROUP BY pipeline_id, checkpoint_id, operator_id
+FROM parts LEFT JOIN operators USING (checkpoint_id, operator_id) GROUP BY pipeline_id, checkpoint_id, operator_id
 """
 #: By operator, of checkpoints that are not folded.
 SUMS = text(_SUMS)

@@ -1,13 +1,13 @@
 """The finalize step: which files are verified before it, the sizes in the checkpoint's row, and whether its commit
 landed. What is written down of it is in `metadata`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from zlib import crc32
 
 from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
 
 #: Files of older checkpoints that a checkpoint refers to are read again in full, in turns: on average `SAMPLE_BYTES` a
 #: checkpoint, or one part in `SAMPLE_PART` of their bytes where that is more.
@@ -38,12 +38,16 @@ def choose_sample(checkpoint_id: int, files: Sequence[StateHandle]) -> set[str]:
     return {handle.path for handle in carried if crc32(handle.path.encode()) % turns == checkpoint_id % turns}
 
 
-def sizes(checkpoint_id: int, snapshots: Sequence[Snapshot]) -> tuple[int, int]:
-    """State size (all bytes referenced) and checkpointed size (bytes this checkpoint wrote), protocol.md section 19."""
-    return (
-        sum(snapshot.state_size() for snapshot in snapshots),
-        sum(snapshot.checkpointed_size(checkpoint_id) for snapshot in snapshots),
-    )
+def sizes(checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> tuple[int, int]:
+    """State size (bytes of all files referred to) and checkpointed size (of those that this checkpoint wrote),
+    protocol.md section 19. A file counts once, however many subtasks share it: after a rescale each of them refers to
+    the runs that overlap its key groups. Performs no I/O."""
+    files = {
+        (subtask.operator_id if handle.kind is HandleKind.STAGED else None, handle.path): handle
+        for subtask, snapshot in snapshots.items()
+        for handle in snapshot.handles
+    }.values()
+    return sum(file.bytes for file in files), sum(file.bytes for file in files if file.created_by == checkpoint_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Snapshot:
     finished: bool = False
 
     def state_size(self) -> int:
-        """Bytes referenced, files of older checkpoints included ("full size")."""
+        """Bytes of the files it refers to, those of older checkpoints and those that others share included."""
         return sum(handle.bytes for handle in self.handles)
 
     def checkpointed_size(self, checkpoint_id: int) -> int:

@@ -25,8 +25,9 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class ReturningState:
-    """An operator, and what it gets back. `matched`: the definition has it; else its state is dropped. `changes`: what
-    the definition makes of the columns, a phrase each."""
+    """An operator, and what it gets back. `matched`: the definition has it; else its state is dropped. `rows` are those
+    in its files, each file once: a key has as many as it was changed since the last merge. `changes`: what the
+    definition makes of the columns, a phrase each."""
 
     operator_id: str
     matched: bool
@@ -86,7 +87,7 @@ class RestorePlan:
             lines.append(f"Source {source.source} reads {source.pieces} files ({source.bytes} bytes) again{missing}.")
         for state in self.operators:
             what = "gets back" if state.matched else "is not in the definition, and loses"
-            lines.append(f"Operator {state.operator_id} {what} {state.rows} rows ({state.bytes} bytes).")
+            lines.append(f"Operator {state.operator_id} {what} {state.rows} rows in files ({state.bytes} bytes).")
             lines += [f"Operator {state.operator_id}: {change}." for change in state.changes]
         for sink in self.sinks:
             if not sink.can_rewind:

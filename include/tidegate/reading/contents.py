@@ -24,11 +24,19 @@ WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND position
 """)
 _RUNS = text("""
 SELECT operator_id, subtask_index, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
-    coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0)::bigint AS new_bytes,
-    min(created_by) AS oldest
+    coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0)::bigint AS new_bytes
 FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN'
 GROUP BY operator_id, subtask_index ORDER BY operator_id, subtask_index
+""")
+# After a rescale subtasks share runs: each counts once.
+_RUNS_ONCE = text("""
+SELECT operator_id, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
+    coalesce(sum(bytes) FILTER (WHERE created_by = :checkpoint_id), 0)::bigint AS new_bytes, min(created_by) AS oldest
+FROM (
+    SELECT DISTINCT ON (operator_id, path) operator_id, rows, bytes, created_by FROM tidegate.handles
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN') AS each_once
+GROUP BY operator_id
 """)
 _COMPACTED = text("""
 SELECT operator_id, count(*) AS number FROM tidegate.compactions WHERE pipeline_id = :pipeline_id GROUP BY operator_id
@@ -85,26 +93,25 @@ def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt,
     """See `Readings.state`; operators without keyed state are left out."""
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     slices: dict[str, list[StateSlice]] = defaultdict(list)
-    oldest: dict[str, int] = {}
     for row in connection.execute(_RUNS, asked):
         slices[row.operator_id].append(StateSlice(row.subtask_index, row.runs, row.rows, row.bytes, row.new_bytes))
-        oldest[row.operator_id] = min(row.oldest, oldest.get(row.operator_id, row.oldest))
+    once = {row.operator_id: row for row in connection.execute(_RUNS_ONCE, asked)}
     waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, asked)}
     return tuple(
         StateAt(
             operator_id=plan.operator_id,
             parallelism=plan.parallelism,
             max_parallelism=plan.max_parallelism,
-            runs=sum(each.runs for each in slices[plan.operator_id]),
-            rows=sum(each.rows for each in slices[plan.operator_id]),
-            bytes=sum(each.bytes for each in slices[plan.operator_id]),
-            new_bytes=sum(each.new_bytes for each in slices[plan.operator_id]),
-            oldest_run=oldest[plan.operator_id],
+            runs=once[plan.operator_id].runs,
+            rows=once[plan.operator_id].rows,
+            bytes=once[plan.operator_id].bytes,
+            new_bytes=once[plan.operator_id].new_bytes,
+            oldest_run=once[plan.operator_id].oldest,
             compacted=waiting.get(plan.operator_id, 0),
             slices=tuple(slices[plan.operator_id]),
         )
         for plan in record.operators
-        if plan.operator_id in oldest
+        if plan.operator_id in once
     )
 
 

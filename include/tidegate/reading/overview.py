@@ -30,8 +30,10 @@ _MOST_CONFIGURATIONS = 50
 
 _WAITING = text("SELECT count(*) FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id")
 _STATE_ROWS = text("""
-SELECT operator_id, sum(rows)::bigint AS rows FROM tidegate.handles
-WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN' GROUP BY operator_id
+SELECT operator_id, sum(rows)::bigint AS rows FROM (
+    SELECT DISTINCT ON (operator_id, path) operator_id, rows FROM tidegate.handles
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN') AS each_once
+GROUP BY operator_id
 """)
 _POSITIONS = text("""
 SELECT operator_id, position FROM tidegate.subtasks

@@ -241,8 +241,9 @@ class StateSlice:
 
 @dataclass(frozen=True, slots=True)
 class StateAt:
-    """The keyed state of an operator at a checkpoint. `rows` counts those of all runs, so a key that was updated counts
-    once for each. `oldest_run` is the checkpoint that wrote the oldest one. `compacted` runs wait for the next one."""
+    """The keyed state of an operator at a checkpoint. `rows` counts those in its files, so a key counts once for each
+    run that has it. A run that several subtasks share counts once here, and in the slice of each of them. `oldest_run`
+    is the checkpoint that wrote the oldest one. `compacted` runs wait for the next one."""
 
     operator_id: str
     parallelism: int

@@ -30,6 +30,7 @@ from mutations import (
     snapshots,
     steps,
     stops,
+    weighing,
     windows,
 )
 from mutations.planting import MUTATIONS, planted
@@ -63,5 +64,6 @@ __all__ = [
     "snapshots",
     "steps",
     "stops",
+    "weighing",
     "windows",
 ]

@@ -15,6 +15,7 @@ from simulator.restores import check_restores, check_subsumed
 from simulator.savepoints import FromDirectory, check_export, check_import
 from simulator.scheduler import Process, require
 from simulator.stops import check_finished, check_stops, require_finished_before
+from simulator.weighing import check_sizes
 from tidegate.coordination.restore import Target
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.admission import LEASE
@@ -204,6 +205,7 @@ class Observer:
         overruled = all(verdicts.get(target) is not None for target in self.graph.targets)
         good = good or (overruled and self.world.holding.is_approved(record))
         require(good, f"checkpoint {id_} completed with {verdicts}")
+        check_sizes(record, subtasks)
         self._written_down(record, after)
         require(not self.history.answers_for(before, record.request_id), f"{record.request_id} completed twice")
         check_finished(self.world, record, snapshots)
