@@ -59,11 +59,15 @@ class Written:
         self.desk.coordinator.notify(id_)
 
     def files(self) -> set[str]:
-        return {key for key in self.bucket.objects() if not key.endswith("/") and key}
+        return {key for key in self._objects() if not key.endswith("/") and key}
 
     def marks(self) -> set[str]:
         """The storage's own directory aside: it is the user's."""
-        return {key for key in self.bucket.objects() if key.endswith("/")}
+        return {key for key in self._objects() if key.endswith("/")}
+
+    def _objects(self) -> list[str]:
+        """But what says to whom the storage belongs, which stays."""
+        return [key for key in self.bucket.objects() if not key.startswith("_owners/")]
 
 
 @pytest.fixture(params=["below a directory", "a whole bucket"])

@@ -37,6 +37,9 @@ class Watched:
         with self._store.transaction(pipeline_id, look) as tx:
             yield _WatchedTransaction(tx, self.calls)
 
+    def identity(self) -> str:
+        return self._store.identity()
+
     def history(self, pipeline_id: str, limit: int) -> list[Any]:
         return self._store.history(pipeline_id, limit)
 

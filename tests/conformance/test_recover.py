@@ -9,6 +9,7 @@ import pytest
 from lost_databases import Lost, check_nothing_is_recorded
 from made_gestures import resume, suspend
 from memory_store import MemoryCheckpointStore
+from pasts import ExactStorage
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
 from tidegate.coordination.recover import Recovering
@@ -226,9 +227,12 @@ def test_no_number_that_anything_carries_is_given_out_again(lost):
     with world.store.transaction("p") as tx:
         newest = tx.committer().attempt
     lose()
-    there, world.storage.files = world.storage.files, {}
-    stale = world.coordinator.start_region()  # somebody began in the empty database, with another storage
-    world.storage.files = there
+    there, world.storage = world.storage, ExactStorage()
+    world.reopen(world.store)
+    table, world.sink.visible = world.sink.visible, {}
+    stale = world.coordinator.start_region()  # somebody began in the empty database, with another storage and table
+    world.storage, world.sink.visible = there, table
+    world.reopen(world.store)
     left = {each.checkpoint_id: each.reason for each in world.recover().unrecovered}
     assert left == {7: "It has no _metadata: it had not completed, or was deleted."}
     with pytest.raises(SupersededAttemptError):

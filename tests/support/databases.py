@@ -41,7 +41,7 @@ _EMPTY = """
     DECLARE name text;
     BEGIN
         FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
-            WHERE schemaname = 'tidegate' AND tablename <> 'schema_version'
+            WHERE schemaname = 'tidegate' AND tablename NOT IN ('schema_version', 'database_identity')
         LOOP
             EXECUTE 'DELETE FROM ' || name;
         END LOOP;

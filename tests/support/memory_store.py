@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 
 from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
@@ -32,6 +33,9 @@ from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measureme
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 
 
+_NUMBERS = count(1)
+
+
 class MemoryCheckpointStore:
     """`ports.CheckpointStore` in memory, for the threads of one process."""
 
@@ -41,6 +45,7 @@ class MemoryCheckpointStore:
         self._changed = threading.Condition()
         self._changes: dict[str, int] = {}
         self._seen = threading.local()
+        self._identity = f"memory-{next(_NUMBERS)}"
 
     @contextmanager
     def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
@@ -64,6 +69,9 @@ class MemoryCheckpointStore:
             self._states[pipeline_id] = state
             self._changes[pipeline_id] = self._changes.get(pipeline_id, 0) + news
             self._changed.notify_all()
+
+    def identity(self) -> str:
+        return self._identity
 
     def pipelines(self) -> list[str]:
         return sorted(id_ for id_, state in self._states.items() if state.last_checkpoint_id > 0 or state.pipeline)

@@ -26,7 +26,7 @@ URLS = frozenset({"postgres_url", "running_url"})
 _EMPTYING = """
     SELECT 'SET session_replication_role = replica' UNION ALL
     SELECT format('DELETE FROM %I.%I', schemaname, tablename) FROM pg_tables
-        WHERE schemaname = 'tidegate' AND tablename <> 'schema_version' UNION ALL
+        WHERE schemaname = 'tidegate' AND tablename NOT IN ('schema_version', 'database_identity') UNION ALL
     SELECT format('SELECT setval(%L, %s, false)', format('%I.%I', schemaname, sequencename), start_value)
         FROM pg_sequences WHERE schemaname = 'tidegate'
 """

@@ -84,6 +84,7 @@ class MemoryStorage:
         self.url = url
         self.files: dict[str, bytes] = {}
         self.others: dict[str, MemoryStorage] = {}
+        self.marks: dict[str, bytes] = {}
 
     def write(self, path: str, content: bytes) -> None:
         self.files[path] = content
@@ -92,6 +93,12 @@ class MemoryStorage:
         if path not in self.files:
             raise StateIntegrityError(path)
         return self.files[path]
+
+    def marked(self, path: str) -> bytes | None:
+        return self.marks.get(path)
+
+    def mark(self, path: str, content: bytes, anew: bool = False) -> bytes:
+        return self.marks.setdefault(path, content) if not anew else self.marks.update({path: content}) or content
 
     def list(self, prefix: str) -> list[str]:
         return sorted(path for path in self.files if path.startswith(prefix + "/") or not prefix)

@@ -195,22 +195,32 @@ def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOpt
 
 
 @app.command(epilog=EPILOG)
-def relocate(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
+def relocate(
+    pipeline: PipelineArgument,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Sinks write to directories that another pipeline has left for good.")
+    ] = False,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
     """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
-    sinks are not where they were is refused: it may be another pipeline of the same name."""
+    sinks are not where they were is refused: it may be another pipeline of the same name. With --take-over directories
+    that another pipeline or database owns become this pipeline's, with what lies there."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    for moved in coordinator.moved():
-        say(f"Pipeline {defined.name}: {moved}.")
-    if coordinator.moved() and not yes:
+    moved = coordinator.moved(take_over)
+    for each in moved:
+        say(f"Pipeline {defined.name}: {each}.")
+    if moved and not yes:
         typer.confirm("Continue from there with the existing state and positions?", abort=True)
-    relocated = coordinator.relocate(assembly.new_gesture(GestureKind.RELOCATE))
+    details = {"take_over": True} if take_over else {}
+    relocated = coordinator.relocate(assembly.new_gesture(GestureKind.RELOCATE, **details), take_over)
     said = (
         f"{len(relocated)} of its sources and sinks are recorded in their new place"
         if relocated
         else "nothing has moved"
     )
-    document = {"pipeline": defined.name, "moved": [str(moved) for moved in relocated]}
+    document = {"pipeline": defined.name, "moved": [str(each) for each in relocated]}
     say_or_show(f"Pipeline {defined.name}: {said}.", document, output)
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from tidegate.coordination.deletions import BATCH, Queue, QueuedDeletions
 from tidegate.coordination.folding import HistoryFolding
+from tidegate.coordination.ownership import Ownership
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
@@ -27,7 +28,7 @@ from tidegate.protocol.leftovers import (
     find_foreign,
     listed_on_storage,
 )
-from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.names import STORAGE
 from tidegate.protocol.paths import ByCheckpoint, directory, shared_root
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
@@ -77,7 +78,13 @@ class Sweeper:
     """Cleans up after one pipeline. Safe to run in several processes at once: deleting twice is fine."""
 
     def __init__(
-        self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, storage: CheckpointStorage, clock: Clock
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        ownership: Ownership,
     ) -> None:
         self._pipeline_id = graph.pipeline.name
         self._rule = config.retention_rule()
@@ -86,9 +93,9 @@ class Sweeper:
         self._clock = clock
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
-        self._sinks = {staged_by(vertex.operator_id): vertex.sink for vertex in graph.sinks}
+        self._own_sinks = ownership.own_sinks
         self.folding = HistoryFolding(self._pipeline_id, config.history_rule(), store, clock)
-        self.deletions = QueuedDeletions(self._pipeline_id, store, storage, self._sinks)
+        self.deletions = QueuedDeletions(self._pipeline_id, store, storage, ownership.own_sinks)
 
     def clean(self) -> None:
         """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs,
@@ -185,7 +192,7 @@ class Sweeper:
     def find_leftovers(self) -> Leftovers:
         """All files that nothing refers to, also where `sweep` looks no more. Changes nothing."""
         listed = listed_on_storage(self._pipeline_id, self._storage.list(self._pipeline_id))
-        for owner, sink in self._sinks.items():
+        for owner, sink in self._own_sinks().items():
             for id_ in sink.staged_checkpoints() if isinstance(sink, StagingSink) else ():
                 listed += [Listed(Deletion(owner, path), ByCheckpoint(id_)) for path in sink.staged_paths(id_)]
         with self._store.transaction(self._pipeline_id) as tx:
@@ -208,6 +215,6 @@ class Sweeper:
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))
         found = [Deletion(STORAGE, path) for path in paths]
-        for owner, sink in self._sinks.items():
+        for owner, sink in self._own_sinks().items():
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
         return found

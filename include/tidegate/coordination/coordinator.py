@@ -23,6 +23,7 @@ from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
+from tidegate.coordination.ownership import Ownership
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.replacing import Replacing
@@ -50,6 +51,7 @@ from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.lag import SourceLag
+from tidegate.protocol.ownership import Place
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -98,18 +100,19 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._handed_on = known = HandedOn()
-        self._identification = Identification(self.graph, store, storage, clock)
+        ownership = Ownership(self.graph, store, storage)
+        self._identification = Identification(self.graph, store, storage, clock, ownership)
         self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
         self.validation = Validation(self.graph, store, self._failures, clock, known)
-        self._rewinding = Rewinding(self.graph, store, clock)
-        sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self._rewinding = Rewinding(self.graph, store, clock, ownership)
+        sweeper = Sweeper(self.graph, self.config, store, storage, clock, ownership)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self._delivery = Delivery(
-            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping
+            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping, ownership
         )
         found, announces = self._identification.found, self.reporting.announces
         self._commit_point = CommitPoint(
@@ -305,28 +308,26 @@ class CheckpointCoordinator:
     # -- the pipeline as a whole
 
     def cancel(self, gesture: Gesture | None = None) -> PipelineRecord:
-        """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted. Raises
-        `PipelineIdentityError`, because this cannot be undone."""
+        """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted."""
         with self.auditing.attempt(gesture) as deed:
             self._identification.check()
             self._delivery.deliver_pending()
-            record = self.operations.control.cancel(self.config.retention, deed)
-            self.clean()
-            return record
+            cancelled = self.operations.control.cancel(self.config.retention, deed)
+        self.clean()
+        return cancelled
 
     def check(self) -> None:
-        """Whether this is the pipeline that the database knows, with the checkpoint storage that it was with. Raises
-        `PipelineIdentityError`."""
+        """Whether this is the pipeline that the database knows. Raises `PipelineIdentityError`."""
         self._identification.check_to_begin()
 
-    def moved(self) -> list[Moved]:
-        """Sources and sinks whose definition differs from their record."""
-        return self._identification.moved()
+    def moved(self, take_over: bool = False) -> list[Moved | Place]:
+        """What `relocate` would change."""
+        return self._identification.moved(take_over)
 
-    def relocate(self, gesture: Gesture | None = None) -> list[Moved]:
+    def relocate(self, gesture: Gesture | None = None, take_over: bool = False) -> list[Moved | Place]:
         """See `Identification`: what has moved is recorded as intended."""
         with self.auditing.attempt(gesture) as deed:
-            return self._identification.relocate(deed)
+            return self._identification.relocate(deed, take_over)
 
     # -- abort and housekeeping
 

@@ -2,7 +2,7 @@
 in directories of savepoints; what sinks have staged waits for somebody who has the definition."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.ports import CheckpointStorage, CheckpointStore, Sink, StoreTransaction
@@ -38,10 +38,15 @@ class Queue:
 
 
 class QueuedDeletions:
-    """The queue of one pipeline. `sinks` by the owner of what they have staged, as far as they are known."""
+    """The queue of one pipeline. `sinks` by the owner of what they have staged, as far as they are known and their
+    directories are the pipeline's."""
 
     def __init__(
-        self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage, sinks: Mapping[str, Sink]
+        self,
+        pipeline_id: str,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        sinks: Callable[[], Mapping[str, Sink]],
     ) -> None:
         self._pipeline_id = pipeline_id
         self._store = store
@@ -57,8 +62,9 @@ class QueuedDeletions:
         return self._deletable(tx.pending_deletions(ASKED))
 
     def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
-        """Without what was staged by sinks that the definition no longer has."""
-        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
+        """Without what was staged by sinks that the definition no longer has, or in directories of others."""
+        sinks = self._sinks()
+        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in sinks]
 
     def delete_queued(self) -> None:
         """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
@@ -110,8 +116,9 @@ class QueuedDeletions:
         by_owner: dict[str, list[str]] = {STORAGE: []} if closed else {}
         for deletion in deletions:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)
+        sinks = self._sinks() if by_owner.keys() - {STORAGE} else {}
         for owner, paths in by_owner.items():
             if owner == STORAGE:
                 self._storage.delete(with_markers(paths), closed)
-            else:
-                self._sinks[owner].discard(paths)
+            elif owner in sinks:  # else its directory was taken over by another pipeline since it was looked at
+                sinks[owner].discard(paths)

@@ -14,6 +14,7 @@ from tidegate.coordination.history import History
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.import_lease import ImportLease
 from tidegate.coordination.notify import Delivery, find_outstanding
+from tidegate.coordination.ownership import is_used
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.coordination.restore_planning import Snapshots, returning_states
@@ -24,12 +25,10 @@ from tidegate.ports import (
     CheckpointStorage,
     CheckpointStore,
     Clock,
-    NumberedSink,
     RereadingSource,
-    RewindableSink,
     StoreTransaction,
 )
-from tidegate.protocol.branches import Branch, require_restorable
+from tidegate.protocol.branches import require_restorable
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.finished import require_legal_restore
@@ -51,13 +50,12 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.imports import recorded
 from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.names import STORAGE, Fork
+from tidegate.protocol.ownership import require_own_places
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import Recovered
 from tidegate.protocol.restore import find_unmatched, former_names, restore_snapshots
 from tidegate.protocol.restore_plan import Accepted
-
-_NOTHING = Branch(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +119,10 @@ class Forking:
         require_another(self._pipeline_id, original.pipeline.name)
         origin = self._saved(original, where) if isinstance(where, str) else self._native(original, where)
         self._require_unknown(origin.fork)
-        self._identification.check_to_begin()
+        refusals = self._identification.find_refusals()
         theirs = [*origin.endpoints, *original.endpoints]
         require_own_tables(self._pipeline_id, origin.fork, theirs, self._graph.endpoints, self._used_sinks())
+        require_own_places(self._pipeline_id, refusals)
         require_nothing_in_flight(self._pipeline_id, origin.fork, origin.snapshots.values())
         files = referred_files(origin.snapshots.values())
         origin.files.verify(files, in_full=False)
@@ -170,13 +169,7 @@ class Forking:
 
     def _used_sinks(self) -> list[str]:
         """Sinks in whose places something is already."""
-        found = []
-        for vertex in self._graph.sinks:
-            sink = vertex.sink
-            numbered = isinstance(sink, NumberedSink) and any(sink.numbers())
-            if numbered or (isinstance(sink, RewindableSink) and (sink.shown_beside(_NOTHING) or sink.withdrawn())):
-                found.append(vertex.name)
-        return found
+        return [vertex.name for vertex in self._graph.sinks if is_used(vertex.sink)]
 
     def _plan(self, origin: Origin) -> ForkPlan:
         record, snapshots, graph = origin.record, origin.snapshots, self._graph

@@ -5,9 +5,11 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.coordination.audit import UNASKED, Deed
+from tidegate.coordination.ownership import Ownership
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.errors import PipelineIdentityError
@@ -20,16 +22,34 @@ from tidegate.protocol.identity import (
     require_same,
     stored_elsewhere,
 )
+from tidegate.protocol.ownership import Place, refused_places, require_own_places, to_swap, to_take_over
 from tidegate.protocol.paths import directory
 from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.refusal import Refusal
 
 log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """`knows_any`: the database knows some checkpoint of the pipeline."""
+
+    knows_any: bool
+    refusals: list[Refusal]
 
 
 class Identification:
     """The identity of one pipeline."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        ownership: Ownership | None = None,
+    ) -> None:
+        self._ownership = ownership or Ownership(graph, store, storage)
         self._pipeline_id = graph.pipeline.name
         self._endpoints = graph.endpoints
         self._store = store
@@ -37,41 +57,66 @@ class Identification:
         self._clock = clock
         self._found: str | None = None  # the newest `_metadata` that this process has seen or written here
 
-    def check(self) -> None:
-        """Must be called before anything is done for the pipeline. Raises `PipelineIdentityError`, `StorageError`."""
-        self._check(self.require)
+    def check(self, regains: bool = False) -> None:
+        """Must be called before anything is done for the pipeline. `regains`: a database that does not know it gets it
+        back, with its places. Raises `PipelineIdentityError`, `StorageError`, `SinkError`."""
+        looked = self._look(lambda tx: self._refused(tx, regains))
+        require_own_places(self._pipeline_id, looked.refusals)
 
     def require_stored_here(self) -> None:
         """The pipeline's state must be on this process's storage: copies of a project have the same places below their
         homes, but each has a checkpoint storage of its own. Raises `PipelineIdentityError`, `StorageError`."""
-        self._check(lambda _: None)
+        self._look(lambda _: [])
 
     def check_to_begin(self) -> None:
         """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
         storage has no completed one either: the pipeline would read again what its tables show already."""
-        if self._check(self.require):
-            return
+        require_own_places(self._pipeline_id, self.find_refusals())
+
+    def find_refusals(self) -> list[Refusal]:
+        """The same, but why the pipeline may not begin where its sinks write is returned."""
+        looked = self._look(self._refused)
+        if not looked.knows_any:
+            self.require_not_lost()
+        return looked.refusals
+
+    def require_not_lost(self) -> None:
+        """The database knows no checkpoint of the pipeline, so its checkpoint storage has no completed one. Raises
+        `PipelineIdentityError`, `StorageError`."""
         try:
             require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
         except PipelineIdentityError:
             if not self._knows_any():  # asked again: the first one may have completed meanwhile
                 raise
 
-    def _check(self, require: Callable[[StoreTransaction], None]) -> bool:
-        """Returns whether the database knows any checkpoint of the pipeline."""
+    def _refused(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
+        require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
+        return self.refused_places(tx, regains)
+
+    def refused_places(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
+        """Why the pipeline may not write where its sinks are. Raises `SinkError`, `StorageError`."""
+        recorded = tx.endpoints()
+        places = self._ownership.find(recorded)
+        if any(place.is_used for place in places):  # perhaps by the pipeline, before its sinks were put on record
+            latest = tx.latest_completed()
+            known = set[str]() if latest is None else {plan.operator_id for plan in latest.operators}
+            places = [replace(each, is_recorded=each.is_recorded or each.operator_id in known) for each in places]
+        return refused_places(places, regains)
+
+    def _look(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Looked":
         missing = None
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
-                require(tx)
+                refusals = find(tx)
                 latest = tx.latest_completed()
             if latest is None:
-                return self._knows_any()
+                return _Looked(self._knows_any(), refusals)
             if latest.metadata_path is None:
-                return True
+                return _Looked(True, refusals)
             path = latest.metadata_path
             if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
                 self.found(path)
-                return True
+                return _Looked(True, refusals)
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
@@ -93,32 +138,50 @@ class Identification:
         """Ids alone may be given out and come to nothing."""
         return bool(self._store.history(self._pipeline_id, 1))
 
-    def require(self, tx: StoreTransaction) -> None:
+    def require(self, tx: StoreTransaction, regains: bool = False) -> None:
         """If two processes begin at once, the second finds here what the first has recorded. Raises
-        `PipelineIdentityError`."""
-        require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
+        `PipelineIdentityError`, `SinkError`."""
+        require_own_places(self._pipeline_id, self._refused(tx, regains))
 
-    def record(self, tx: StoreTransaction, now: datetime) -> None:
-        """Called in the transaction that begins a checkpoint or region."""
-        if new := find_new(tx.endpoints(), self._endpoints):
+    def record(self, tx: StoreTransaction, now: datetime, regains: bool = False) -> None:
+        """Called in the transaction that begins a checkpoint or region, after `require`. Raises
+        `PipelineIdentityError` if another pipeline has begun there at the same moment, and `SinkError`."""
+        recorded = tx.endpoints()
+        lost = self._ownership.mark(self._ownership.find(recorded), regains)
+        require_own_places(self._pipeline_id, refused_places(lost))
+        if new := find_new(recorded, self._endpoints):
             tx.record_endpoints(new, now)
 
-    def moved(self) -> list[Moved]:
-        """What `relocate` would change."""
+    def moved(self, take_over: bool = False) -> list[Moved | Place]:
+        """What `relocate` would change. Raises as it does."""
         with self._store.transaction(self._pipeline_id) as tx:
-            return find_moved(tx.endpoints(), self._endpoints)
+            return self._moved(tx, take_over)
 
-    def relocate(self, deed: Deed = UNASKED) -> list[Moved]:
-        """Record what has moved as intended, and return it. Raises `PipelineStatusError` while a checkpoint is in
-        progress or its sinks have not committed."""
+    def _moved(self, tx: StoreTransaction, take_over: bool) -> list[Moved | Place]:
+        recorded = tx.endpoints()
+        found, places = find_moved(recorded, self._endpoints), self._ownership.find(recorded)
+        others = to_take_over(places)
+        if not take_over:
+            require_own_places(self._pipeline_id, refused_places([each for each in others if each.owner is not None]))
+        return [*found, *(others if take_over else ()), *to_swap(places)]
+
+    def relocate(self, deed: Deed = UNASKED, take_over: bool = False) -> list[Moved | Place]:
+        """Record what has moved as intended, and return it; with `take_over` also places that were another pipeline's
+        become this one's. Raises `PipelineStatusError` while a checkpoint is in progress or its sinks have not
+        committed, and `PipelineIdentityError` if the pipeline would move to a place that is another one's."""
         with self._store.transaction(self._pipeline_id) as tx:
-            moved = find_moved(tx.endpoints(), self._endpoints)
-            now = self._clock.now()
+            found = self._moved(tx, take_over)
+            now, moved = self._clock.now(), [each for each in found if isinstance(each, Moved)]
             if moved:
                 require_at_rest(self._pipeline_id, tx.in_progress(), tx.retained())
                 tx.record_endpoints([each.defined for each in moved], now)
-            said = "; ".join(map(str, moved)) or "nothing has moved"
+            if places := [each for each in found if isinstance(each, Place)]:
+                if new := find_new(tx.endpoints(), self._endpoints):
+                    tx.record_endpoints(new, now)
+                self._ownership.take_over(places)
+                tx.reserve_numbers(*self._ownership.numbers(tx), now)
+            said = "; ".join(map(str, found)) or "nothing has moved"
             deed.done(tx, now, f"Pipeline {self._pipeline_id}: {said}.")
-        for each in moved:
+        for each in found:
             log.warning("Pipeline %s was relocated: %s.", self._pipeline_id, each)
-        return moved
+        return found

@@ -98,7 +98,7 @@ class Importing:
         Raises `RestoreRefusedError` if that is not a whole savepoint of this pipeline, of the history in this database;
         `PipelineIdentityError`, `StateSchemaError` if the definition cannot go on from it, and `StorageError`.
         """
-        self._identification.check()
+        self._identification.check(regains=not self._knows_checkpoints())
         directory = self._directory(url)
         savepoint = directory.read()
         numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
@@ -157,7 +157,7 @@ class Importing:
         checkpoint_id: int | None = None,
     ) -> RestoreFacts:
         """`checkpoint_id` is the one that is recorded, once that is known."""
-        self._identification.require(tx)
+        self._identification.require(tx, regains=numbers is not None)
         taken, is_known = savepoint.metadata.record, numbers is None
         last = tx.last_checkpoint_id() if checkpoint_id is None else checkpoint_id - 1
         if numbers is not None:
@@ -291,7 +291,7 @@ class Importing:
             history = History(tx, now)
             if plan.numbers is not None:
                 self._record_past(tx, plan, plan.numbers, metadata.restores[:-1], history, now)
-            self._identification.record(tx, now)
+            self._identification.record(tx, now, regains=plan.numbers is not None)
             tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
             history.record(Recovered(metadata, None, False))
             if obsolete := tx.compactions():

@@ -14,6 +14,7 @@ from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.ownership import Ownership
 from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.coordination.rewind import Rewinding
 from tidegate.pipeline.graph import Graph
@@ -98,7 +99,9 @@ class Delivery:
         rewinding: Rewinding,
         handed_on: HandedOn,
         housekeeping: Housekeeping,
+        ownership: Ownership,
     ) -> None:
+        self._ownership = ownership
         self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
         self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
@@ -326,6 +329,7 @@ class Delivery:
                 continue
             committer.keep()
             if plan.operator_id in self._sinks:
+                self._ownership.require_own(self._sinks[plan.operator_id], record.checkpoint_id)
                 self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged, committer)
             elif staged:
                 raise SinkError(

@@ -73,7 +73,7 @@ class PipelineOperations:
         self.savepoints = Savepoints(pipeline_id, store, storage, clock)
         self.holds = Holds(pipeline_id, store, clock)
         self.planned_restores = PlannedRestores(pipeline_id, store, clock)
-        self._deletions = QueuedDeletions(pipeline_id, store, storage, {})
+        self._deletions = QueuedDeletions(pipeline_id, store, storage, dict)
 
     # -- the pipeline as a whole
 

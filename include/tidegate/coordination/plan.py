@@ -60,15 +60,16 @@ class Planning:
     def plan(self) -> ChangePlan:
         """What a run would do with the latest completed checkpoint.
 
-        Raises `PipelineIdentityError` if that is not on this storage, `StateIntegrityError` if a file of it is missing
-        or damaged, and `PipelineDefinitionError`.
+        Raises `PipelineIdentityError` if that is not on this storage, or only the storage knows of one,
+        `StateIntegrityError` if a file of it is missing or damaged, and `PipelineDefinitionError`.
         """
         while True:
             self._identification.require_stored_here()
             with self._store.transaction(self._pipeline_id) as tx:
                 pipeline, latest = tx.pipeline(), tx.latest_completed()
+                refused = self._identification.refused_places(tx)
                 if latest is None:
-                    return ChangePlan(pipeline, None, plan_changes(None, self._definition({}, True)))
+                    break
                 subtasks, endpoints = _merged(tx.subtasks(latest.checkpoint_id), tx.compactions()), tx.endpoints()
                 targets = [verdict.target for verdict in tx.verdicts(latest.checkpoint_id)]
                 drop = self._config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
@@ -80,7 +81,11 @@ class Planning:
                     raise
                 continue
             recorded = Recorded(latest, _snapshots(subtasks), schemas, endpoints, targets, options)
-            return ChangePlan(pipeline, latest, plan_changes(recorded, self._definition(schemas, drop, latest)))
+            changes = plan_changes(recorded, self._definition(schemas, drop, latest), refused)
+            return ChangePlan(pipeline, latest, changes)
+        if not self._store.history(self._pipeline_id, 1):
+            self._identification.require_not_lost()
+        return ChangePlan(pipeline, None, plan_changes(None, self._definition({}, True), refused))
 
     def compare(
         self,

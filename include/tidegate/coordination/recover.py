@@ -9,6 +9,7 @@ from datetime import datetime
 
 from tidegate.coordination.audit import Auditing
 from tidegate.coordination.history import History
+from tidegate.coordination.ownership import Ownership
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, NumberedSink, RewindableSink, StoreTransaction
 from tidegate.protocol.branches import Branch, branch_of
@@ -18,6 +19,7 @@ from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import find_moved
 from tidegate.protocol.marker import Marker, read_marker
 from tidegate.protocol.metadata import Metadata, read_metadata
+from tidegate.protocol.ownership import Place, refused_places, require_own_places
 from tidegate.protocol.paths import ByCheckpoint, marker_path, metadata_path, writer_of
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.recovered import (
@@ -47,6 +49,7 @@ class Recovering:
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._ownership = Ownership(graph, store, storage)
         self._auditing = Auditing(self._pipeline_id, store, clock)
 
     @property
@@ -60,9 +63,11 @@ class Recovering:
         """What is on storage, and what a recovery would record; `include` are checkpoints in doubt to be recorded too.
 
         Reads every file that a checkpoint refers to. Raises `RecoveryRefusedError` if the database knows checkpoints of
-        the pipeline, or storage has none, and `StorageError`.
+        the pipeline, or storage has none, `PipelineIdentityError` if a sink writes where another pipeline does, and
+        `StorageError`.
         """
         self._require_unknown()
+        self._own_places()
         paths = self._storage.list(self._pipeline_id)
         candidates = self._candidates(set(paths))
         chosen, restores, unrecovered = choose_recovered(candidates, include)
@@ -83,6 +88,12 @@ class Recovering:
         """Ids alone may have been given out, to restores that came to nothing."""
         known = self._store.history(self._pipeline_id, 1)
         require_unknown(self._pipeline_id, known[0].checkpoint_id if known else 0)
+
+    def _own_places(self) -> list[Place]:
+        """Its sinks' directories and its storage, which may carry the mark of the database that was lost."""
+        places = self._ownership.find(())
+        require_own_places(self._pipeline_id, refused_places(places, regains=True))
+        return places
 
     def _candidates(self, paths: Collection[str]) -> list[Candidate]:
         writers = (writer_of(self._pipeline_id, path) for path in paths)
@@ -157,6 +168,7 @@ class Recovering:
             require_losses_accepted(plan, accepted or AcceptedLosses())
             with self._store.transaction(self._pipeline_id) as tx:
                 self._require_unknown()
+                self._ownership.mark(self._own_places(), regains=True)
                 now, latest = self._clock.now(), plan.latest.record.checkpoint_id
                 self._record(tx, plan, now)
                 said = f"Pipeline {self._pipeline_id} was recovered to checkpoint {latest} from {self.url}."

@@ -6,6 +6,8 @@ Idempotent. The next process repeats it until it holds: every step that commits 
 from dataclasses import dataclass
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.coordination.ownership import Ownership
+from tidegate.pipeline.definition import SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, RewindableSink, StoreTransaction
 from tidegate.protocol.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
@@ -14,16 +16,21 @@ from tidegate.protocol.notify import committables
 
 @dataclass(frozen=True, slots=True)
 class _Rewindable:
-    operator_id: str
+    vertex: SinkVertex
     sink: RewindableSink
+
+    @property
+    def operator_id(self) -> str:
+        return self.vertex.operator_id
 
 
 class Rewinding:
     """Rewinds the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock) -> None:
+    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, ownership: Ownership) -> None:
         self._pipeline_id = graph.pipeline.name
-        self._sinks = [_Rewindable(v.operator_id, v.sink) for v in graph.sinks if isinstance(v.sink, RewindableSink)]
+        self._sinks = [_Rewindable(v, v.sink) for v in graph.sinks if isinstance(v.sink, RewindableSink)]
+        self._ownership = ownership
         self._store = store
         self._clock = clock
 
@@ -46,6 +53,7 @@ class Rewinding:
         subtasks = self._store.subtasks(self._pipeline_id, restore.goes_on_from)
         for each in self._sinks:
             committer.keep()
+            self._ownership.require_own(each.vertex, restore.goes_on_from)
             each.sink.rewind(restore.goes_on_from, branch, committables(subtasks, each.operator_id), committer)
         with self._store.transaction(self._pipeline_id) as tx:
             if not tx.mark_rewound(restore.number, committer.number, self._clock.now()):
@@ -54,7 +62,10 @@ class Rewinding:
 
     def find_withdrawn(self) -> dict[str, list[int]]:
         """By the operator id of each sink, the checkpoints whose rows it has withdrawn, and keeps."""
-        return {each.operator_id: ids for each in self._sinks if (ids := each.sink.withdrawn())}
+        return {each.operator_id: ids for each in self._own() if (ids := each.sink.withdrawn())}
+
+    def _own(self) -> list[_Rewindable]:
+        return [each for each in self._sinks if not self._ownership.is_foreign(each.vertex)]
 
     def delete_withdrawn(self) -> None:
         """Delete withdrawn rows that no restore can bring back any more."""
@@ -70,7 +81,7 @@ class Rewinding:
         def delete(committer: Committer) -> None:
             with self._store.transaction(self._pipeline_id) as tx:
                 chosen = for_good(tx)
-            for each in self._sinks:
+            for each in self._own():
                 if ids := chosen.get(each.operator_id):
                     committer.keep()
                     each.sink.delete_withdrawn(ids, committer)

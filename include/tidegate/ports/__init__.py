@@ -33,6 +33,7 @@ from tidegate.ports.connectors import (
 )
 from tidegate.ports.event_queue import EventQueue
 from tidegate.ports.notifiers import Meter, Notifier
+from tidegate.ports.owned_sinks import OwnedSink
 from tidegate.ports.regions import (
     Acknowledger,
     CheckpointListener,
@@ -75,6 +76,7 @@ __all__ = [
     "Meter",
     "Notifier",
     "NumberedSink",
+    "OwnedSink",
     "PortableSink",
     "QuarantiningSource",
     "PieceVersion",

@@ -28,6 +28,15 @@ class CheckpointStorage(Protocol):
         ...
 
     def read(self, path: str) -> bytes: ...
+    def marked(self, path: str) -> bytes | None:
+        """What `mark` has written; None if there is no mark."""
+        ...
+
+    def mark(self, path: str, content: bytes, anew: bool = False) -> bytes:
+        """Write a small file unless it is there; with `anew` also then. Returns what it holds from then on. Where the
+        storage has no such step, of two at once the last counts, and both are given that as far as it shows by then."""
+        ...
+
     def list(self, prefix: str) -> list[str]:
         """All files below a directory, "" for the root, at any depth, as paths that `read` takes; none if it does not
         exist."""

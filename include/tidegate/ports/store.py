@@ -53,6 +53,10 @@ class CheckpointStore(Protocol):
         """One that is about to look at checkpoints says so with `look`."""
         ...
 
+    def identity(self) -> str:
+        """Distinguishes this database from every other one, and stays with it through a dump or a backup."""
+        ...
+
     def pipelines(self) -> list[str]: ...
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
         """None if nothing was ever recorded about it."""

@@ -34,6 +34,7 @@ RIGHTS = {
     "audit": "SELECT, INSERT",
     "events": "SELECT, INSERT, DELETE",
     "event_deliveries": _COMES_AND_GOES,
+    "database_identity": "SELECT",
     "live_references": "SELECT",
     "schema_version": "SELECT",
 }

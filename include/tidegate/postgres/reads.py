@@ -25,6 +25,7 @@ from tidegate.postgres.rows import (
 from tidegate.postgres.tables import (
     checkpoints,
     compactions,
+    database_identity,
     endpoints,
     pipelines,
     requests,
@@ -44,6 +45,10 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
+
+
+def identity(connection: Connection) -> str:
+    return str(connection.execute(select(database_identity.c.id)).scalar_one())
 
 
 def pipeline_ids(connection: Connection) -> list[str]:

@@ -36,6 +36,7 @@ class PostgresCheckpointStore:
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._listener = ChangeListener(listening or engine)
+        self._identity: str | None = None
 
     @contextmanager
     def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[PostgresTransaction]:
@@ -64,6 +65,11 @@ class PostgresCheckpointStore:
                 raise explain_commit(error, what) from error
         finally:
             _give_back(connection)
+
+    def identity(self) -> str:
+        if self._identity is None:
+            self._identity = self._read("reading the database's identity", reads.identity)
+        return self._identity
 
     def pipelines(self) -> list[str]:
         return self._read("reading the pipelines", reads.pipeline_ids)

@@ -108,6 +108,8 @@ class ChangePlan:
     def summary(self) -> str:
         """What the plan comes to, for a person."""
         name = self.pipeline.pipeline_id
+        if self.record is None and self.refuses:
+            return f"Pipeline {name} cannot begin where its sinks write. Nothing was changed."
         if self.record is None:
             return f"Pipeline {name} has no checkpoint that it could go on from: everything starts anew."
         where = f"checkpoint {self.record.checkpoint_id}"
@@ -171,30 +173,54 @@ def _moved(definition: Definition, moved: Moved) -> Refusal:
     )
 
 
-def plan_changes(recorded: Recorded | None, definition: Definition) -> tuple[VertexChange, ...]:
-    """The verdict on each vertex, those of the definition first. Performs no I/O."""
+def plan_changes(
+    recorded: Recorded | None, definition: Definition, places: Sequence[Refusal] = ()
+) -> tuple[VertexChange, ...]:
+    """The verdict on each vertex, those of the definition first. `places` says why sinks may not write where they are;
+    one without an operator is of the checkpoint storage. Performs no I/O."""
     if recorded is None:
-        return tuple(VertexChange(v.kind, v.name, ChangeVerdict.NEW) for v in definition.vertices)
-    plan = _Plan(recorded, definition)
+        refused = by_operator(places, definition)
+        return tuple(
+            _refused(VertexChange(v.kind, v.name, ChangeVerdict.NEW), refused.get(v.plan.operator_id))
+            for v in definition.vertices
+        )
+    plan = _Plan(recorded, definition, places)
     return (*plan.defined(), *plan.gone(), *plan.checks())
 
 
+def by_operator(refusals: Sequence[Refusal], definition: Definition) -> dict[str, list[Refusal]]:
+    """Those that concern the checkpoint storage are said of the sources. Performs no I/O."""
+    found: dict[str, list[Refusal]] = {}
+    sources = [v.plan.operator_id for v in definition.vertices if v.kind is VertexKind.SOURCE]
+    for refusal in refusals:
+        for operator_id in [refusal.operator_id] if refusal.operator_id else sources:
+            found.setdefault(operator_id, []).append(refusal)
+    return found
+
+
+def _refused(change: VertexChange, refusals: Sequence[Refusal] | None) -> VertexChange:
+    if not refusals:
+        return change
+    why = tuple(refusal.why for refusal in refusals)
+    way_out = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
+    return replace(change, verdict=ChangeVerdict.REFUSES, changes=why, way_out=way_out)
+
+
 class _Plan:
-    def __init__(self, recorded: Recorded, definition: Definition) -> None:
+    def __init__(self, recorded: Recorded, definition: Definition, places: Sequence[Refusal]) -> None:
         self._recorded = recorded
         self._definition = definition
         self._renamed = former_names(recorded.record, definition.renamed)
         self._before = {plan.operator_id: plan for plan in recorded.record.operators}
         self._states = compare_states(recorded, definition)
-        self._refusals: dict[str, list[Refusal]] = {}
-        for refusal in find_refusals(recorded, definition):
-            self._refusals.setdefault(refusal.operator_id, []).append(refusal)
+        self._refusals = by_operator([*find_refusals(recorded, definition), *places], definition)
 
     def defined(self) -> Iterator[VertexChange]:
         for vertex in self._definition.vertices:
             former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
             if former not in self._before:
-                yield VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, (_NEW[vertex.kind],))
+                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, (_NEW[vertex.kind],))
+                yield self._refused(new, vertex.plan.operator_id)
                 continue
             migrations = tuple(self._migrations(vertex, former))
             change = VertexChange(
@@ -206,12 +232,7 @@ class _Plan:
             yield self._refused(change, vertex.plan.operator_id)
 
     def _refused(self, change: VertexChange, operator_id: str) -> VertexChange:
-        refusals = self._refusals.get(operator_id)
-        if not refusals:
-            return change
-        why = tuple(refusal.why for refusal in refusals)
-        way_out = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
-        return replace(change, verdict=ChangeVerdict.REFUSES, changes=why, way_out=way_out)
+        return _refused(change, self._refusals.get(operator_id))
 
     def _migrations(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
         if former != vertex.plan.operator_id:

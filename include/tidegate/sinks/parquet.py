@@ -14,10 +14,11 @@ from typing import Any, Literal
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.ownership import Owner
 from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
-from tidegate.sinks import publish, rewind
+from tidegate.sinks import ownership, publish, rewind
 from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.staged_files import StagedFiles
@@ -163,6 +164,19 @@ class ParquetSink:
         """See `ports.NumberedSink`."""
         ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
         return max(ids, default=0), last_attempt(self.root)
+
+    def owner(self) -> Owner | None:
+        """See `ports.OwnedSink`."""
+        return ownership.read(self.root)
+
+    def mark(self, owner: Owner) -> Owner:
+        return ownership.mark(self.root, owner)
+
+    def mark_anew(self, owner: Owner) -> None:
+        ownership.replace(self.root, owner)
+
+    def is_used(self) -> bool:
+        return ownership.is_used(self.root)
 
     def staged_checkpoints(self) -> list[int]:
         """See `ports.StagingSink`."""

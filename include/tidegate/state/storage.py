@@ -8,7 +8,6 @@ import errno
 import hashlib
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from pyarrow import fs
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.protocol.records import StateHandle
 from tidegate.state.hashing_file import HashingFile
+from tidegate.state.local_files import temporary_name, write_once, written_locally
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK = 4 << 20
@@ -73,6 +73,26 @@ class ArrowCheckpointStorage:
         with self.open_input(path) as file:
             content: bytes = file.read()
             return content
+
+    def marked(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except StateIntegrityError:
+            return None
+
+    def mark(self, path: str, content: bytes, anew: bool = False) -> bytes:
+        """See `ports.CheckpointStorage`. Locally one step; object stores and HDFS have none for it."""
+        if anew:
+            self.write(path, content)
+            return content
+        if (found := self.marked(path)) is not None:
+            return found
+        if self.is_local:
+            with self._explained("write", path):
+                write_once(self._absolute(path), content)
+        else:
+            self.write(path, content)
+        return self.marked(path) or content
 
     def list(self, prefix: str) -> list[str]:
         below = self._absolute(prefix) if prefix else self._root
@@ -180,7 +200,7 @@ class ArrowCheckpointStorage:
         absolute = self._absolute(path)
         with self._explained("write", path):
             if self.is_local:
-                with _written_locally(absolute) as file:
+                with written_locally(absolute) as file:
                     yield file
             elif self._renames:
                 with self._renamed(absolute) as file:
@@ -192,7 +212,7 @@ class ArrowCheckpointStorage:
     @contextmanager
     def _renamed(self, absolute: str) -> Iterator[Any]:
         self._fs.create_dir(os.path.dirname(absolute), recursive=True)
-        temporary = _temporary(absolute)
+        temporary = temporary_name(absolute)
         try:
             with self._fs.open_output_stream(temporary) as file:
                 yield file
@@ -268,43 +288,6 @@ class ArrowCheckpointStorage:
         )
 
 
-@contextmanager
-def _written_locally(absolute: str) -> Iterator[Any]:
-    directory = os.path.dirname(absolute)
-    _make_directories(directory)
-    temporary = _temporary(absolute)
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, absolute)
-        _sync_directory(directory)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _make_directories(directory: str) -> None:
-    """Each new directory's own entry must be durable too, or a synced file in it can still be lost."""
-    missing = []
-    while not os.path.isdir(directory):
-        missing.append(directory)
-        directory = os.path.dirname(directory)
-    for child in reversed(missing):
-        os.makedirs(child, exist_ok=True)
-        _sync_directory(os.path.dirname(child))
-
-
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _each(files: Sequence[StateHandle], check: Callable[[StateHandle], None], at_once: int) -> None:
     """Check all of them, and raise what the first one raises that fails."""
     if at_once == 1 or len(files) <= 1:
@@ -314,12 +297,6 @@ def _each(files: Sequence[StateHandle], check: Callable[[StateHandle], None], at
     with ThreadPoolExecutor(at_once) as pool:
         for _ in pool.map(check, files):
             pass
-
-
-def _temporary(absolute: str) -> str:
-    """A hidden, unique name. A file that a crash leaves behind is swept with the checkpoint's directory."""
-    directory, name = os.path.split(absolute)
-    return f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
 
 
 def _free(root: str) -> str:

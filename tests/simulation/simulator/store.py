@@ -62,6 +62,10 @@ class SimulatedStore:
         """What is committed; never changed in place."""
         return self.database._state(self.world.pipeline_id)
 
+    def identity(self) -> str:
+        """Each process knows it: that it asks is no step."""
+        return self.database.identity()
+
     @contextmanager
     def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")

@@ -11,6 +11,7 @@ from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.event_tables import event_deliveries, events
 from tidegate.postgres.tables.folded_tables import folded_operators, folded_totals
+from tidegate.postgres.tables.identity_table import database_identity
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.plan_table import restore_plans
 from tidegate.postgres.tables.reading_tables import figures, pipeline_dags, source_lag
@@ -23,6 +24,7 @@ __all__ = [
     "audit",
     "checkpoints",
     "compactions",
+    "database_identity",
     "deletion_queue",
     "endpoints",
     "event_deliveries",

@@ -1,0 +1,120 @@
+"""The mark that says whose a directory is: the file `_owner`, which readers skip.
+
+It appears in one step and whole, so of two pipelines that begin at once one finds the other's. It is replaced only when
+a person says so, or when the owner itself goes on under another name.
+"""
+
+import errno
+import os
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+
+from tidegate.protocol.errors import SinkError
+from tidegate.protocol.ownership import MARK, Owner
+
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+#: How long another process may take between making a mark and writing it, where that is not one step.
+_PATIENCE, _PAUSE = 20, 0.05
+
+
+def read(root: str) -> Owner | None:
+    """Whose the directory is; None if it has no mark. Raises `SinkError`."""
+    path = os.path.join(root, MARK)
+    for _ in range(_PATIENCE):
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise SinkError(
+                f"Whose the directory {root} is cannot be read: {error}. Nothing there was changed. Give this user the "
+                f"right to read {path}, then repeat."
+            ) from error
+        if content:
+            break
+        time.sleep(_PAUSE)
+    try:
+        return Owner.parse(content)
+    except ValueError as error:
+        raise SinkError(
+            f"{path} is damaged: it does not say whose the directory is. Nothing there was changed. If only this "
+            "pipeline writes there, delete that file, then repeat: it is made anew."
+        ) from error
+
+
+def mark(root: str, owner: Owner) -> Owner:
+    """Make the directory the owner's if it is nobody's. Returns whose it is then. Raises `SinkError`."""
+    found = read(root)
+    if found is not None:
+        return found
+    with suppress(FileExistsError):
+        _written(root, owner, _link)
+    return read(root) or owner
+
+
+def replace(root: str, owner: Owner) -> None:
+    """Make the directory the owner's, whosever it is. Raises `SinkError`."""
+    _written(root, owner, os.replace)
+
+
+def is_used(root: str) -> bool:
+    """Whether anything lies there that readers see, or that a pipeline has left."""
+    try:
+        names = [name for name in os.listdir(root) if not name.startswith((".", MARK))]
+        hidden = (os.path.join(root, name) for name in names if name.startswith("_"))
+        left = any(os.listdir(path) for path in hidden if os.path.isdir(path))
+        return left or any(not name.startswith("_") for name in names)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise SinkError(f"What lies in {root} cannot be listed: {error}. Nothing there was changed.") from error
+
+
+def _written(root: str, owner: Owner, show: Callable[[str, str], None]) -> None:
+    temporary = os.path.join(root, f"{MARK}.{uuid.uuid4().hex}.tmp")
+    try:
+        os.makedirs(root, exist_ok=True)
+        with open(temporary, "xb") as file:
+            file.write(owner.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            show(temporary, os.path.join(root, MARK))
+            _sync(root)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise SinkError(
+            f"The directory {root} cannot be marked as that of pipeline {owner.pipeline}: {error}. Nothing was staged, "
+            "and what readers see is unchanged. Give this user the right to write there, or free some space, then "
+            "repeat."
+        ) from error
+
+
+def _link(temporary: str, path: str) -> None:
+    """Raises `FileExistsError`."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        with open(temporary, "rb") as written, open(path, "xb") as file:
+            file.write(written.read())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sync(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
