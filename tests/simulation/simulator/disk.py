@@ -39,6 +39,7 @@ class SimulatedDisk:
 
     def __init__(self, point: Callable[[str], None], changed: Callable[[str], None]) -> None:
         self.root: Directory = {}
+        self.marks: dict[str, Any] = {}  # by the root of a sink, whose it is
         self._point = point
         self._changed = changed
         self._writes = 0

@@ -9,6 +9,7 @@ from simulator.savepoints import FromDirectory, draw_directory, restore_from
 from simulator.storage import SavedDirectory
 from simulator.store import SimulatedStore
 from simulator.temper import CALM
+from tidegate.protocol.errors import PipelineIdentityError
 from tidegate.protocol.lifecycle import Status
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ def _lose_the_database(world: "World", savepoint: int) -> None:
     world.tell(f"the database is lost{'' if keeps_storage else ', and the checkpoint storage'}")
 
 
+def _clean(world: "World") -> None:
+    """Until the pipeline is restored, its tables are those of a database that is gone, and nobody cleans there."""
+    try:
+        clean(world)
+    except PipelineIdentityError as error:
+        world.note(f"{type(error).__name__}: {error}")
+
+
 def _try(world: "World", target: FromDirectory) -> None:
     """With as much trouble as before, beside somebody who does the same, or cleans up."""
     world.temper = world.drawn
@@ -64,6 +73,6 @@ def _try(world: "World", target: FromDirectory) -> None:
     if world.aside.random() < 0.3:
         world.spawn("another:restore into the empty database", lambda: restore_from(world, target))
     if world.aside.random() < 0.3:
-        world.spawn("somebody:tidegate clean", lambda: clean(world))
+        world.spawn("somebody:tidegate clean", lambda: _clean(world))
     world.scheduler.run()
     world.temper = CALM

@@ -15,6 +15,7 @@ from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, 
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import SinkError, StateIntegrityError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.ownership import Owner
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sinks import fencing, publish, rewind
 
@@ -183,6 +184,21 @@ class SimulatedSink:
     def numbers(self) -> tuple[int, int]:
         ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
         return max(ids, default=0), fencing.last_attempt(self.root)
+
+    # -- whose it is: read and written in no step of anybody, so that other steps are drawn as before
+
+    def owner(self) -> Owner | None:
+        return self.world.disk.marks.get(self.root)
+
+    def mark(self, owner: Owner) -> Owner:
+        return self.world.disk.marks.setdefault(self.root, owner)
+
+    def mark_anew(self, owner: Owner) -> None:
+        self.world.disk.marks[self.root] = owner
+
+    def is_used(self) -> bool:
+        root = self.world.disk.look(self.root) or {}
+        return any(each for name, each in root.items() if name != "_committing")
 
     def staged_checkpoints(self) -> list[int]:
         return publish.staged_checkpoints(self.root)
