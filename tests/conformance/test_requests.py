@@ -15,10 +15,12 @@ from worlds import Judge
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.errors import CheckpointError, IllegalRequestError
+from tidegate.protocol.names import request_of_region, requests_of_run
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
 
+SECOND = f"{requests_of_run('dag', 'second')}20260101T000000.000000"
 REQUEST = CheckpointRequest("r", CheckpointKind.SAVEPOINT, True, False, at(1), at(2))
 
 
@@ -117,13 +119,55 @@ def test_a_request_that_may_not_wait_is_dropped_and_leaves_no_trace(desk: Callab
 
 
 def test_a_request_does_not_overtake_one_that_waits(desk: Callable[..., Desk]) -> None:
+    """That of a DAG run, which waits in the triggerer: its task takes a while to begin."""
     world = desk()
     world.ask("first")
-    world.ask("second")
+    world.ask(SECOND)
     world.complete(1)
     world.clock.advance(1)
     assert isinstance(world.ask("third"), Queued)
-    assert world.ask("second") == Triggered(2)
+    assert world.ask(SECOND) == Triggered(2)
+
+
+@pytest.mark.parametrize("dead", ["manual:1", "cli:1", "of a program"])
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_a_process_that_was_killed_while_it_waited_does_not_hold_up_the_next(
+    desk: Callable[..., Desk], dead: str, savepoint: bool
+) -> None:
+    world = desk()
+    world.ask("first")
+    assert isinstance(world.ask(dead, savepoint=savepoint), Queued)
+    world.complete(1)
+    world.clock.advance(1)
+    assert world.ask("manual:2", savepoint=savepoint, wait=False) == Triggered(2)
+    assert isinstance(world.ask(dead, savepoint=savepoint), Queued), "should it live, it waits for its turn"
+    world.complete(2)
+    assert world.ask(SECOND, savepoint=savepoint) == Triggered(3)
+    world.complete(3)
+    assert world.ask(dead, savepoint=savepoint) == Triggered(4)
+
+
+def test_who_waits_behind_a_dead_one_of_another_kind_is_told_for_how_long(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.ask("first")
+    world.ask("manual:1", savepoint=True)
+    world.complete(1)
+    answer = world.ask("manual:2")
+    assert isinstance(answer, Queued)
+    assert "manual:1 has precedence" in answer.message
+    assert "loses its place 120 s after" in answer.message
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_what_a_dead_region_had_asked_for_holds_up_nobody(desk: Callable[..., Desk], periodic: bool) -> None:
+    """Its last checkpoint is not periodic, so it comes before the periodic ones of the next attempt."""
+    world = desk()
+    attempt = world.coordinator.start_region().attempt  # type: ignore[union-attr]
+    world.ask("first")
+    assert isinstance(world.ask(request_of_region(attempt, 7), periodic=periodic), Queued)
+    attempt = world.coordinator.start_region().attempt  # type: ignore[union-attr]
+    assert world.ask(request_of_region(attempt, 1), periodic=True) == Triggered(2)
+    assert [one.request_id for one in stored(world.store)] == []
 
 
 def test_a_request_whose_owner_died_holds_up_nobody_for_long(desk: Callable[..., Desk]) -> None:

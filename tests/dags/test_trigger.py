@@ -140,6 +140,12 @@ def test_of_those_that_wait_in_line_the_first_alone_is_woken_when_its_turn_has_c
     assert asyncio.run(fired_first(triggers, lambda: abort_first(coordinator))) == ["r4"]
 
 
+def test_who_waits_behind_a_command_that_may_be_dead_is_woken_as_well(coordinator, wait_in_line):
+    wait_in_line("manual:1")  # and the process is killed
+    triggers = [wait_in_line(f"dag/{run}/20260101T000000.000000") for run in ("a", "b")]
+    assert len(asyncio.run(fired_first(triggers, lambda: abort_first(coordinator)))) == 2
+
+
 def test_those_that_wait_in_line_rest_while_the_checkpoint_in_front_of_them_goes_on(coordinator, wait_in_line):
     trigger = wait_in_line("r2", poll_interval=0.1)
     with pytest.raises(TimeoutError):

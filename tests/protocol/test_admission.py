@@ -21,10 +21,13 @@ from tidegate.protocol.admission import (
     decide_place,
     must_clean_first,
     precedence,
+    takes_turn_of,
 )
 from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.names import handed_over, request_of_region, requests_of_run
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.regions import RegionRecord, ended
 
 CHECKPOINT, SAVEPOINT = CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT
 
@@ -140,7 +143,33 @@ def test_a_request_counts_while_its_owner_looks_after_it():
     dead = replace(dead, seen_at=at(100) - LEASE - timedelta(seconds=1))
     edge = replace(alive, request_id="edge", seen_at=at(100) - LEASE)
     assert choose_waiting([dead, alive, edge], at(100)) == sorted([alive, edge], key=precedence)
-    assert choose_forgotten([dead, alive, edge], at(100)) == [dead]
+    assert choose_forgotten([dead, alive, edge], RegionRecord(), at(100)) == [dead]
+
+
+def test_a_request_of_a_region_counts_while_that_is_current():
+    mine, before = request(request_of_region(2, 1)), request(request_of_region(1, 9))
+    asked = request(handed_over("r"))
+    now = RegionRecord(2, at(0), at(100))
+    assert choose_forgotten([mine, before, asked], now, at(100)) == [before]
+    assert choose_forgotten([mine, before, asked], ended(now, at(100)), at(100)) == [mine, before]
+
+
+OF_DAG_RUN = f"{requests_of_run('dag', 'run')}20260101T000000.000000"
+TURNS = [  # first in line, whether a periodic checkpoint that is asked for now takes its turn
+    (request("manual:1"), True),
+    (request(request_of_region(1, 1)), True),
+    (request(OF_DAG_RUN), False),
+    (request(handed_over("r")), False),
+    (request("manual:1", periodic=False), False),
+    (request("manual:1", SAVEPOINT), False),
+    (request("manual:1", forced=True), False),
+]
+
+
+@pytest.mark.parametrize(("first", "takes"), TURNS)
+def test_who_asks_takes_the_turn_of_a_process_that_may_be_dead(first, takes):
+    assert takes_turn_of(request("r", asked=50), first) is takes
+    assert takes_turn_of(first, first)
 
 
 def test_what_was_dropped_waits_no_more():

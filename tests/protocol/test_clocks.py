@@ -85,7 +85,7 @@ def test_a_request_from_the_future_waits_from_now_on():
         replace(ahead, asked_at=at(0), seen_at=at(0)),
         replace(later, seen_at=at(0)),
     ]
-    assert choose_forgotten(choose_ahead([ahead], at(0)), at(1) + LEASE) != []
+    assert choose_forgotten(choose_ahead([ahead], at(0)), RegionRecord(), at(1) + LEASE) != []
 
 
 def test_what_was_last_repeated_in_the_future_is_repeated():

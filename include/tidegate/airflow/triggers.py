@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
-from tidegate.protocol.admission import LEASE, choose_waiting
+from tidegate.protocol.admission import LEASE, choose_waiting, takes_turn_of
+from tidegate.protocol.clocks import time_left
 from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase, Status
 
@@ -111,12 +112,12 @@ class RequestTrigger(PipelineTrigger):
         if mine is None or mine.dropped is not None:
             return 0.0
         now = datetime.now(UTC)
-        until_due: float = (mine.seen_at + RENEWAL - now).total_seconds()
+        until_due: float = time_left(mine.seen_at, RENEWAL, now).total_seconds()
         deadline: datetime | None = await connection.fetchval(BUSY, self.pipeline_id)
         if deadline is not None and deadline > now:
             return min(until_due, (deadline - now).total_seconds())
         waiting = choose_waiting(requests, now)
-        return until_due if waiting and waiting[0].request_id != self.request_id else 0.0
+        return until_due if waiting and not takes_turn_of(mine, waiting[0]) else 0.0
 
 
 class AcknowledgeTrigger(PipelineTrigger):

@@ -31,6 +31,7 @@ from tidegate.protocol.errors import (
 )
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.names import request_of_region
 from tidegate.protocol.overlap import choose_to_complete
 from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
@@ -92,8 +93,7 @@ class ContinuousRun:
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: list[int] = []  # the checkpoints that the region takes part in, oldest first
         self._max_concurrent, self._unaligned = config.max_concurrent, config.unaligned
-        self._latest = -1
-        self._newest = 0  # the newest checkpoint that the region has looked at
+        self._latest, self._newest = -1, 0  # the newest checkpoint that has completed, and that it has looked at
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._lag: Sequence[SourceLag] = ()
         self._last_at = now  # when the last checkpoint may be asked for
@@ -237,7 +237,7 @@ class ContinuousRun:
             if is_due:
                 self._schedule.fired(now)
             self._asked += 1
-            self._request = f"region:{self._attempt}:{self._asked}"
+            self._request = request_of_region(self._attempt, self._asked)
         outcome = self._coordinator.trigger(self._request, periodic=not self._ended, wait=True)
         if isinstance(outcome, Queued):
             return

@@ -30,6 +30,8 @@ from tidegate.protocol.admission import (
     choose_waiting,
     decide_place,
     must_clean_first,
+    precedence_message,
+    takes_turn_of,
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.gestures import answer_to_request
@@ -180,7 +182,7 @@ class CheckpointRequests:
         for ahead in choose_ahead(list(requests.values()), now):
             tx.put_request(ahead)
             requests[ahead.request_id] = ahead
-        if forgotten := choose_forgotten(list(requests.values()), now):
+        if forgotten := choose_forgotten(list(requests.values()), tx.region(), now):
             tx.remove_requests([one.request_id for one in forgotten])
         return {
             known.request_id: self._as_is_now(tx, known, now) for known in requests.values() if known not in forgotten
@@ -234,11 +236,10 @@ class CheckpointRequests:
                     return Dropped(decision.reason, decision.message)
                 case Drop():
                     requests[decision.request.request_id] = self._drop(tx, decision)
-                case Start() if decision.request == request:
+                case Start() if takes_turn_of(request, decision.request):
                     return self._start(tx, request)
                 case Start():
-                    first = decision.request.request_id
-                    return Queued(f"Request {first} has precedence and is about to start. Nothing was changed.")
+                    return Queued(precedence_message(decision.request))
                 case Wait():
                     return Queued(decision.message)
 

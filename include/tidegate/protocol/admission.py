@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from tidegate.protocol.clocks import is_ahead, is_over, time_left
 from tidegate.protocol.hold import held_error
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import is_handed_over
+from tidegate.protocol.names import attempt_of_request, is_handed_over, is_of_process
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
+from tidegate.protocol.regions import RegionRecord, is_current
 
 CAPACITY = 1000
 
@@ -57,15 +58,34 @@ def precedence(request: CheckpointRequest) -> tuple[bool, bool, bool, datetime, 
     return is_checkpoint, not request.forced, request.periodic, request.asked_at, request.request_id
 
 
+_BY_AGE = 3  # where age begins to count in `precedence`
+
+
 def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
     """The requests that still want to start, best first. Performs no I/O."""
     waiting = [r for r in requests if r.dropped is None and now - r.seen_at <= LEASE]
     return sorted(waiting, key=precedence)
 
 
-def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
-    """The requests, dropped or not, that were not repeated within the lease. Performs no I/O."""
-    return [request for request in requests if now - request.seen_at > LEASE]
+def choose_forgotten(
+    requests: Sequence[CheckpointRequest], region: RegionRecord, now: datetime
+) -> list[CheckpointRequest]:
+    """The requests, dropped or not, that were not repeated within the lease, or that an attempt of the region made that
+    is not current: it makes no more. Performs no I/O."""
+    return [request for request in requests if now - request.seen_at > LEASE or _is_orphaned(request, region)]
+
+
+def _is_orphaned(request: CheckpointRequest, region: RegionRecord) -> bool:
+    attempt = attempt_of_request(request.request_id)
+    return attempt is not None and not is_current(region, attempt)
+
+
+def takes_turn_of(request: CheckpointRequest, first: CheckpointRequest) -> bool:
+    """Whether the request that is being made may start in place of the first in line, of a process that may have died
+    while it waited. Both count the same but for their age, and only of the one that asks it is certain that it lives.
+    The other one keeps its place. Performs no I/O."""
+    same = precedence(request)[:_BY_AGE] == precedence(first)[:_BY_AGE]
+    return request == first or (same and is_of_process(first.request_id))
 
 
 def choose_ahead(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
@@ -127,6 +147,14 @@ def choose_request(
             message = _pause(latest_completed, min_pause, remaining)
             return DropUntil(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, message, remaining)
     return Start(best)
+
+
+def precedence_message(first: CheckpointRequest) -> str:
+    """What a request waits for while nothing else stands in its way. Performs no I/O."""
+    return (
+        f"Request {first.request_id} has precedence and starts as soon as it is repeated. If nobody repeats it any "
+        f"more, it loses its place {LEASE.total_seconds():g} s after the last time. Nothing was changed."
+    )
 
 
 def _busy(busy: CheckpointRecord) -> str:

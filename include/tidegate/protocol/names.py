@@ -124,6 +124,26 @@ def is_handed_over(request_id: str) -> bool:
     return request_id.startswith(_HANDED_OVER)
 
 
+def request_of_region(attempt: int, number: int) -> str:
+    """The request of a periodic checkpoint of a continuous region's attempt, which repeats it itself."""
+    return f"{_OF_REGION}{attempt}:{number}"
+
+
+def attempt_of_request(request_id: str) -> int | None:
+    """The attempt of the region that has asked, if one has."""
+    attempt, _, number = request_id.removeprefix(_OF_REGION).partition(":")
+    is_one = request_id.startswith(_OF_REGION) and attempt.isdecimal() and number.isdecimal()
+    return int(attempt) if is_one else None
+
+
+_OF_REGION = "region:"
+
+
+def is_of_process(request_id: str) -> bool:
+    """Whether one process waits for its request and repeats it: a command or a program, no DAG run and no page."""
+    return run_of_request(request_id) is None and not is_handed_over(request_id)
+
+
 def requests_of_run(dag_id: str, run_id: str) -> str:
     """What the ids of all requests of one DAG run begin with."""
     return f"{dag_id}/{run_id}/"

@@ -69,7 +69,7 @@ def _(original):
 
 
 MUTATIONS["a request that nobody repeats holds up the others"] = (
-    Replacement(desks, "choose_forgotten", lambda original: lambda requests, now: []),
+    Replacement(desks, "choose_forgotten", lambda original: lambda requests, region, now: []),
     Replacement(
         desks,
         "choose_waiting",
@@ -80,6 +80,11 @@ MUTATIONS["a request that nobody repeats holds up the others"] = (
         ),
     ),
 )
+
+
+@mutation("a process that died while it waited holds up those that want the same", (desks, "takes_turn_of"))
+def _(original):
+    return lambda request, first: request == first
 
 
 @mutation("a suspended pipeline takes checkpoints", (desks, "decide_standing"))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -29,6 +30,14 @@ def lives_on(world: "World") -> bool:
 
 def driver_of(world: "World") -> Callable[["World", Request], DagRun]:
     return command_run if lives_on(world) else dag_run
+
+
+def patience(seed: int) -> Callable[[], bool]:
+    """Whether a command waits for its turn: in some worlds every other one does, and dies as soon as it has to. It is
+    drawn apart, so that a world without them stays as it was."""
+    random = Random(f"patience {seed}")
+    some = random.random() < 0.25
+    return lambda: some and random.random() < 0.5
 
 
 def command_line(world: "World", request: Request) -> None:

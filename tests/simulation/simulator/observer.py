@@ -11,6 +11,7 @@ from simulator.failures import check_failures
 from simulator.folding import check_folded
 from simulator.history import History, Moment, Return, is_rewinding
 from simulator.live_files import exists
+from simulator.requests import is_like
 from simulator.restores import check_restores, check_subsumed
 from simulator.savepoints import FromDirectory, check_export, check_import
 from simulator.scheduler import Process, require
@@ -125,14 +126,15 @@ class Observer:
             require(pause >= config.min_pause, f"periodic checkpoint {id_} came {pause} after the last success")
 
     def _comes_first(self, record: CheckpointRecord, before: "PipelineState") -> None:
-        """No request that waits has precedence; those that nobody repeats have gone away."""
+        """No request that waits has precedence; those that nobody repeats have gone away. Of processes that wait for
+        the same, any may be the first."""
         mine = before.requests.get(record.request_id)
         asked_at = record.triggered_at if mine is None else mine.asked_at
         rank = (record.kind is CheckpointKind.CHECKPOINT, record.periodic, asked_at)
         for other in before.requests.values():
             there = other.dropped is None and record.triggered_at - other.seen_at <= LEASE
             theirs = (other.kind is CheckpointKind.CHECKPOINT, other.periodic, other.asked_at)
-            first = other is mine or not there or rank <= theirs
+            first = other is mine or not there or rank <= theirs or is_like(record, other)
             require(first, f"{record.request_id} begins although {other.request_id} has precedence")
 
     def _moved(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from simulator.scheduler import Process, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Request:
     drain: bool = False
 
 
+def of_dag_run(number: int) -> str:
+    """The id of a DAG run's request."""
+    return f"{requests_of_run('dag', f'run-{number}')}20260101T000000.000000"
+
+
 def trigger(world: "World", coordinator: CheckpointCoordinator, request: Request) -> TriggerOutcome:
     """Ask for a checkpoint, and see that the answer is right."""
     outcome = coordinator.trigger(request.request_id, request.periodic, request.kind, request.wait, request.drain)
@@ -53,7 +59,8 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
     found, records, now = process.found, process.left.checkpoints, process.read_clock_at
     known = found.requests.get(request.request_id)
     others = [other for other in found.requests.values() if other.dropped is None and other is not known]
-    busy = bool(others) or any(record.status is Status.IN_PROGRESS for record in records.values())
+    behind = [other for other in others if not is_like(request, other)]
+    busy = bool(behind) or any(record.status is Status.IN_PROGRESS for record in records.values())
     mine = [record for record in records.values() if record.request_id == request.request_id]
     history = world.observer.history
     going = any(record.status is Status.IN_PROGRESS for record in mine)
@@ -82,3 +89,9 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             )
         case Dropped():
             return not request.wait and busy
+
+
+def is_like(request: Request | CheckpointRecord, other: CheckpointRequest) -> bool:
+    """Whether the other one waits in a process, which may be dead, for the same: nobody waits behind it."""
+    same = (other.kind, other.periodic) == (request.kind, request.periodic)
+    return same and not other.request_id.startswith(("dag/", "asked:"))

@@ -17,7 +17,7 @@ from worlds import Crash
 
 from simulator.changes import change
 from simulator.cleaning import clean
-from simulator.commands import command_run, driver_of
+from simulator.commands import command_run, driver_of, lives_on, patience
 from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, dag_run, meddle
@@ -33,7 +33,7 @@ from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
 from simulator.replacing import Corrections, let_people_correct
-from simulator.requests import Request
+from simulator.requests import Request, of_dag_run
 from simulator.restores import draw_target, restore
 from simulator.savepoints import use_savepoints
 from simulator.scheduler import Process, Scheduler, Violation, require
@@ -93,12 +93,12 @@ class World:
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
+        self.waits = patience(seed)
         self.emitting = emitting(seed)
         self.expiring = expiring(seed)
         self.windows = windows(seed)
         self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
-        self._names = count()
         self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
         self.met: Counter[str] = Counter()  # the trouble there was
         self.storage = SimulatedStorage(self)
@@ -123,7 +123,7 @@ class World:
         self.length *= 2 if self.drawn.forking else 1  # half of them are of forks
         self.clearings = 3
         self._asked = 0
-        self._unique = 0
+        self._unique, self._names = 0, count()
         self._ending = False
 
     def describe(self) -> list[str]:
@@ -286,12 +286,12 @@ class World:
             )
             self.dag_runs.append((request, self.random.choice([dag_run, command_run])(self, request)))
         elif self.random.random() < 0.25:
-            request = Request(f"cli:{self._asked}")
+            request = Request(f"cli:{self._asked}", wait=self.waits())
             self.dag_runs.append((request, command_run(self, request)))
         else:
             savepoint = self.random.random() < (0.4 if self.temper.saving else 0.1)
             request = Request(
-                f"run-{self._asked}",
+                f"program-{self._asked}" if lives_on(self) else of_dag_run(self._asked),
                 periodic=not savepoint and self.random.random() < 0.6,
                 kind=CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT,
                 wait=self.random.random() < 0.7,
