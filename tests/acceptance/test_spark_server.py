@@ -12,7 +12,7 @@ from kept_stacks import kept_stack, wait_until
 from tidegate.local_stack.processes import is_alive
 from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_secrets
 from tidegate.local_stack.spark_server import SPARK, server_connection, server_environment
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import SparkUnavailableError
 from tidegate.spark.session.sessions import SparkSettings, open_session
 
 
@@ -48,7 +48,7 @@ class TestRunning:
         assert {address.removeprefix("::ffff:") for address in heard} <= {"127.0.0.1", "::1"}
         token = read_secrets(kept.stack.home / "secrets.json").spark_token
         for wrong in ("", "wrong", token[:-1]):
-            with pytest.raises(ConfigurationError, match="cannot be used") as refused:
+            with pytest.raises(SparkUnavailableError, match="cannot be used") as refused:
                 open_session(SparkSettings(remote=address_of(kept.stack, wrong)))
             assert not wrong or wrong not in str(refused.value)
         session = open_session(SparkSettings(remote=address_of(kept.stack, token)))

@@ -65,7 +65,7 @@ def test_what_reads_starts_no_server_and_what_writes_makes_and_upgrades_it(shop)
     assert tidegate("savepoints", "example").returncode == 0  # the schema is there
     assert tidegate("db", "stop").returncode == 0
     stopped = tidegate("checkpoints", "example")
-    assert (stopped.returncode, "`tidegate db start`" in stopped.stderr) == (ExitCode.STORE_UNAVAILABLE, True)
+    assert (stopped.returncode, "`tidegate db start`" in stopped.stderr) == (ExitCode.UNAVAILABLE, True)
     (ours,) = [each for each in json.loads(tidegate("db", "status", "-o", "json").stdout) if each["this_project"]]
     assert ours["pid"] is None
     assert "No embedded server runs" in tidegate("db", "stop").stderr

@@ -9,8 +9,8 @@ import pytest
 from landed_files import put
 
 from tidegate.protocol.errors import (
-    ConfigurationError,
     SourceChangedError,
+    SourceUnavailableError,
     StateIntegrityError,
     StorageError,
 )
@@ -74,7 +74,7 @@ def test_a_missing_directory_is_an_error_even_if_everything_was_read(home: Path,
     source = FileSource("landing", schema=SCHEMA)
     _, snapshot = source.poll(0, None, context(1))
     shutil.rmtree(landing)
-    with pytest.raises(ConfigurationError, match=r"landing' does not exist. Nothing was read and nothing is lost"):
+    with pytest.raises(SourceUnavailableError, match=r"landing' does not exist. Nothing was read and nothing is lost"):
         source.poll(0, snapshot, context(2))
 
 

@@ -16,10 +16,13 @@ WORTH_A_RETRY = {
     errors.OperatorFailedError,
     errors.SavepointExportError,
     errors.SinkError,
+    errors.SourceUnavailableError,
+    errors.SparkUnavailableError,
     errors.StopIncompleteError,
     errors.StorageError,
     errors.StoreUnavailableError,
     errors.SupersededAttemptError,
+    errors.UnavailableError,
     errors.UnknownOutcomeError,
 }
 

@@ -53,7 +53,7 @@ def test_out_of_connections_is_said_and_passes(server, home):
         with pytest.raises(StoreUnavailableError, match="accepts no more connections"), store.transaction("p"):
             pass
         refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, timeout=120)
-    assert refused.returncode == ExitCode.STORE_UNAVAILABLE, refused.stderr
+    assert refused.returncode == ExitCode.UNAVAILABLE, refused.stderr
     assert "accepts no more connections" in " ".join(refused.stderr.split())
     assert "Traceback" not in refused.stderr
     assert store.pipelines() == []

@@ -149,7 +149,7 @@ def test_a_pipeline_runs_on_connect_and_survives_the_loss_of_the_server(server: 
         client.stdin.write("go\n")
         client.stdin.flush()
         lost = told(client.stdout, "error")
-        assert lost["error"] == "CheckpointError"
+        assert lost["error"] == "SparkUnavailableError"
         assert "repeating the snapshot step resumes this checkpoint on the same input" in lost["message"]
     finally:
         client.kill()
@@ -162,7 +162,7 @@ def test_a_connect_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> 
         client = start_client(f"sc://127.0.0.1:{taken.getsockname()[1]}", tmp_path)
         try:
             refused = told(client.stdout, "error")
-            assert refused["error"] == "ConfigurationError"
+            assert refused["error"] == "SparkUnavailableError"
             assert "The Spark Connect server at sc://127.0.0.1" in refused["message"]
         finally:
             client.kill()
@@ -175,7 +175,7 @@ def test_a_killed_jvm_is_reported_as_lost_spark(tmp_path: Path) -> None:
     try:
         assert told(client.stdout, "state")["state"] == EXPECTED
         lost = told(client.stdout, "error")
-        assert lost["error"] == "CheckpointError"
+        assert lost["error"] == "SparkUnavailableError"
         assert "repeating the snapshot step resumes this checkpoint on the same input" in lost["message"]
     finally:
         client.kill()

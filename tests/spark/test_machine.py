@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 OPEN = """
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import CheckpointError
 from tidegate.spark.session.sessions import SparkSettings, open_session
 try:
     open_session(SparkSettings(master="local[1]"))
-except ConfigurationError as error:
+except CheckpointError as error:
     print(error)
 """
 LIMITS = """

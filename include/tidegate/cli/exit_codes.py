@@ -27,7 +27,7 @@ from tidegate.protocol.errors import (
     SavepointEditError,
     SavepointInUseError,
     StopIncompleteError,
-    StoreUnavailableError,
+    UnavailableError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
     VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
     DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was begun
     NOT_FOUND = 5  # no such pipeline, checkpoint or operator
-    STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
+    UNAVAILABLE = 6  # the database, Spark or a source cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
     PIPELINE_STOPPED = (
         8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
@@ -70,8 +70,8 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN
-        case StoreUnavailableError():
-            return ExitCode.STORE_UNAVAILABLE
+        case UnavailableError():
+            return ExitCode.UNAVAILABLE
         case CheckpointNotFoundError() | CheckpointNotRetainedError():
             return ExitCode.NOT_FOUND
         case PipelineNotFoundError() | OperatorNotFoundError():

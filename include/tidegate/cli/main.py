@@ -51,6 +51,7 @@ from tidegate.documents.pipelines import lag_document, statistics_document, stat
 from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.installed import not_installed
+from tidegate.protocol.lost_spark import is_lost, lost_error
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -240,6 +241,10 @@ def main() -> None:
         if (missing := not_installed(error.name)) is None:
             raise
         end(missing, wishes)
+    except Exception as error:
+        if not is_lost(error):
+            raise
+        end(lost_error(str(error), "the command ran"), wishes)
 
 
 if __name__ == "__main__":

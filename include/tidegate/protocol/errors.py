@@ -171,8 +171,20 @@ class UnknownOutcomeError(CheckpointError):
     reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
 
 
-class StoreUnavailableError(CheckpointError):
+class UnavailableError(CheckpointError):
+    """Something that the step needs cannot be used now: repeating the step helps once it can."""
+
+
+class StoreUnavailableError(UnavailableError):
     """The database cannot be reached. Nothing was changed by the step that met this."""
+
+
+class SparkUnavailableError(UnavailableError):
+    """Spark cannot be reached or started, or was lost while something ran on it."""
+
+
+class SourceUnavailableError(UnavailableError):
+    """The place that a source reads is not there: it is not mounted, or its path is wrong. Nothing was read."""
 
 
 class RecordRefusedError(CheckpointError):

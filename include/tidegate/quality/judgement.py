@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.ports import ArrowRows
+from tidegate.protocol.lost_spark import lost_error, says_gone
 from tidegate.quality.arrow_pass import Prepared, good_results, prepare
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.one_pass import counted_rows, open_validator
@@ -113,11 +114,16 @@ def _raised(info: Mapping[str, Any]) -> str | None:
     """The message of the exception in a result. A result has one, or one for each metric it needed (in no order).
 
     Metrics computed together share the message of the last that failed. The last by name is the metric of the sampled
-    values, if there are any; these are computed alone.
+    values, if there are any; these are computed alone. Raises `SparkUnavailableError` if Spark is away.
     """
     if "raised_exception" not in info:
         info = info[max(info)] if info else {}
-    return headline(str(info.get("exception_message"))) if info.get("raised_exception") else None
+    if not info.get("raised_exception"):
+        return None
+    said = str(info.get("exception_message"))
+    if says_gone(said):
+        raise lost_error(said, "data was judged")
+    return headline(said)
 
 
 def headline(message: str) -> str:

@@ -2,7 +2,8 @@
 
 What a sink has staged is judged in this process if it is little and all is well, and else on Spark, like everything
 else. Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
-`success` None, never an exception, and such a verdict lets nothing pass. `tidegate.protocol` decides what a failed
+`success` None, and such a verdict lets nothing pass; only if Spark is away nothing is judged, which a repeated step can
+mend. `tidegate.protocol` decides what a failed
 verdict does to the checkpoint.
 
 A target with nothing staged passes with `evaluated` 0, and Great Expectations is not even imported: a suite over no
@@ -22,7 +23,9 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
 from tidegate.ports import ArrowRows, ArrowSink
 from tidegate.protocol.carried_verdicts import files_of
+from tidegate.protocol.errors import UnavailableError
 from tidegate.protocol.hold import decide_hold
+from tidegate.protocol.lost_spark import is_lost, lost_error
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.arrow_pass import Prepared
@@ -139,11 +142,15 @@ class GreatExpectationsValidator:
                     frame, suite, built, self._identifying(target, types), self._reported(target, subtasks)
                 )
             return _section(target, suite, findings, types, rows)
+        except UnavailableError:
+            raise  # nothing is known of the data
         except ExpectationError as error:
             return _not_judged(
                 target, suite, f"{target} was not judged, because suite {suite.name!r} is wrong: {error}"
             )
         except Exception as error:
+            if is_lost(error):
+                raise lost_error(str(error), f"{target} was judged") from error
             log.debug("Judging %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tidegate.protocol.errors import ConfigurationError, StorageError
+from tidegate.protocol.errors import ConfigurationError, SourceUnavailableError, StorageError
 from tidegate.sources.decoding import PIECE
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.links import moved_away, require_as_listed
@@ -43,13 +43,13 @@ class Directory:
     def files(self, recursive: bool = True, follow_links: bool = False) -> Listing:
         """What lies at any depth or directly in it. Costs one listing.
 
-        Raises `ConfigurationError` if there is no such directory, `StorageError` if it cannot be listed.
+        Raises `SourceUnavailableError` if there is no such directory, `StorageError` if it cannot be listed.
         """
         from pyarrow import fs
 
         try:
             if self._filesystem.get_file_info(self._root).type is not fs.FileType.Directory:
-                raise ConfigurationError(
+                raise SourceUnavailableError(
                     f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
                     "create it (empty is fine), mount it, or correct the path, then run again."
                 )

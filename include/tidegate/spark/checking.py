@@ -16,12 +16,12 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
 from tidegate.pipeline.vertices import CheckVertex
 from tidegate.ports import TypedSink
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.errors import CheckpointError, SparkUnavailableError
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.spark.driver.columns import arrow_schema
 from tidegate.spark.driver.results import require_keys, result_of
 from tidegate.spark.driver.returned import UNSENDABLE, raised, require_frame
-from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.spark_errors import as_checkpoint_error, error_of_function
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.session.sessions import adopt_session
 
@@ -56,10 +56,14 @@ class DefinitionCheck:
         try:
             with _without_traceback():
                 look()
+        except SparkUnavailableError:
+            raise
         except CheckpointError as error:
             self._problems.append(str(error))
         except Exception as error:
-            self._problems.append(str(as_checkpoint_error(error, where)))
+            if isinstance(explained := as_checkpoint_error(error, where), SparkUnavailableError):
+                raise explained from error  # nothing is known of the definition
+            self._problems.append(str(explained))
         else:
             return True
         return False
@@ -98,7 +102,7 @@ class DefinitionCheck:
         try:
             result: Any = check.query(*staged)
         except Exception as error:
-            raise PipelineDefinitionError(f"{where} raised {raised(error)}") from error
+            raise error_of_function(error, where, f"{where} raised {raised(error)}") from error
         require_frame(where, result)
         _ = result.schema
         return cast(DataFrame, result)

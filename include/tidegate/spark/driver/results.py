@@ -17,6 +17,7 @@ from tidegate.spark.driver.columns import arrow_schema, require_plain_text
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.joins import joined
 from tidegate.spark.driver.returned import kind_of, raised, require_frame
+from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.given_keys import GIVEN
 from tidegate.state.layout import DELETE, HASH, StateLayout, plain_type, type_name
@@ -71,9 +72,9 @@ def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]
     except CheckpointError:
         raise
     except Exception as error:
-        raise PipelineDefinitionError(
-            f"The function of {streams.where(vertex)} raised {raised(error)}. Nothing was written; correct it."
-        ) from error
+        where = streams.where(vertex)
+        said = f"The function of {where} raised {raised(error)}. Nothing was written; correct it."
+        raise error_of_function(error, where, said) from error
 
 
 def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:

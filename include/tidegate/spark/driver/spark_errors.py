@@ -6,7 +6,13 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from tidegate.protocol.errors import CheckpointError, OperatorFailedError, PipelineDefinitionError
+from tidegate.protocol.errors import (
+    CheckpointError,
+    OperatorFailedError,
+    PipelineDefinitionError,
+    SparkUnavailableError,
+)
+from tidegate.protocol.lost_spark import is_lost
 from tidegate.spark.executor.carried_errors import carried_from_task
 from tidegate.spark.session.jvm import where_the_log_is
 from tidegate.spark.session.machine import jvm_end
@@ -19,16 +25,6 @@ _FRAME = re.compile(r'  File "([^"\n]+)", line (\d+), in ([^\n]+)\n((?:(?!  File
 _OF_A_FUTURE = "java.util.concurrent.ExecutionException"
 _OF_PYTHON = "org.apache.spark.api.python.PythonException"
 
-_GONE = (
-    "StatusCode.UNAVAILABLE",
-    "SparkContext was shut down",
-    "stopped SparkContext",
-    "Answer from Java side is empty",
-    "An error occurred while trying to connect to the Java server",
-    "INVALID_HANDLE.SESSION",
-    "NO_ACTIVE_SESSION",
-)
-
 
 def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
     """What to raise for an error that came out of Spark or a user's function. `where` names operator and pipeline."""
@@ -40,7 +36,7 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
     if isinstance(error, AnalysisException | ParseException):
         return PipelineDefinitionError(f"Spark cannot run {where}: {_first_lines(text)} Correct the pipeline.")
     if is_gone(error):
-        return CheckpointError(
+        return SparkUnavailableError(
             f"Spark was lost while it ran {where} ({type(error).__name__}). {jvm_end()}What was acknowledged is safe, "
             "committed data is untouched, and repeating the snapshot step resumes this checkpoint on the same input."
         )
@@ -76,11 +72,12 @@ def _class_of(raised: Any) -> str:
 
 def is_gone(error: BaseException) -> bool:
     """Whether Spark itself has gone (JVM killed, Connect server gone), so that nothing more can be asked of it."""
-    if isinstance(error, ConnectionError | EOFError) or type(error).__name__ in ("Py4JNetworkError", "Py4JError"):
-        return True
-    return (isinstance(error, PySparkException) or "grpc" in type(error).__module__.lower()) and any(
-        sign in str(error) for sign in _GONE
-    )
+    return isinstance(error, ConnectionError | EOFError) or is_lost(error)
+
+
+def error_of_function(error: Exception, where: str, message: str) -> CheckpointError:
+    """What to raise for an error of a user's function that builds a plan. It may have asked a Spark that has gone."""
+    return as_checkpoint_error(error, where) if is_gone(error) else PipelineDefinitionError(message)
 
 
 def _first_lines(text: str) -> str:

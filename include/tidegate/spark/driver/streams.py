@@ -24,6 +24,7 @@ from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
 from tidegate.spark.driver.returned import raised, require_frame
+from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
@@ -214,7 +215,7 @@ class Streams:
         except CheckpointError:
             raise
         except Exception as error:
-            raise PipelineDefinitionError(f"{where} raised {raised(error)}") from error
+            raise error_of_function(error, where, f"{where} raised {raised(error)}") from error
         require_frame(where, result)
         return cast(DataFrame, result)
 

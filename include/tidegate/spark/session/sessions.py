@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import IllegalArgumentException
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import CheckpointError, ConfigurationError, SparkUnavailableError
+from tidegate.protocol.lost_spark import details_of, says_wrong_setting
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import remember_classes, start_jvm, where_the_log_is
@@ -129,7 +131,8 @@ def _check_remote(remote: str) -> None:
 
 
 def open_session(settings: SparkSettings) -> SparkSession:
-    """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
+    """A session, ready for regions. Raises `SparkUnavailableError` when Spark cannot be started or reached, and
+    `ConfigurationError` for a setting that cannot be right."""
     check_pair()
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
@@ -146,10 +149,16 @@ def open_session(settings: SparkSettings) -> SparkSession:
     except ConfigurationError:
         raise
     except Exception as error:
-        raise ConfigurationError(
+        raise _not_opened(error)(
             f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. "
             f"{where_the_log_is()}".rstrip()
         ) from error
+
+
+def _not_opened(error: Exception) -> type[CheckpointError]:
+    """By what a user has set, or by what may pass: a cluster or server that is away, memory that is short."""
+    is_wrong = isinstance(error, IllegalArgumentException) or says_wrong_setting(str(error))
+    return ConfigurationError if is_wrong else SparkUnavailableError
 
 
 def _check_values(of_sql: Mapping[str, str]) -> None:
@@ -237,9 +246,9 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
             session.conf.set(key, value)
         _ = session.version  # the first call that reaches the server, if there was none
     except Exception as error:
-        raise ConfigurationError(
-            f"The Spark Connect server at {without_token(remote)} cannot be used: {error}. Nothing was run; start it "
-            "or correct the address, and repeat the step."
+        raise _not_opened(error)(
+            f"The Spark Connect server at {without_token(remote)} cannot be used: {details_of(str(error))}. Nothing "
+            "was run. Start the server or correct the address, then repeat the step."
         ) from error
     return session
 
