@@ -227,7 +227,7 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
         (["checkpoints", "orders"], {"TIDEGATE_DATABASE_URL": "postgresql://a:geheim@127.0.0.1:1/x"},
          ExitCode.UNAVAILABLE, "127.0.0.1"),
         (["run", "orders", "--continuous"], {"TIDEGATE_SPARK_REMOTE": "sc://127.0.0.1:1/;token=geheim"},
-         ExitCode.UNAVAILABLE, "127.0.0.1:1 cannot be used: Failed to connect to remote host: Connection refused. Noth"),
+         ExitCode.UNAVAILABLE, "127.0.0.1:1 cannot be used: Failed to connect to remote host: Connection refused. "),
         (["checkpoint"], {}, ExitCode.USAGE, "Missing argument"),
         (["checkpoint", "orders", "7", "--request-id", "x"], {}, ExitCode.USAGE, "leave the ID out"),
         (["savepoint", "orders", "x", "--name", "y"], {}, ExitCode.USAGE, "leave 'x' out"),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from warnings import catch_warnings, simplefilter
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import IllegalArgumentException
@@ -239,12 +240,14 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # needs grpc, which classic sessions do without
 
     try:
-        session = SparkSession.builder.remote(remote).create()
-        # The default retries for ten minutes; a server that comes back has lost its sessions anyway.
-        cast(Any, session).client.set_retry_policies([DefaultPolicy(max_retries=5)])
-        for key, value in settings.conf.items():
-            session.conf.set(key, value)
-        _ = session.version  # the first call that reaches the server, if there was none
+        with catch_warnings():
+            simplefilter("ignore", UserWarning)  # that the retries are exceeded: the error says so
+            session = SparkSession.builder.remote(remote).create()
+            # The default retries for ten minutes; a server that comes back has lost its sessions anyway.
+            cast(Any, session).client.set_retry_policies([DefaultPolicy(max_retries=5)])
+            for key, value in settings.conf.items():
+                session.conf.set(key, value)
+            _ = session.version  # the first call that reaches the server, if there was none
     except Exception as error:
         raise _not_opened(error)(
             f"The Spark Connect server at {without_token(remote)} cannot be used: {details_of(str(error))}. Nothing "
