@@ -55,7 +55,7 @@ def compare(spark: "SparkSession", tables: Path, expected: Mapping[str, "DataFra
     """Compare each table below `tables` with what it should hold, row for row, counting repeated rows."""
     comparisons = []
     for name, wanted in expected.items():
-        found = spark.read.parquet(str(tables / TABLES[name])).select(wanted.columns)
+        found = spark.read.parquet(str((tables / TABLES[name]).resolve())).select(wanted.columns)
         comparisons.append(
             Comparison(
                 name,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidegate.local_stack.stack import LocalStack
 
-#: Where readers of each table look, below `tables/`.
+#: Where readers of each table look, below `tables/`. `current` is a link, which they resolve first.
 TABLES = {
     "departures": "departures",
     "carrier_delays": "carrier_delays/current",

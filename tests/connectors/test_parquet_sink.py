@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commits import commit
-from parquet_sinks import rows, shown, stage, visible
+from parquet_sinks import rows, stage, visible
 
 from tidegate.ports import SinkInput, StageContext, StagingSink
 from tidegate.protocol.errors import (
@@ -153,18 +153,6 @@ def test_a_late_repeat_does_not_take_latest_back(latest: ParquetSink) -> None:
     latest.discard([handle.path for id_ in (5, 6) for handle in handles[id_]])
     commit(latest, 5, handles[5])
     assert visible(latest) == [7]
-
-
-def test_a_reader_that_opened_the_table_finishes_during_the_next_commit(latest: ParquetSink) -> None:
-    commit(latest, 1, [stage(latest, 1, 1)])
-    opened = latest.table()
-    two = [stage(latest, 2, 2)]
-    for _ in range(2):
-        commit(latest, 2, two)
-        assert shown(opened) == [1]
-        assert visible(latest) == [2]
-    commit(latest, 3, [stage(latest, 3, 3)])
-    assert not Path(opened).exists()
 
 
 def test_latest_without_rows_is_an_empty_table_with_its_columns(latest: ParquetSink) -> None:

@@ -75,7 +75,7 @@ def tree(sink: ParquetSink) -> list[str]:
 
 def prepared(name: str, mode: Any) -> tuple[ParquetSink, list[StateHandle], list[int], list[int]]:
     """A sink with two commits behind it and a third staged, beside what a zombie left; visible before and after."""
-    sink = ParquetSink(name, mode)
+    sink = ParquetSink(name, mode, readable_for="0 s")
     carried = stage(sink, 1, 10, subtask=1)
     commit(sink, 1, [stage(sink, 1, 1), carried])
     commit(sink, 2, [stage(sink, 2, 2), *([carried] if mode == "latest" else [])])

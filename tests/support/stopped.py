@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-EFFECTS = ("rename", "replace", "link", "symlink", "unlink", "mkdir", "rmdir", "fsync")
+EFFECTS = ("rename", "replace", "link", "symlink", "unlink", "mkdir", "rmdir", "fsync", "utime")
 LOOKS = ("listdir", "readlink", "stat")
 MOST_SECONDS = 60.0
 

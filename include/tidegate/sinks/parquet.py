@@ -7,12 +7,14 @@ a crash in between leaves.
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
 from tidegate.protocol.branches import Branch
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.ownership import Owner
 from tidegate.protocol.paths import attempt_prefix
@@ -36,20 +38,26 @@ class ParquetSink:
     """Rows as Parquet below `path`, a directory below the project's home, on a local or mounted filesystem.
 
     `append`: each checkpoint adds `checkpoint=<id>/`; readers open `path` and see `checkpoint` as a partition column.
-    `latest`: `path/current` has the current row of each key, replaced as a whole by each checkpoint. A reader that
-    needs more than a moment opens `table()`, which stays unchanged until the next checkpoint but one.
+    `latest`: `path/current` has the current row of each key, replaced as a whole by each checkpoint. It is a link, and
+    a reader resolves it first: `os.path.realpath(path/current)`, or `table()`, is a directory that never changes and
+    stays readable for `readable_for` (a duration) after it was replaced.
 
     Raises `PipelineDefinitionError` if `path` is on storage that cannot rename a directory atomically.
     """
 
     path: str
     mode: Literal["append", "latest"] = "append"
+    readable_for: str | timedelta = "5 min"
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise PipelineDefinitionError(
                 f'ParquetSink({self.path!r}): the mode is {self.mode!r}, but must be "append" or "latest".'
             )
+        try:
+            duration(self.readable_for)
+        except PipelineDefinitionError as error:
+            raise PipelineDefinitionError(f"ParquetSink({self.path!r}): readable_for: {error}") from error
         scheme = self.path.partition("://")[0] if "://" in self.path else "file"
         if scheme != "file":
             raise PipelineDefinitionError(
@@ -73,10 +81,11 @@ class ParquetSink:
         return absolute(self.path)
 
     def table(self) -> str:
-        """The directory that holds what is committed now."""
+        """The directory that holds what is committed now. Resolve it once for each read."""
         return self.root if self.mode == "append" else os.path.realpath(os.path.join(self.root, publish.CURRENT))
 
     def describe(self) -> dict[str, Any]:
+        """See `ports.Sink`. `readable_for` is no part of it: it changes nothing of the rows."""
         return {"type": "ParquetSink", "path": self.root, "mode": self.mode}
 
     def writer(self) -> "ParquetSinkWriter":
@@ -121,8 +130,10 @@ class ParquetSink:
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
-        publisher = publish.append if self.mode == "append" else publish.replace
-        publisher(self.root, checkpoint_id, staged, attempt)
+        if self.mode == "append":
+            publish.append(self.root, checkpoint_id, staged, attempt)
+        else:
+            publish.replace(self.root, checkpoint_id, staged, attempt, duration(self.readable_for))
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.

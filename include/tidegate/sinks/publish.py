@@ -19,6 +19,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NoReturn
 
 from tidegate.ports import CommitAttempt
@@ -26,9 +27,10 @@ from tidegate.protocol.errors import SinkError
 from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
 from tidegate.protocol.records import StateHandle
 from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
+from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outdated, version_of
 
 CURRENT = "current"
-_STAGING, _VERSIONS = "_staging", "_versions"
+_STAGING = "_staging"
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
 
@@ -56,8 +58,11 @@ def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt
     discard(root, [handle.path for handle in staged])  # visible under another name, and not carried over
 
 
-def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `current` show the staged files, unless it already shows these, or a later checkpoint."""
+def replace(
+    root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt, readable_for: timedelta
+) -> None:
+    """Make `current` show the staged files, unless it already shows these, or a later checkpoint. A version that was
+    replaced stays for so long."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -66,24 +71,27 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
             _check_older(root, current, checkpoint_id, staged)
             return
         if current is not None and current < checkpoint_id and _is_carried_over(root, current, staged):
-            return  # whoever committed that has made it durable, or this one would not be next
-        show_version(root, private, checkpoint_id, staged, attempt)
-        sync(root)
-        _remove_versions(root, private, checkpoint_id, before=current)
+            shown = Shown(checkpoint_id, current, None)  # durable, or this checkpoint would not be next
+        else:
+            show_version(root, private, checkpoint_id, staged, attempt)
+            sync(root)
+            shown = Shown(checkpoint_id, checkpoint_id, current)
+        remove_outdated(root, private, shown, readable_for)
 
 
 def show_version(
     root: str, private: PrivateDirectory, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt
 ) -> None:
     """Make `current` show the staged files, whatever it shows now."""
-    version = os.path.join(root, _version(checkpoint_id))
+    version = os.path.join(root, version_of(checkpoint_id))
     if not os.path.isdir(version):
         os.makedirs(os.path.dirname(version), exist_ok=True)
         os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), version)
         sync(os.path.dirname(version))
     _check_same(version, staged, checkpoint_id)
-    if current_checkpoint(root) != checkpoint_id:
-        _point_to(root, private, _version(checkpoint_id))
+    if (current := current_checkpoint(root)) != checkpoint_id:
+        note_replaced(root, current)
+        _point_to(root, private, version_of(checkpoint_id))
 
 
 def current_checkpoint(root: str) -> int | None:
@@ -108,7 +116,7 @@ def staged_checkpoints(root: str) -> list[int]:
 
 def numbers(root: str) -> list[int]:
     """Those, and the checkpoints that have a version."""
-    return staged_checkpoints(root) + _checkpoints_in(root, _VERSIONS)
+    return staged_checkpoints(root) + _checkpoints_in(root, VERSIONS)
 
 
 def _checkpoints_in(root: str, directory: str) -> list[int]:
@@ -201,24 +209,6 @@ def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
     os.replace(prepared, os.path.join(root, CURRENT))
 
 
-def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, before: int | None) -> None:
-    """Keep the version before this one, so that its readers can finish. Never remove a newer one, of any attempt.
-
-    Who repeats a commit cannot tell what was shown before: after a rewind not the next older id. Then the next commit
-    removes it."""
-    directory = os.path.join(root, _VERSIONS)
-    known = before not in (None, checkpoint_id)
-    for name in os.listdir(directory):
-        found = checkpoint_id_of(name)
-        is_old = known and found is not None and found < checkpoint_id and found != before
-        if is_old or (found is None and name.endswith(".tmp")):  # `.tmp`: unfinished, by an older release
-            private.take_away(os.path.join(directory, name))
-
-
-def _version(checkpoint_id: int) -> str:
-    return f"{_VERSIONS}/{checkpoint_name(checkpoint_id)}"
-
-
 def _confined(path: str) -> str:
     first, _, rest = path.partition("/")
     checkpoint, _, name = rest.partition("/")
@@ -260,7 +250,7 @@ def _check_same(directory: str, staged: Sequence[StateHandle], checkpoint_id: in
 def _is_carried_over(root: str, current: int, staged: Sequence[StateHandle]) -> bool:
     """Whether nothing was staged since the version that is shown, and it holds these files."""
     is_old = all(handle.created_by <= current for handle in staged)
-    return is_old and _holds(os.path.join(root, _version(current)), staged)
+    return is_old and _holds(os.path.join(root, version_of(current)), staged)
 
 
 def _holds(directory: str, staged: Sequence[StateHandle]) -> bool:

@@ -14,6 +14,7 @@ from tidegate.protocol.branches import Branch
 from tidegate.protocol.records import StateHandle
 from tidegate.sinks import publish
 from tidegate.sinks.fencing import PrivateDirectory, committing
+from tidegate.sinks.versions import note_replaced
 
 _WITHDRAWN = "_withdrawn"
 _PARTITION = "checkpoint="
@@ -41,8 +42,10 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
     with committing(root, checkpoint_id, attempt) as private:
         if staged:
             publish.show_version(root, private, checkpoint_id, staged, attempt)
-        elif publish.current_checkpoint(root) is not None:
+        elif (current := publish.current_checkpoint(root)) is not None:
+            note_replaced(root, current)
             private.take_away(os.path.join(root, publish.CURRENT))
+            note_replaced(root, current)
         publish.sync(root)
 
 

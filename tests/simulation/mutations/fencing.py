@@ -1,12 +1,13 @@
 """Planted mistakes around stopped committers: what fences them, and what they may still do."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate.protocol import committing as rules
-from tidegate.sinks import fencing, publish
+from tidegate.sinks import fencing, publish, versions
 
 
 @mutation("what older attempts have prepared stays where it is", (fencing, "_fence_older"))
@@ -37,15 +38,25 @@ def _(original):
     return point
 
 
-@mutation("every version but its own two is removed", (publish, "_remove_versions"))
+@mutation("every version but its own two is removed", (publish, "remove_outdated"))
 def _(original):
-    def remove(root, private, checkpoint_id, before):
+    def remove(root, private, shown, readable_for):
         directory = publish.os.path.join(root, "_versions")
         for name in publish.os.listdir(directory):
-            if name not in (f"chk-{checkpoint_id}", f"chk-{before}"):
+            if name not in (f"chk-{shown.checkpoint_id}", f"chk-{shown.before}"):
                 fencing.shutil.rmtree(publish.os.path.join(directory, name))
 
     return remove
+
+
+@mutation("a version that was replaced lately is removed as if it were old", (versions, "choose_outdated"))
+def _(original):
+    return lambda replaced_at, last, now, readable_for: original(replaced_at, last, now, timedelta(0))
+
+
+@mutation("a version is as old as its files, not as when it was replaced", (publish, "note_replaced"))
+def _(original):
+    return lambda root, checkpoint_id: None
 
 
 @mutation("staged files are moved away before they are visible", (publish, "link"))

@@ -14,9 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tidegate.sinks import fencing, publish, rewind
+from tidegate.sinks import fencing, publish, rewind, versions
 
-Directory = dict  # of names to nodes
+
+class Directory(dict):
+    """Of names to nodes."""
+
+    changed_at = 0  # in nanoseconds, as `utime` has set it
 
 
 class File:
@@ -37,18 +41,19 @@ class Link(str):
 class SimulatedDisk:
     """One tree for all sinks of a simulated run. `changed` is called with a path after each rename and removal."""
 
-    def __init__(self, point: Callable[[str], None], changed: Callable[[str], None]) -> None:
-        self.root: Directory = {}
+    def __init__(self, point: Callable[[str], None], changed: Callable[[str], None], now: Callable[[], int]) -> None:
+        self.root = Directory()
         self.marks: dict[str, Any] = {}  # by the root of a sink, whose it is
         self._point = point
         self._changed = changed
+        self._now = now  # its own clock, which all machines see
         self._writes = 0
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Inside, sinks publish here."""
         names = ("mkdir", "makedirs", "listdir", "rename", "replace", "link", "symlink", "readlink", "unlink", "rmdir")
-        calls = {name: getattr(self, name) for name in (*names, "lstat", "open", "fsync", "close")}
+        calls = {name: getattr(self, name) for name in (*names, "lstat", "stat", "utime", "open", "fsync", "close")}
         path = SimpleNamespace(
             **{name: getattr(posixpath, name) for name in ("join", "dirname", "basename")},
             isdir=self.isdir,
@@ -57,7 +62,7 @@ class SimulatedDisk:
         )
         system = SimpleNamespace(**calls, path=path, O_RDONLY=os.O_RDONLY)
         with ExitStack() as stack:
-            for module in (publish, fencing, rewind):
+            for module in (publish, fencing, rewind, versions):
                 stack.enter_context(patch.object(module, "os", system))
             stack.enter_context(patch.object(fencing, "shutil", SimpleNamespace(rmtree=self.rmtree)))
             yield
@@ -67,7 +72,7 @@ class SimulatedDisk:
     def write(self, path: str, content: Any, size: int) -> None:
         parent = self.root
         for name in self._parts(path)[:-1]:
-            parent = parent.setdefault(name, {})
+            parent = parent.setdefault(name, Directory())
         self._writes += 1
         parent[posixpath.basename(path)] = File(content, size, self._writes)
 
@@ -85,7 +90,7 @@ class SimulatedDisk:
         parent, name = self._place(path)
         if name in parent:
             raise FileExistsError(errno.EEXIST, "File exists", path)
-        parent[name] = {}
+        parent[name] = Directory()
 
     def makedirs(self, path: str, exist_ok: bool) -> None:
         parent = posixpath.dirname(path)
@@ -160,6 +165,13 @@ class SimulatedDisk:
     def lstat(self, path: str) -> Any:
         parent, name = self._place(path)
         return SimpleNamespace(st_mtime_ns=self._found(parent, name, path).written_at)
+
+    def utime(self, path: str) -> None:
+        """Of a directory. No step of its own: the one before is as good for a crash."""
+        self._directory(path).changed_at = self._now()
+
+    def stat(self, path: str) -> Any:
+        return SimpleNamespace(st_mtime_ns=self._directory(path).changed_at)
 
     def open(self, path: str, flags: int) -> int:
         """Only of directories, to sync them."""

@@ -4,7 +4,9 @@ visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
+from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from simulator.history import is_rewinding
@@ -37,6 +39,9 @@ class SimulatedSink:
         self.input = input
         world.tables[self.root] = self
         self.shown: list[int] = []  # what `current` has shown, in order
+        self.replaced_at: dict[int, datetime] = {}
+        # Of a stream of its own, so that the rest stays as it was drawn.
+        self.readable_for = timedelta(seconds=Random(f"readable {world.seed} {self.root}").choice([0, 0, 0, 90]))
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
         """Write rows where no reader sees them, from a subtask."""
@@ -95,9 +100,11 @@ class SimulatedSink:
             require(goes_on, f"{self.name} shows checkpoint {now} after {before}")
             if now != before:
                 self.shown.append(now)
-            for id_ in filter(None, self.shown[-2:-1]):
+                self.replaced_at[before] = self.world.clock.time
+            lately = {id_ for id_, at in self.replaced_at.items() if self.world.clock.time - at < self.readable_for}
+            for id_ in filter(None, lately | {*self.shown[-2:-1]}):
                 files = self.world.disk.look(f"{self.root}/_versions/chk-{id_}")
-                require(files is not None, f"{self.name} has removed checkpoint {id_}, which it has shown until now")
+                require(files is not None, f"{self.name} has removed checkpoint {id_}, which readers may have open")
                 self._check_whole(id_, files)
 
     def _check_present(self, visible: Mapping[int, Collection[str]]) -> None:
@@ -144,8 +151,10 @@ class SimulatedSink:
         if self.world.strikes("sink_error"):
             raise SinkError(FULL)
         self.world.messages.tells(self, checkpoint_id, staged)
-        publisher = publish.append if self.input is SinkInput.CHANGES else publish.replace
-        publisher(self.root, checkpoint_id, staged, attempt)
+        if self.input is SinkInput.CHANGES:
+            publish.append(self.root, checkpoint_id, staged, attempt)
+        else:
+            publish.replace(self.root, checkpoint_id, staged, attempt, self.readable_for)
         self.world.messages.told(self, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {self.name}")
 

@@ -140,6 +140,7 @@ SOURCES = each(
     ("a partition of a type that names do not hold",
         'FileSource("landing", schema="a int", partitions="at TIMESTAMP")'),
     ("a sink's mode that there is not", 'ParquetSink("tables/t", mode="upsert")'),
+    ("how long an old table is readable, in no unit", 'ParquetSink("tables/t", mode="latest", readable_for="60")'),
 )  # fmt: skip
 
 OPTIONS = each(

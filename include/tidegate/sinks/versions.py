@@ -1,0 +1,85 @@
+"""Versions of a table of current rows: how long one stays readable after another has replaced it.
+
+A reader resolves the link `current` once, and then opens the files of one version. When that version was replaced is
+the modification time of its directory, set right before the link leaves it. This time and the present are both of the
+file system's own clock, so machines that commit one after the other need not agree on the time.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
+from tidegate.sinks.fencing import PrivateDirectory
+
+VERSIONS = "_versions"
+
+
+def version_of(checkpoint_id: int) -> str:
+    """Where a checkpoint's version lies, relative to the sink's root."""
+    return f"{VERSIONS}/{checkpoint_name(checkpoint_id)}"
+
+
+def note_replaced(root: str, checkpoint_id: int | None) -> None:
+    """Note the present on a version, if there is one: before the link leaves it, so that none is without it whatever
+    crashes, and again after it, because a process may have stopped in between."""
+    if checkpoint_id is None:
+        return
+    with suppress(FileNotFoundError):  # removed by hand
+        os.utime(os.path.join(root, version_of(checkpoint_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """`gone` are to be removed. `undated` were replaced in the future, so the clock was set back: their time is counted
+    from now on."""
+
+    gone: Collection[int]
+    undated: Collection[int]
+
+
+def last_replaced(replaced_at: Mapping[int, int]) -> int | None:
+    """The version that was shown before the present one, as far as their times tell."""
+    return max(replaced_at, key=lambda id_: (replaced_at[id_], id_), default=None)
+
+
+def choose_outdated(replaced_at: Mapping[int, int], last: int | None, now: int, readable_for: timedelta) -> Outdated:
+    """Of replaced versions, and when each was, in nanoseconds. The last one stays however long ago that was."""
+    bound = now - readable_for // timedelta(microseconds=1) * 1000
+    return Outdated(
+        [id_ for id_, at in replaced_at.items() if at <= bound and id_ != last],
+        [id_ for id_, at in replaced_at.items() if at > now],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`now` is what the link shows after the commit of a checkpoint, and `before` what it found, if it changed that."""
+
+    checkpoint_id: int
+    now: int
+    before: int | None
+
+
+def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
+    """Remove versions that were replaced longer ago than that. Never one of a newer checkpoint, of any attempt."""
+    os.utime(private.path)
+    now = os.stat(private.path).st_mtime_ns
+    replaced_at = {}
+    for name in os.listdir(os.path.join(root, VERSIONS)):
+        path, found = os.path.join(root, VERSIONS, name), checkpoint_id_of(name)
+        if found is not None and found < shown.checkpoint_id and found != shown.now:
+            with suppress(FileNotFoundError):
+                replaced_at[found] = os.stat(path).st_mtime_ns
+        elif found is None and name.endswith(".tmp"):  # unfinished, by an older release
+            private.take_away(path)
+    last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
+    outdated = choose_outdated(replaced_at, last, now, readable_for)
+    for id_ in outdated.gone:
+        private.take_away(os.path.join(root, version_of(id_)))
+    for id_ in outdated.undated:
+        note_replaced(root, id_)
+    if shown.now == shown.checkpoint_id:
+        note_replaced(root, last)
