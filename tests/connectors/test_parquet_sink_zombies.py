@@ -107,7 +107,7 @@ def link_beside(root: str, private: Any, version: str) -> None:
     ("mode", "place", "name", "mistake"),
     [
         ("latest", fencing, "_fence_older", without_taking_away),
-        ("latest", publish, "_point_to", link_beside),
+        ("latest", publish, "point_to", link_beside),
     ],
     ids=["older attempts are not fenced", "the link is not the attempt's own"],
 )

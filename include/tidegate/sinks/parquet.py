@@ -20,9 +20,10 @@ from tidegate.protocol.ownership import Owner
 from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
-from tidegate.sinks import ownership, publish, rewind
+from tidegate.sinks import merged, ownership, publish, rewind
 from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
+from tidegate.sinks.parquet_files import ParquetMerger
 from tidegate.sinks.staged_files import StagedFiles
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
@@ -41,6 +42,7 @@ class ParquetSink:
     `latest`: `path/current` has the current row of each key, replaced as a whole by each checkpoint. It is a link, and
     a reader resolves it first: `os.path.realpath(path/current)`, or `table()`, is a directory that never changes and
     stays readable for `readable_for` (a duration) after it was replaced.
+    `merge`: an appended table is also kept in few files, by the link `path/_merged/current`, read in the same way.
 
     Raises `PipelineDefinitionError` if `path` is on storage that cannot rename a directory atomically.
     """
@@ -48,11 +50,17 @@ class ParquetSink:
     path: str
     mode: Literal["append", "latest"] = "append"
     readable_for: str | timedelta = "5 min"
+    merge: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise PipelineDefinitionError(
                 f'ParquetSink({self.path!r}): the mode is {self.mode!r}, but must be "append" or "latest".'
+            )
+        if self.merge and self.mode != "append":
+            raise PipelineDefinitionError(
+                f'ParquetSink({self.path!r}): merge=True is for mode="append". A table of current rows is replaced as '
+                "a whole by each checkpoint, and has a file for each subtask."
             )
         try:
             duration(self.readable_for)
@@ -82,7 +90,10 @@ class ParquetSink:
 
     def table(self) -> str:
         """The directory that holds what is committed now. Resolve it once for each read."""
-        return self.root if self.mode == "append" else os.path.realpath(os.path.join(self.root, publish.CURRENT))
+        if self.mode == "latest":
+            return os.path.realpath(os.path.join(self.root, publish.CURRENT))
+        link = os.path.join(self.root, merged.MERGED, publish.CURRENT)
+        return os.path.realpath(link) if self.merge and os.path.lexists(link) else self.root
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. `readable_for` is no part of it: it changes nothing of the rows."""
@@ -131,7 +142,7 @@ class ParquetSink:
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
         if self.mode == "append":
-            publish.append(self.root, checkpoint_id, staged, attempt)
+            publish.append(self.root, checkpoint_id, staged, attempt, self._view())
         else:
             publish.replace(self.root, checkpoint_id, staged, attempt, duration(self.readable_for))
 
@@ -158,9 +169,14 @@ class ParquetSink:
         """See `ports.RewindableSink`. Each partition, or the link `current`, changes in one step; several partitions
         change one after the other. Raises `SinkError`, `SupersededAttemptError`."""
         if self.mode == "append":
-            rewind.append(self.root, checkpoint_id, branch, attempt)
+            rewind.append(self.root, checkpoint_id, branch, attempt, self._view())
         else:
             rewind.replace(self.root, checkpoint_id, staged, attempt)
+
+    def _view(self) -> publish.View | None:
+        if self.merge:
+            return merged.MergedView(self.root, duration(self.readable_for), ParquetMerger())
+        return merged.EndedView(self.root) if os.path.isdir(os.path.join(self.root, merged.MERGED)) else None
 
     def shown_beside(self, branch: Branch) -> list[Withdrawn]:
         return (rewind.shown_beside if self.mode == "append" else rewind.replaced)(self.root, branch)

@@ -6,8 +6,9 @@ Layout below a sink's root; readers skip names that begin with an underscore:
     _staging/chk-<id>/…      what attempts wrote; only acknowledged files count
     _committing/<attempt>/   what one commit attempt prepares, see `fencing`
     checkpoint=<id>/         append: visible
+    _merged/                 append: a second way to read it, if it is kept, see `merged`
     _withdrawn/              append: what a restore took out of sight, see `rewind`
-    _versions/chk-<id>/      latest: the acknowledged files of every subtask
+    _versions/chk-<id>/      latest: the acknowledged files of every subtask, see `versions`
     current                  latest: a symbolic link to one version
 
 Staged files get a second name (a hard link) and are never moved, so an interrupted commit loses nothing. Every step can
@@ -20,7 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from tidegate.ports import CommitAttempt
 from tidegate.protocol.errors import SinkError
@@ -30,9 +31,21 @@ from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
 from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outdated, version_of
 
 CURRENT = "current"
+PARTITION = "checkpoint="
 _STAGING = "_staging"
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
+
+
+class View(Protocol):
+    """A second way to read an appended table, made of its visible partitions: see `merged`."""
+
+    def commit(
+        self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt
+    ) -> None: ...
+    def rewind(
+        self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt
+    ) -> None: ...
 
 
 def staging_of(checkpoint_id: int) -> str:
@@ -44,16 +57,24 @@ def staged_path(handle: StateHandle) -> str:
     return _confined(handle.path)
 
 
-def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `checkpoint=<id>/` of the staged files, if there are any."""
+def append(
+    root: str,
+    checkpoint_id: int,
+    staged: Sequence[StateHandle],
+    attempt: CommitAttempt,
+    view: View | None = None,
+) -> None:
+    """Make `checkpoint=<id>/` of the staged files, if there are any, and show them in the view."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
-        target = os.path.join(root, f"checkpoint={checkpoint_id}")
+        target = os.path.join(root, f"{PARTITION}{checkpoint_id}")
         if not os.path.isdir(target):
             os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), target)
         _check_same(target, staged, checkpoint_id)
         sync(root)
+        if view is not None:
+            view.commit(private, checkpoint_id, partitions(root), attempt)
         private.take_away(os.path.join(root, _moved_by_older_version(checkpoint_id)))
     discard(root, [handle.path for handle in staged])  # visible under another name, and not carried over
 
@@ -71,7 +92,9 @@ def replace(
             _check_older(root, current, checkpoint_id, staged)
             return
         if current is not None and current < checkpoint_id and _is_carried_over(root, current, staged):
-            shown = Shown(checkpoint_id, current, None)  # durable, or this checkpoint would not be next
+            if not readable_for:  # then whoever showed it has left none to remove
+                return
+            shown = Shown(checkpoint_id, current, current)  # durable, or this checkpoint would not be next
         else:
             show_version(root, private, checkpoint_id, staged, attempt)
             sync(root)
@@ -91,7 +114,7 @@ def show_version(
     _check_same(version, staged, checkpoint_id)
     if (current := current_checkpoint(root)) != checkpoint_id:
         note_replaced(root, current)
-        _point_to(root, private, version_of(checkpoint_id))
+        point_to(root, private, version_of(checkpoint_id))
 
 
 def current_checkpoint(root: str) -> int | None:
@@ -107,6 +130,16 @@ def current_checkpoint(root: str) -> int | None:
             "or give the sink a directory of its own; the checkpoint is complete and will be committed then."
         ) from error
     return checkpoint_id_of(os.path.basename(target))
+
+
+def partitions(directory: str) -> list[int]:
+    """The checkpoints that have a partition in the directory, oldest first."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    ids = (name.removeprefix(PARTITION) for name in names if name.startswith(PARTITION))
+    return sorted(int(id_) for id_ in ids if id_.isdecimal())
 
 
 def staged_checkpoints(root: str) -> list[int]:
@@ -203,7 +236,8 @@ def _copy(source: str, target: str, keep: Callable[[], None]) -> None:
         os.fsync(copy.fileno())
 
 
-def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
+def point_to(root: str, private: PrivateDirectory, version: str) -> None:
+    """Make `current` show a version."""
     prepared = private.join(CURRENT)
     os.symlink(version, prepared)
     os.replace(prepared, os.path.join(root, CURRENT))

@@ -17,11 +17,16 @@ from tidegate.sinks.fencing import PrivateDirectory, committing
 from tidegate.sinks.versions import note_replaced
 
 _WITHDRAWN = "_withdrawn"
-_PARTITION = "checkpoint="
 
 
-def append(root: str, checkpoint_id: int, branch: Branch, attempt: CommitAttempt) -> None:
-    """Show the partitions of the branch's checkpoints and no others."""
+def append(
+    root: str,
+    checkpoint_id: int,
+    branch: Branch,
+    attempt: CommitAttempt,
+    view: publish.View | None = None,
+) -> None:
+    """Show the partitions of the branch's checkpoints and no others, and these in the view."""
     if not os.path.isdir(root):
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -32,6 +37,8 @@ def append(root: str, checkpoint_id: int, branch: Branch, attempt: CommitAttempt
         for id_ in withdrawn(root):
             if id_ in branch:
                 _move(private, _kept(root, id_), _shown(root, id_), attempt)
+        if view is not None:
+            view.rewind(private, checkpoint_id, shown(root), attempt)
 
 
 def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
@@ -51,11 +58,11 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
 
 def shown(root: str) -> list[int]:
     """Checkpoints whose partitions readers see, oldest first."""
-    return _partitions(root)
+    return publish.partitions(root)
 
 
 def withdrawn(root: str) -> list[int]:
-    return _partitions(os.path.join(root, _WITHDRAWN))
+    return publish.partitions(os.path.join(root, _WITHDRAWN))
 
 
 def shown_beside(root: str, branch: Branch) -> list[Withdrawn]:
@@ -97,21 +104,12 @@ def _move(private: PrivateDirectory, source: str, target: str, attempt: CommitAt
     publish.sync(os.path.dirname(source))
 
 
-def _partitions(directory: str) -> list[int]:
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    numbers = (name.removeprefix(_PARTITION) for name in names if name.startswith(_PARTITION))
-    return sorted(int(number) for number in numbers if number.isdecimal())
-
-
 def _shown(root: str, checkpoint_id: int) -> str:
-    return os.path.join(root, f"{_PARTITION}{checkpoint_id}")
+    return os.path.join(root, f"{publish.PARTITION}{checkpoint_id}")
 
 
 def _kept(root: str, checkpoint_id: int) -> str:
-    return os.path.join(root, _WITHDRAWN, f"{_PARTITION}{checkpoint_id}")
+    return os.path.join(root, _WITHDRAWN, f"{publish.PARTITION}{checkpoint_id}")
 
 
 def _measured(directory: str, checkpoint_id: int) -> Withdrawn | None:

@@ -56,11 +56,17 @@ def choose_outdated(replaced_at: Mapping[int, int], last: int | None, now: int, 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`now` is what the link shows after the commit of a checkpoint, and `before` what it found, if it changed that."""
+    """`now` is what the link shows after the commit of a checkpoint, and `before` what it showed when that began. A
+    commit that is repeated finds itself."""
 
     checkpoint_id: int
     now: int
     before: int | None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether more than their times tells which version was replaced last."""
+        return self.before not in (None, self.checkpoint_id)
 
 
 def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
@@ -77,7 +83,7 @@ def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable
             private.take_away(path)
     last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
     outdated = choose_outdated(replaced_at, last, now, readable_for)
-    for id_ in outdated.gone:
+    for id_ in outdated.gone if shown.is_certain else ():  # else the next commit removes them
         private.take_away(os.path.join(root, version_of(id_)))
     for id_ in outdated.undated:
         note_replaced(root, id_)

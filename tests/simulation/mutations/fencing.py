@@ -27,7 +27,7 @@ def _(original):
     return lambda committer, at: rules.CommitterRecord(max(committer.attempt, 1), at)
 
 
-@mutation("the link to the newest version is prepared in a place that attempts share", (publish, "_point_to"))
+@mutation("the link to the newest version is prepared in a place that attempts share", (publish, "point_to"))
 def _(original):
     def point(root, private, version):
         shared = SimpleNamespace(join=lambda name: publish.os.path.join(root, "_next"))

@@ -10,6 +10,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -41,7 +42,9 @@ class Link(str):
 class SimulatedDisk:
     """One tree for all sinks of a simulated run. `changed` is called with a path after each rename and removal."""
 
-    def __init__(self, point: Callable[[str], None], changed: Callable[[str], None], now: Callable[[], int]) -> None:
+    def __init__(
+        self, point: Callable[[str], None], changed: Callable[[str], None], now: Callable[[], datetime]
+    ) -> None:
         self.root = Directory()
         self.marks: dict[str, Any] = {}  # by the root of a sink, whose it is
         self._point = point
@@ -168,7 +171,7 @@ class SimulatedDisk:
 
     def utime(self, path: str) -> None:
         """Of a directory. No step of its own: the one before is as good for a crash."""
-        self._directory(path).changed_at = self._now()
+        self._directory(path).changed_at = int(self._now().timestamp() * 1e6) * 1000
 
     def stat(self, path: str) -> Any:
         return SimpleNamespace(st_mtime_ns=self._directory(path).changed_at)

@@ -41,7 +41,7 @@ class SimulatedSink:
         self.shown: list[int] = []  # what `current` has shown, in order
         self.replaced_at: dict[int, datetime] = {}
         # Of a stream of its own, so that the rest stays as it was drawn.
-        self.readable_for = timedelta(seconds=Random(f"readable {world.seed} {self.root}").choice([0, 0, 0, 90]))
+        self.readable_for = timedelta(seconds=90 * (Random(f"readers {world.seed} {self.root}").random() < 0.1))
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
         """Write rows where no reader sees them, from a subtask."""

@@ -103,7 +103,7 @@ class World:
         self.met: Counter[str] = Counter()  # the trouble there was
         self.storage = SimulatedStorage(self)
         self.store = SimulatedStore(self)
-        self.disk = SimulatedDisk(self._disk_step, self._changed, self._disk_clock)
+        self.disk = SimulatedDisk(self._disk_step, self._changed, lambda: self.clock.time)
         self.sources: dict[str, SimulatedSource] = {}
         self.sinks: dict[str, SimulatedSink] = {}
         self.tables: dict[str, SimulatedSink] = {}  # by directory, those of forks too
@@ -152,9 +152,6 @@ class World:
             self.note("hangs")
             self.scheduler.current.stalled = self.scheduler.current.hangs = True
         self.point(what)
-
-    def _disk_clock(self) -> int:
-        return int((self.clock.time - T0).total_seconds() * 1e9)
 
     def _changed(self, path: str) -> None:
         self.tables["/" + path.split("/")[1]].check()

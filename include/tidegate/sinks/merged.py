@@ -1,0 +1,206 @@
+"""An appended table as few files: a second way to read it, beside one directory for each checkpoint.
+
+    _merged/current                    a symbolic link to one version
+    _merged/_versions/chk-<id>/        the rows of all partitions that were visible with that checkpoint, each once
+        <id>.<file>                    a file of one partition, under a second name
+        <first>-<last>-<digest>.parquet    rows of several partitions, merged
+
+A reader lists a directory and opens files later, so a path that it has listed must keep its content: n partitions
+cannot become one in place, neither at one moment nor in any order. Here a version never changes and the link does, in
+one step, as with tables of current rows. Partitions stay as they are, so a rewind needs nothing from here: it makes a
+version anew of the partitions that are visible afterwards, and takes a merged file only if it is of exactly these.
+"""
+
+import os
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Protocol
+
+from tidegate.ports import CommitAttempt
+from tidegate.sinks import publish
+from tidegate.sinks.fencing import PrivateDirectory
+from tidegate.sinks.versions import Shown, note_replaced, remove_outdated, version_of
+
+MERGED = "_merged"
+#: Files of so many bytes are large enough for any reader: they are not merged any more.
+_LARGE = 64 << 20
+#: What one commit merges at most. The next ones go on.
+_MOST_BYTES, _MOST_PARTS = 256 << 20, 5000
+_SEVERAL = re.compile(r"(\d+)-(\d+)-([0-9a-f]{16})\.parquet")
+_ONE = re.compile(r"(\d+)\.(.+)")
+
+
+class FileMerger(Protocol):
+    """Reads and writes the files."""
+
+    def schema(self, path: str) -> bytes:
+        """Equal for files that can be merged."""
+        ...
+
+    def merge(self, sources: Sequence[str], target: str, keep: Callable[[], None]) -> None:
+        """Write the rows of all into one new file, durably."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of the partitions `first` to `last`, by the paths of their files, and what these are called in a
+    version."""
+
+    first: int
+    last: int
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def merged_name(ids: Sequence[int]) -> str:
+    """What the merged rows of exactly these checkpoints are called. Other ones between the first and the last, as
+    another branch has them, make another name."""
+    digest = sha256(array("q", ids).tobytes()).hexdigest()[:16]
+    return f"{ids[0]}-{ids[-1]}-{digest}.parquet"
+
+
+def find_usable(ids: Sequence[int], names: Collection[str]) -> list[tuple[int, int, str]]:
+    """Of a version's merged files, by first, last and name, those whose rows are all of these checkpoints, oldest
+    first. `ids` are those of visible partitions, in order."""
+    found = []
+    for name in names:
+        if match := _SEVERAL.fullmatch(name):
+            first, last = int(match[1]), int(match[2])
+            within = ids[bisect_left(ids, first) : bisect_right(ids, last)]
+            if within and merged_name(within) == name:
+                found.append((first, last, name))
+    return sorted(found)
+
+
+def choose_merges(sizes: Sequence[int], schemas: Callable[[int], bytes]) -> list[range]:
+    """Which neighbouring parts become one file each, given the bytes of all, oldest first, and what asks for the schema
+    of one. Each merge has at least two parts."""
+    # numpy comes with it, and this module is imported when Airflow parses a DAG.
+    from tidegate.state.compaction import choose_runs
+
+    small = next((at + 1 for at in range(len(sizes) - 1, -1, -1) if sizes[at] >= _LARGE), 0)
+    chosen = choose_runs(sizes[small:])
+    if chosen is None:
+        return []
+    merges, start, total, taken = list[range](), small + chosen.start, 0, 0
+    for at in range(start, small + chosen.stop):
+        if taken + sizes[at] > _MOST_BYTES or at - small - chosen.start >= _MOST_PARTS:
+            break
+        if total >= _LARGE or (at > start and schemas(at) != schemas(start)):
+            merges.append(range(start, at))
+            start, total = at, 0
+        total, taken = total + sizes[at], taken + sizes[at]
+    else:
+        at = small + chosen.stop
+    return [each for each in (*merges, range(start, at)) if len(each) > 1]
+
+
+@dataclass(frozen=True)
+class MergedView:
+    """The link and its versions, of one sink."""
+
+    root: str
+    readable_for: timedelta
+    files: FileMerger
+
+    @property
+    def base(self) -> str:
+        """Where it lies, as a table of current rows does."""
+        return os.path.join(self.root, MERGED)
+
+    def commit(self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt) -> None:
+        """Show the partitions of a commit, unless a later one is shown."""
+        before = publish.current_checkpoint(self.base)
+        if before is None or before <= checkpoint_id:
+            self._show(private, checkpoint_id, before, ids, attempt)
+            remove_outdated(self.base, private, Shown(checkpoint_id, checkpoint_id, before), self.readable_for)
+
+    def rewind(self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt) -> None:
+        """Show the partitions that a rewind leaves, whatever is shown now."""
+        before = publish.current_checkpoint(self.base)
+        if ids:
+            self._show(private, checkpoint_id, before, ids, attempt)
+        elif before is not None:
+            note_replaced(self.base, before)
+            private.take_away(os.path.join(self.base, publish.CURRENT))
+            publish.sync(self.base)
+
+    def _show(
+        self,
+        private: PrivateDirectory,
+        checkpoint_id: int,
+        before: int | None,
+        ids: Sequence[int],
+        attempt: CommitAttempt,
+    ) -> None:
+        version = os.path.join(self.base, version_of(checkpoint_id))
+        if not os.path.isdir(version):
+            os.makedirs(os.path.dirname(version), exist_ok=True)
+            os.rename(self._gather(private, before, ids, attempt), version)
+            publish.sync(os.path.dirname(version))
+        if before != checkpoint_id:
+            note_replaced(self.base, before)
+            publish.point_to(self.base, private, version_of(checkpoint_id))
+        publish.sync(self.base)
+
+    def _gather(self, private: PrivateDirectory, before: int | None, ids: Sequence[int], attempt: CommitAttempt) -> str:
+        """A version, complete and durable, not yet visible."""
+        gathered = private.join("merged")
+        os.mkdir(gathered)
+        parts = list(self._parts(before, ids))
+        sizes = [sum(os.path.getsize(file) for file in part.files) for part in parts]
+        merges = choose_merges(sizes, lambda at: self.files.schema(parts[at].files[0]))
+        for merge in merges:
+            within = parts[merge.start : merge.stop]
+            name = merged_name(ids[bisect_left(ids, within[0].first) : bisect_right(ids, within[-1].last)])
+            self.files.merge([file for part in within for file in part.files], f"{gathered}/{name}", attempt.keep)
+        merged = {at for merge in merges for at in merge}
+        for at, part in enumerate(parts):
+            attempt.keep()
+            for file, name in zip(part.files, part.names, strict=True) if at not in merged else ():
+                publish.link(file, f"{gathered}/{name}", attempt.keep)
+        publish.sync(gathered)
+        return gathered
+
+    def _parts(self, before: int | None, ids: Sequence[int]) -> Iterator[Part]:
+        """The partitions, as merged as the version before has them, oldest first."""
+        directory = os.path.join(self.base, version_of(before)) if before is not None else ""
+        names = os.listdir(directory) if directory and os.path.isdir(directory) else []
+        known = dict[int, list[str]]()
+        for name in sorted(names):
+            if match := _ONE.fullmatch(name):
+                known.setdefault(int(match[1]), []).append(name)
+        usable, at = find_usable(ids, names), 0
+        for first, last, name in [*usable, (ids[-1] + 1, 0, "")]:
+            while at < len(ids) and ids[at] < first:
+                yield self._single(ids[at], directory, known.get(ids[at]))
+                at += 1
+            if name:
+                yield Part(first, last, (os.path.join(directory, name),), (name,))
+                at = bisect_right(ids, last)
+
+    def _single(self, id_: int, directory: str, known: Sequence[str] | None) -> Part:
+        if known:  # the version has all files of a partition, or none
+            return Part(id_, id_, tuple(os.path.join(directory, name) for name in known), tuple(known))
+        partition = os.path.join(self.root, f"checkpoint={id_}")
+        names = sorted(os.listdir(partition))
+        files = tuple(os.path.join(partition, name) for name in names)
+        return Part(id_, id_, files, tuple(f"{id_}.{name}" for name in names))
+
+
+@dataclass(frozen=True)
+class EndedView:
+    """What a sink has left that merged once and does not any more: gone with the next commit, and not out of date."""
+
+    root: str
+
+    def commit(self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt) -> None:
+        private.take_away(os.path.join(self.root, MERGED))
+
+    rewind = commit
