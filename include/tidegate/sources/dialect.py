@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
+from tidegate.sources.json_names import Names
 from tidegate.sources.json_texts import NOT_NUMBERS, Places, Syntax
 from tidegate.sources.quotes import Rules
 from tidegate.sources.reading import TextFormat
@@ -37,6 +38,8 @@ class Declared(Protocol):
 
     format: Any
     malformed: Any
+    missing_columns: Any
+    extra_columns: Any
     encoding: str
     options: Mapping[str, str]
 
@@ -81,9 +84,11 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
             raise wrong(f"the option {option!r} is {given[option]!r}, but must be true or false")
 
 
-def text_format(source: Declared, columns: tuple[str, ...], places: Places = False) -> TextFormat:
-    """How the files of a source become records that has these columns, and STRING at these `places`. The options have
-    been checked."""
+def text_format(
+    source: Declared, columns: tuple[str, ...], places: Places = False, names: Names | None = None
+) -> TextFormat:
+    """How the files of a source become records that has these columns, STRING at these `places`, and these `names` of
+    JSON. The options have been checked."""
     given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
     multiline = given.get("multiline", "false").lower() == "true"
     is_csv = source.format == "csv"
@@ -107,7 +112,9 @@ def text_format(source: Declared, columns: tuple[str, ...], places: Places = Fal
         header=columns if is_csv and given["header"].lower() == "true" else None,
         columns=len(columns),
         strip_header=leading or trailing,
-        syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", whole=multiline),
+        missing_are_null=source.missing_columns == "null",
+        extra_are_ignored=source.extra_columns == "ignore",
+        syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", whole=multiline, names=names),
     )
 
 

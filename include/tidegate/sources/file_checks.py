@@ -1,12 +1,14 @@
 """What is checked of a file source where it is written: the arguments of its definition, beside options and schema."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
 from tidegate.ports import Sink, SinkInput
+from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.sources.dialect import canonical_options
 from tidegate.sources.selection import Selection, patterns, require_possible
 
 
@@ -23,6 +25,20 @@ class Defined(Protocol):
     glob: str
     exclude: Sequence[str]
     min_age: str | timedelta | None
+    follow_links: bool
+    file_schema: str
+    options: Mapping[str, str]
+    missing_columns: Any
+    extra_columns: Any
+    parsing: Any
+
+
+_CHOICES = {
+    "malformed": ("fail", "quarantine"),
+    "missing_columns": ("malformed", "null"),
+    "extra_columns": ("malformed", "ignore"),
+    "parsing": ("strict", "spark"),
+}
 
 
 def wrong(source: Defined, what: str) -> PipelineDefinitionError:
@@ -39,9 +55,42 @@ def check_limits(source: Defined) -> None:
         raise wrong(source, f"max_files_per_checkpoint is {limit}, but each of {source.splits} splits needs at least 1")
 
 
+def check_columns(source: Defined) -> None:
+    if source.file_schema.strip()[-1:] in ("", ","):
+        raise wrong(source, 'it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
+    for argument, choices in _CHOICES.items():
+        if (value := getattr(source, argument)) not in choices:
+            raise wrong(source, f"{argument} is {value!r}, but must be " + " or ".join(f'"{each}"' for each in choices))
+    names = [name for name, _ in columns_of(source.file_schema)]
+    low = [name.lower() for name in names]
+    if twice := [name for name in names if low.count(name.lower()) > 1]:
+        raise wrong(
+            source, f"its schema has {' and '.join(twice)}, and upper and lower case are alike in the names of columns"
+        )
+    if source.format == "parquet" and source.parsing != "strict":
+        raise wrong(source, "Parquet files are typed and have no text to parse; remove parsing")
+    has_names = source.format != "csv" or canonical_options(source.options).get("header", "true").lower() == "true"
+    if not has_names and (source.missing_columns, source.extra_columns) != ("malformed", "malformed"):
+        raise wrong(
+            source, "nothing says which columns a file without a header has; remove missing_columns and extra_columns"
+        )
+
+
+def later_options(source: Defined) -> dict[str, Any]:
+    """Those that the first release did not have, for `describe`: a source without them must look as it did."""
+    extra = "malformed" if source.format == "csv" else "ignore"
+    defaults = {
+        "follow_links": False,
+        "min_age": None,
+        "missing_columns": "malformed",
+        "extra_columns": extra,
+        "parsing": "strict",
+    }
+    said = {name: getattr(source, name) for name in defaults if getattr(source, name) != defaults[name]}
+    return said | ({"min_age": str(source.min_age)} if source.min_age is not None else {})
+
+
 def check_quarantine(source: Defined) -> None:
-    if source.malformed not in ("fail", "quarantine"):
-        raise wrong(source, f'malformed is {source.malformed!r}, but must be "fail" or "quarantine"')
     if (source.malformed == "quarantine") != (source.quarantine is not None):
         raise wrong(source, 'malformed="quarantine" and quarantine=ParquetSink(…) belong together')
     if source.quarantine is not None and source.format == "parquet":

@@ -30,7 +30,15 @@ from tidegate.sources.beginnings import has_rows
 from tidegate.sources.changed import ChangedFiles, read_by_link, require_still_there, shown_time
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
-from tidegate.sources.file_checks import check_limits, check_quarantine, min_age_of, selection_of, wrong
+from tidegate.sources.file_checks import (
+    check_columns,
+    check_limits,
+    check_quarantine,
+    later_options,
+    min_age_of,
+    selection_of,
+    wrong,
+)
 from tidegate.sources.links import refuse_links
 from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_old, split_of
 from tidegate.sources.parquet_reading import reader_of
@@ -47,12 +55,13 @@ class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
     `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
-    have a header unless `header` is "false"; it must name the columns of the schema in their order. CSV is RFC 4180 as
-    commonly written, unless `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md). Text that is not in the
-    `encoding` counts as malformed. Each of the `splits` has its own position and owns the files whose path hashes to
-    it; their number may change. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
-    splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink
-    `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
+    have a header unless `header` is "false". CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
+    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
+    `splits` has its own position and owns the files whose path hashes to it; their number may change.
+    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit
+    the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record,
+    reason). `missing_columns` and `extra_columns` decide what other columns than those of the schema mean. With
+    `parsing="spark"` text may be written in any way that Spark understands.
 
     Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
     pattern of `exclude`, by the shell's rules, with braces. `partitions`, such as "day DATE, country STRING", are
@@ -88,12 +97,16 @@ class FileSource:
     partitions: str | None = field(default=None, kw_only=True)
     follow_links: bool = field(default=False, kw_only=True)
     min_age: str | timedelta | None = field(default=None, kw_only=True)
+    missing_columns: Literal["malformed", "null"] = field(default="malformed", kw_only=True)
+    extra_columns: Literal["malformed", "ignore"] | None = field(default=None, kw_only=True)
+    parsing: Literal["strict", "spark"] = field(default="strict", kw_only=True)
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema = ddl_of(self.schema)
-        if self.file_schema.strip()[-1:] in ("", ","):
-            raise wrong(self, 'it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
+        if self.extra_columns is None:
+            self.extra_columns = "malformed" if self.format == "csv" else "ignore"
+        check_columns(self)
         check_limits(self)
         check_quarantine(self)
         self._selection = selection_of(self)
@@ -139,9 +152,7 @@ class FileSource:
             "exclude": list(self.exclude),
             "recursive": self.recursive,
             "partitions": self.partitions,
-            # Later than the first release, and so not there unless they are used.
-            **({"follow_links": True} if self.follow_links else {}),
-            **({"min_age": str(self.min_age)} if self.min_age is not None else {}),
+            **later_options(self),
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:

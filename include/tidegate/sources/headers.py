@@ -1,8 +1,16 @@
-"""The first record of a CSV file: the names that it has, and how an error shows them."""
+"""The first record of a CSV file: the names that it has, how an error shows them, and how records of other columns than
+the schema's are brought into its order.
+"""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.sources.quotes import Rules, fields
+from tidegate.sources.quotes import Rules, fields, raw_fields
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NULLS = 'Or read as null what files lack, with missing_columns="null". '
 
 
 def expected_names(found: Sequence[str], expected: Sequence[str]) -> str:
@@ -16,3 +24,66 @@ def header_fields(record: bytes, rules: Rules, strip: bool) -> list[str]:
     """The names in a header."""
     found = [name.decode() for name in fields(record, rules)]
     return [name.strip() for name in found] if strip else found
+
+
+class Layout(NamedTuple):
+    """Where a file has the columns of the schema: `positions` in the order of the schema, None for what it lacks. Its
+    records have `width` fields."""
+
+    positions: tuple[int | None, ...]
+    width: int
+
+
+class Mismatch(NamedTuple):
+    """What is wrong with a header, without names that the schema does not have; and how a source reads it anyway."""
+
+    what: str
+    way_out: str
+
+
+def layout_of(
+    found: Sequence[str], expected: Sequence[str], missing_are_null: bool, extra_are_ignored: bool
+) -> Layout | Mismatch | None:
+    """Where the columns of a header are; None if they are those of the schema in their order. Upper and lower case are
+    alike."""
+    there = [name.lower() for name in found]
+    wanted = [name.lower() for name in expected]
+    if there == wanted:
+        return None
+    twice = [name for name, low in zip(expected, wanted, strict=True) if there.count(low) > 1]
+    missing = [name for name, low in zip(expected, wanted, strict=True) if low not in there]
+    extra = sum(low not in wanted for low in there)
+    if twice:
+        return Mismatch(f"it has {', '.join(twice)} more than once", "")
+    if missing and not missing_are_null:
+        return Mismatch(f"it lacks {', '.join(missing)}", NULLS)
+    if extra and not extra_are_ignored:
+        return Mismatch(f"it has {extra} more than the schema", 'Or ignore those with extra_columns="ignore". ')
+    return Layout(tuple(there.index(low) if low in there else None for low in wanted), len(found))
+
+
+def arranged(records: "pa.StringArray", layout: Layout, rules: Rules) -> "pa.StringArray":
+    """CSV records in the columns of the schema. Null: the record has not as many fields as the header."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    separator = rules.separator.decode()
+    if rules.quote and pc.any(pc.match_substring(records, rules.quote.decode())).as_py():
+        return pa.array([_arranged(record, layout, rules) for record in records.to_pylist()], pa.string())
+    parts = pc.split_pattern(records, separator)
+    whole = pc.equal(pc.list_value_length(parts), layout.width)
+    parts = pc.if_else(whole, parts, pa.scalar([""] * layout.width, parts.type))
+    columns = [
+        pa.repeat(pa.scalar("", pa.string()), len(records)) if at is None else pc.list_element(parts, at)
+        for at in layout.positions
+    ]
+    return pc.if_else(whole, pc.binary_join_element_wise(*columns, separator), None)
+
+
+def _arranged(record: str | None, layout: Layout, rules: Rules) -> str | None:
+    if record is None:
+        return None
+    parts = list(raw_fields(record.encode(), rules))
+    if len(parts) != layout.width:
+        return None
+    return rules.separator.join(b"" if at is None else parts[at] for at in layout.positions).decode()

@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from tidegate.sources.json_names import Names, has_other_case, renamed
+
 #: Where a schema has STRING: True at the place itself, a list of one for elements and values of maps, a dictionary by
 #: lower-case name for fields. Anything false: nowhere.
 Places: TypeAlias = "bool | list[Places] | dict[str, Places]"
@@ -32,11 +34,12 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What a text is read by. `whole`: it is a file."""
+    """What a text is read by. `whole`: it is a file. `names`: the keys that are columns."""
 
     places: Places = False
     not_numbers: bool = False
     whole: bool = False
+    names: Names | None = None
 
 
 class _NotJson(Exception):
@@ -67,7 +70,9 @@ def values(text: str, syntax: Syntax) -> list[Value] | None:
     """The values of a text; None if the text itself is one value that Spark reads as it is."""
     try:
         value, end = _decode(text, 0, syntax)
-        if end == len(text) and type(value) is dict and not _has_others(value, syntax.places) and not _is_half(text):
+        is_plain = type(value) is dict and not _is_half(text)
+        is_plain = is_plain and not has_other_case(value, syntax.names)
+        if end == len(text) and is_plain and not _has_others(value, syntax.places):
             return None
     except _NotJson:
         pass
@@ -129,7 +134,15 @@ def _value(text: str, start: int, end: int, syntax: Syntax) -> Value:
     for begin, until in edits:
         edited += record[last:begin] + json.dumps(record[begin:until], ensure_ascii=False)
         last = until
-    return Value(start, record, edited + record[last:] if edits else None, None)
+    edited, problem = _named(edited + record[last:], syntax)
+    return Value(start, record, edited if edited != record else None, problem)
+
+
+def _named(text: str, syntax: Syntax) -> tuple[str, str | None]:
+    """With the names of columns as keys, where they are in another case; and what is wrong with them."""
+    if syntax.names is None or not has_other_case(_decode(text, 0, syntax)[0], syntax.names):
+        return text, None
+    return renamed(text, syntax.names)
 
 
 def _decode(text: str, at: int, syntax: Syntax) -> tuple[Any, int]:

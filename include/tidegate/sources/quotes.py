@@ -132,6 +132,18 @@ def _either(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
 
 def fields(record: bytes, rules: Rules) -> Iterator[bytes]:
     """The fields of a record that has no problem, without quotes and what escapes them."""
+    for start, begin, closing, end in _spans(record, rules):
+        yield record[start:end] if closing is None else _plain(record[begin + 1 : closing], rules)
+
+
+def raw_fields(record: bytes, rules: Rules) -> Iterator[bytes]:
+    """The fields of a record that has no problem, as they stand there."""
+    for start, _, _, end in _spans(record, rules):
+        yield record[start:end]
+
+
+def _spans(record: bytes, rules: Rules) -> Iterator[tuple[int, int, int | None, int]]:
+    """Where each field starts, where its content begins, where its closing quote is, and where it ends."""
     at = 0
     while at <= len(record):
         begin = at
@@ -143,7 +155,7 @@ def fields(record: bytes, rules: Rules) -> Iterator[bytes]:
             closing = _closing(record, begin + 1, rules, len(record))
         end = record.find(rules.separator, at if closing is None else closing + 1)
         end = len(record) if end < 0 else end
-        yield record[at:end] if closing is None else _plain(record[begin + 1 : closing], rules)
+        yield at, begin, closing, end
         at = end + len(rules.separator)
 
 

@@ -1,9 +1,8 @@
 """Reads text files inside Spark tasks: files in, rows of (file, part, line, record, text, problem) out.
 
 A record is exact text of its file, or has a `problem` that says why it is not. Spark parses the `text`, or the record
-if that is null. `part` is the byte at which reading
-began in a file that several Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow
-and numpy.
+if that is null. `part` is the byte at which reading began in a file that several Spark tasks share, and `line` counts
+from there. Runs on executors, which need only pyarrow and numpy.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
+from tidegate.sources.arrangement import Arrangement
 from tidegate.sources.decoding import PIECE, Decoder, hint, open_file
-from tidegate.sources.headers import expected_names, header_fields
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.links import require_as_listed
 from tidegate.sources.parts import Part
@@ -31,7 +30,6 @@ COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, text STRING, pr
 
 _LONGEST = 64 << 20  # bytes of a record
 _ROWS = 32_768  # of a batch
-_SHOWN = 300  # characters of a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,8 @@ class TextFormat:
     header: tuple[str, ...] | None = None
     columns: int = 1
     strip_header: bool = False
+    missing_are_null: bool = False
+    extra_are_ignored: bool = False
     syntax: json_texts.Syntax = field(default_factory=json_texts.Syntax)
 
 
@@ -104,7 +104,7 @@ class _Reading:
         self._form = form
         self._decoder = Decoder(form.encoding, name, at_start=part.start == 0)
         self._line = 1  # of what comes next, within the part
-        self._header = form.header if part.start == 0 else None
+        self._arrangement = Arrangement(form, name)
 
     def rows(self, stream: "pa.NativeFile") -> "Iterator[pa.RecordBatch]":
         self._begun = self._begin(stream)
@@ -146,7 +146,16 @@ class _Reading:
                 break
         first = at + (int(nexts[0]) if len(nexts) else len(data))
         stream.seek(first)
+        self._read_header()
         return first
+
+    def _read_header(self) -> None:
+        """That of the whole file."""
+        if self._arrangement.awaits_header:
+            whole = _Reading(Part(self._part.path), self._name, self._form, self._filesystem, self._path)
+            with open_file(self._filesystem, self._path, self._name) as stream:
+                next(whole.rows(stream), None)
+            self._arrangement = whole._arrangement
 
     def _end(self) -> int | None:
         """Where the part ends, without a byte order mark, like `at`. The first part has the file's first record."""
@@ -162,13 +171,16 @@ class _Reading:
     def _batches(self, data: bytes, found: Split, at: int) -> "Iterator[pa.RecordBatch]":
         import numpy as np
 
-        kept = ~self._blank(data, found.starts, found.ends)
-        if self._header is not None:
+        header = -1
+        if self._arrangement.awaits_header:
             begun = np.flatnonzero(found.ends > found.starts)
-            first = int(begun[0]) if len(begun) else len(kept)
+            header = int(begun[0]) if len(begun) else len(found.starts)
             if len(begun):
-                self._check_header(data[found.starts[first] : found.ends[first]], at + int(found.starts[first]))
-            kept[: first + 1] = False
+                record = data[found.starts[header] : found.ends[header]]
+                self._undecodable(record, at + int(found.starts[header]), self._line)
+                self._arrangement.take_header(record)
+        kept = ~self._blank(data, found.starts, found.ends)
+        kept[: header + 1] = False
         indices = np.flatnonzero(kept)
         for low in range(0, len(indices), _ROWS):
             yield self._batch(data, found, indices[low : low + _ROWS], at)
@@ -178,7 +190,7 @@ class _Reading:
         import numpy as np
 
         blank: Flags = starts == ends
-        if self._form.format == "csv" and self._form.columns == 1:
+        if self._form.format == "csv" and self._arrangement.width == 1:
             return np.zeros(len(starts), bool)
         begun = np.flatnonzero(~blank)
         for index in begun[_array(data)[starts[begun]] <= 32]:
@@ -260,7 +272,7 @@ class _Reading:
         shown = " ".join(f"0x{byte:02X}" for byte in broken.content)
         is_nul = record[broken.within : broken.within + 1] == b"\0"
         what = "a NUL character" if is_nul else f"not {self._form.encoding}"
-        if self._form.quarantine and self._header is None:
+        if self._form.quarantine and not self._arrangement.awaits_header:
             return f"{shown} at byte {broken.offset} is {what}"
         line += self._lines_before()
         raise MalformedRowsError(
@@ -274,24 +286,13 @@ class _Reading:
         """Lines before this part. Reads all that lies before, so it is only for an error that ends the reading."""
         return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
 
-    def _check_header(self, record: bytes, at: int) -> None:
-        self._undecodable(record, at, self._line)
-        expected, self._header = self._header or (), None
-        found = header_fields(record, self._form.rules, self._form.strip_header)
-        if [name.lower() for name in found] != [name.lower() for name in expected]:
-            raise MalformedRowsError(
-                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
-                f"columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
-                f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
-                "file or the schema, then run again."
-            )
-
     def _encoded(
         self, lines: "Positions", records: "pa.Array", texts: "pa.Array", problems: "pa.Array"
     ) -> "pa.RecordBatch":
         import pyarrow as pa
 
         count = len(records)
+        texts, problems = self._arrangement.of(records, texts, problems)
         columns = [
             pa.repeat(pa.scalar(self._part.path, pa.string()), count),
             pa.repeat(pa.scalar(self._begun, pa.int64()), count),

@@ -48,6 +48,7 @@ MISTAKES = [
     Delivered("a directory that is not there", "tidegate run plain", {}),
     Delivered("a row that is not of the schema", "tidegate run plain", {"plain/1.csv": GOOD + "bob,many\n"}),
     Delivered("a header with another column", "tidegate run plain", {"plain/1.csv": "customer,total\nann,5\n"}),
+    Delivered("a header with a column more", "tidegate run plain", {"plain/1.csv": "customer,amount,vat\nann,5,1\n"}),
     Delivered("text in another encoding", "tidegate run plain", {"plain/1.csv": GOOD + "zoë,5\n"}, latin1=True),
     Delivered("a quote that nothing closes", "tidegate run plain", {"plain/1.csv": GOOD + '"bob,5\n'}),
     Delivered("a compression that is not read", "tidegate run plain", {"plain/1.csv.xz": GOOD}),

@@ -1,0 +1,78 @@
+"""The columns of one file against those of the schema: what its header says, and records in the schema's columns."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.protocol.errors import MalformedRowsError
+from tidegate.sources.headers import Layout, Mismatch, arranged, expected_names, header_fields, layout_of
+from tidegate.sources.quotes import Rules
+from tidegate.sources.read_errors import AS_BEFORE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 300  # characters of a header
+
+
+class Columns(Protocol):
+    """What decides how the columns of a file are found."""
+
+    @property
+    def header(self) -> tuple[str, ...] | None: ...
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def strip_header(self) -> bool: ...
+    @property
+    def quarantine(self) -> bool: ...
+    @property
+    def missing_are_null(self) -> bool: ...
+    @property
+    def extra_are_ignored(self) -> bool: ...
+    @property
+    def columns(self) -> int: ...
+
+
+class Arrangement:
+    """Of a file with this name, for errors."""
+
+    def __init__(self, columns: Columns, name: str) -> None:
+        self._columns = columns
+        self._name = name
+        self.awaits_header = columns.header is not None
+        self.width = columns.columns  # fields of a record
+        self._layout: Layout | None = None
+        self._problem: str | None = None
+
+    def take_header(self, record: bytes) -> None:
+        """Raises `MalformedRowsError` if its columns are not those of the schema and there is no quarantine, to which
+        all records below it go."""
+        self.awaits_header = False
+        columns, expected = self._columns, self._columns.header or ()
+        found = header_fields(record, columns.rules, columns.strip_header)
+        layout = layout_of(found, expected, columns.missing_are_null, columns.extra_are_ignored)
+        if not isinstance(layout, Mismatch):
+            self._layout, self.width = layout, len(found)
+            return
+        if not columns.quarantine:
+            raise MalformedRowsError(
+                f"The columns of {self._name} are not those of the source's schema: {layout.what}. The header has "
+                f"{len(found)} columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
+                f"file or the schema. {layout.way_out}Then run again."
+            )
+        self._problem = f"the header does not fit the schema: {layout.what}; it is {record.decode()[:_SHOWN]}"
+
+    def of(
+        self, records: "pa.StringArray", texts: "pa.StringArray", problems: "pa.StringArray"
+    ) -> "tuple[pa.StringArray, pa.StringArray]":
+        """What Spark parses of each record, null if it is the record itself; and what is wrong with it."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._problem is not None:
+            return texts, pc.coalesce(problems, pa.scalar(self._problem, pa.string()))
+        if self._layout is None:
+            return texts, problems
+        fit = arranged(records, self._layout, self._columns.rules)
+        wrong = pa.scalar(f"not a row of {self._layout.width} fields", pa.string())
+        return fit, pc.if_else(pc.is_null(fit), pc.coalesce(problems, wrong), problems)

@@ -1,0 +1,130 @@
+"""Text as values of declared types, strictly: ISO dates and times, plain numbers, the digits that a decimal has.
+
+Spark takes more: `10:15:00` as a time of today, `2026` as a day, `12f` as a number, `1,5` as fifteen. Such values look
+plausible and are wrong. Here the text is compared with a pattern first, inside Spark, and only then converted.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)"
+_DAY = r"\d{4}-\d\d-\d\d"
+_TIME = r"[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?"
+_ZONE = r" ?(Z|UTC|[+-]\d\d(:?\d\d)?)"
+
+_PATTERNS = {
+    "boolean": r"(?i)true|false",
+    **dict.fromkeys(("byte", "short", "integer", "long"), r"[+-]?\d+"),
+    **dict.fromkeys(("float", "double"), rf"{_NUMBER}([eE][+-]?\d+)?|[+-]?(?i:NaN|Inf|Infinity)"),
+    "date": _DAY,
+    "timestamp": rf"{_DAY}({_TIME}({_ZONE})?)?",
+    "timestamp_ntz": rf"{_DAY}({_TIME})?",
+}
+_OF_JSON = ("date", "timestamp", "timestamp_ntz", "decimal")  # JSON itself says what a number and a truth value are
+_FORMATS = {
+    "date": "dateformat",
+    "timestamp": "timestampformat",
+    "timestamp_ntz": "timestampntzformat",
+    "decimal": "locale",
+}
+_INFINITE = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infinity"}
+
+
+def is_checked(type_: Any, format: str, options: Mapping[str, str]) -> bool:
+    """Whether text of a scalar type is compared with a pattern. An option that says how it is written takes
+    precedence. `options` have lower-case names."""
+    kind = type_.typeName()
+    if _FORMATS.get(kind) in options:
+        return False
+    return kind in _OF_JSON or (format == "csv" and kind in _PATTERNS)
+
+
+def value_of(text: Any, type_: Any, options: Mapping[str, str]) -> Any:
+    """The column of values for a column of texts: null where the text is null or no value of the type."""
+    from pyspark.sql import functions as F
+
+    kind = type_.typeName()
+    if kind in ("float", "double"):
+        for option, name in _INFINITE.items():
+            if option in options:
+                text = F.when(text == options[option], F.lit(name)).otherwise(text)
+        number = text.try_cast(type_)
+        overflown = F.abs(number) == float("inf")
+        return F.when(is_value(text, type_) & ~(overflown & text.rlike(r"\d")), number)
+    fits = is_value(text, type_)
+    zone = options.get("timezone")
+    if kind == "timestamp" and zone is not None:
+        moment = F.concat(
+            text, F.when(F.length(text) == 10, " 00:00:00").when(F.length(text) == 16, ":00").otherwise("")
+        )
+        has_zone = text.rlike(rf"{_TIME}{_ZONE}\z")
+        text = F.when(has_zone, text).otherwise(F.concat(moment, F.lit(f" {zone}")))
+    return F.when(fits, text.try_cast(type_))
+
+
+def is_value(text: Any, type_: Any) -> Any:
+    """Whether a text is written as a value of the type. It may still be out of range."""
+    if type_.typeName() == "decimal":
+        return _is_decimal(text, type_.scale)
+    return text.rlike(rf"\A({_PATTERNS[type_.typeName()]})\z")
+
+
+def has_checked(type_: Any, format: str, options: Mapping[str, str]) -> bool:
+    """Whether a type is checked, or has one inside that is."""
+    return any(is_checked(each, format, options) for each in _leaves(type_))
+
+
+def as_text(type_: Any, format: str, options: Mapping[str, str]) -> Any:
+    """A type with STRING in the place of every type that is checked."""
+    from pyspark.sql import types as T
+
+    if isinstance(type_, T.ArrayType):
+        return T.ArrayType(as_text(type_.elementType, format, options))
+    if isinstance(type_, T.MapType):
+        return T.MapType(type_.keyType, as_text(type_.valueType, format, options))
+    if isinstance(type_, T.StructType):
+        return T.StructType([T.StructField(f.name, as_text(f.dataType, format, options)) for f in type_.fields])
+    return T.StringType() if is_checked(type_, format, options) else type_
+
+
+def all_fit(text: Any, type_: Any, format: str, options: Mapping[str, str]) -> Any:
+    """Whether every checked value in a column of type `as_text(type_)` is written as one. Null where it is null."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    def inner(part: Any, of: Any) -> Any:
+        return F.coalesce(all_fit(part, of, format, options), F.lit(True))
+
+    if not has_checked(type_, format, options):
+        return F.lit(True)
+    if isinstance(type_, T.ArrayType):
+        return F.forall(text, lambda item: inner(item, type_.elementType))
+    if isinstance(type_, T.MapType):
+        return F.forall(F.map_values(text), lambda item: inner(item, type_.valueType))
+    if isinstance(type_, T.StructType):
+        return F.least(F.lit(True), *(inner(text.getField(f.name), f.dataType) for f in type_.fields))
+    return is_value(text, type_)
+
+
+def _leaves(type_: Any) -> list[Any]:
+    from pyspark.sql import types as T
+
+    if isinstance(type_, T.ArrayType):
+        return _leaves(type_.elementType)
+    if isinstance(type_, T.MapType):
+        return _leaves(type_.valueType)
+    if isinstance(type_, T.StructType):
+        return [leaf for field in type_.fields for leaf in _leaves(field.dataType)]
+    return [type_]
+
+
+def _is_decimal(text: Any, scale: int) -> Any:
+    """A plain number with no more digits than `scale` behind its point, zeros at its end aside."""
+    from pyspark.sql import functions as F
+
+    digits = rf"\d{{0,{scale}}}0*"
+    plain = text.rlike(rf"\A[+-]?(\d+(\.{digits})?|\.(?=\d){digits})\z")
+    behind = F.length(F.regexp_extract(text, r"\.(\d*?)0*[eE]", 1))
+    exponent = F.regexp_extract(text, r"[eE]\+?(-?\d{1,3})\z", 1).try_cast("int")
+    scientific = text.rlike(rf"\A{_NUMBER}[eE][+-]?\d{{1,3}}\z") & (behind - exponent <= scale)
+    return plain | scientific

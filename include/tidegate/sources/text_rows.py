@@ -1,0 +1,217 @@
+"""Records of text as rows: Spark parses each one, and what does not fit the schema is malformed.
+
+A record is judged as a whole: Spark would parse only the columns that a query uses, and whether a record counts as
+malformed would depend on the query. Every step is a generator of one row or none: the optimiser does not look into a
+generator, repeat it for each use, or drop it when a query does not use its columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tidegate.protocol.ddl import ddl_of
+from tidegate.sources.dialect import UNREAD, canonical_options, text_format
+from tidegate.sources.read_errors import CLOSE, OPEN
+from tidegate.sources.selection import PartitionColumn
+from tidegate.sources.strict_values import all_fit, as_text, has_checked, is_checked, value_of
+
+_CORRUPT = "_tidegate_record"
+_NO_VALUE = "\0null"  # no record has a NUL
+_SHOWN = 400  # characters of a reason in an error
+_SHOWN_VALUE = 40  # characters of a value in an error
+
+
+class TextSource(Protocol):
+    """What parsing needs to know about a source."""
+
+    format: Any
+    file_schema: str
+    malformed: Any
+    missing_columns: Any
+    extra_columns: Any
+    parsing: Any
+    encoding: str
+    options: Mapping[str, str]
+
+
+def text_rows(
+    source: TextSource,
+    schema: Any,
+    records: Any,
+    location: str,
+    output: str,
+    partitions: Sequence[PartitionColumn],
+) -> Any:
+    """Of records as `reading.COLUMNS`: rows of the schema and the `partitions`, or `malformed` as (file, record,
+    reason)."""
+    from pyspark.sql import functions as F
+
+    parsing = _Parsing(source, schema)
+    records, values, bad = parsing.parsed(records)
+    reason = F.coalesce("problem", F.when(bad, parsing.misfit(values)), *parsing.misnamed(values))
+    judged = records.select("*", F.inline(F.array(F.struct(reason))).alias("_reason"))
+    if output == "malformed":
+        judged = judged.where("_reason is not null")
+        return judged.selectExpr("file", "record", "_reason as reason")
+    row = F.struct(*(value.alias(f"_{at}") for at, value in enumerate(values)))
+    kept = F.when(F.col("_reason").isNull(), F.array(row))
+    if source.malformed == "fail":
+        kept = kept.otherwise(F.raise_error(_facts(location)))
+    return judged.select(F.inline(kept).alias(*schema.names), *(column.of(F.col("file")) for column in partitions))
+
+
+class _Parsing:
+    """The steps from records to values, of one source."""
+
+    def __init__(self, source: TextSource, schema: Any) -> None:
+        from pyspark.sql import functions as F
+
+        self._source = source
+        self._schema = schema
+        self._is_csv = source.format == "csv"
+        self._parse = F.from_csv if self._is_csv else F.from_json
+        self._given = given = canonical_options(source.options)
+        quoting = {"quote": '"', "escape": given.get("quote") or '"'} if self._is_csv else {}
+        options = {name: value for name, value in given.items() if name not in UNREAD}
+        self._options = quoting | options | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        strict = source.parsing == "strict"
+        self._converted = [at for at, field in enumerate(schema) if strict and self._is_converted(field.dataType)]
+        self._compared = [
+            at
+            for at, field in enumerate(schema)
+            if strict and at not in self._converted and has_checked(field.dataType, source.format, given)
+        ]
+        self._record = F.coalesce("text", "record")
+
+    def _is_converted(self, type_: Any) -> bool:
+        """Whether Spark parses a column as STRING first. A decimal of JSON would lose digits by that."""
+        decimal_of_json = type_.typeName() == "decimal" and not self._is_csv
+        return is_checked(type_, self._source.format, self._given) and not decimal_of_json
+
+    def parsed(self, records: Any) -> tuple[Any, list[Any], Any]:
+        """Records with more columns, the values of each record among them, and whether there is something wrong."""
+        from pyspark.sql import functions as F
+
+        corrupt = len(self._schema)
+        apart = self._is_csv and "nullvalue" not in self._given
+        # An empty record is a null, which Spark's parser has no record for.
+        is_record = F.col("problem").isNull() & (F.length(self._record) > 0)
+        records = self._with_parsed(records, is_record, "_a", {"nullValue": _NO_VALUE} if apart else {})
+        values = [F.col(f"_a{at}") for at in range(corrupt)]
+        bad = F.col(f"_a{corrupt}").isNotNull()
+        others = [at for at, field in enumerate(self._schema) if field.dataType.typeName() != "string"]
+        others = [at for at in others if at not in self._converted]
+        if apart:
+            # A quoted empty field is an empty string in a STRING column and null in any other.
+            for at in self._converted:
+                values[at] = F.when(values[at] != "", values[at])
+            if others:  # which Spark converts, so they are parsed again where one of them failed
+                records = self._with_parsed(records, bad, "_b", {})
+                for at in others:
+                    values[at] = F.when(bad, F.col(f"_b{at}")).otherwise(values[at])
+                bad = bad & F.col(f"_b{corrupt}").isNotNull()
+        records, values, unfit = self._with_checked(records, values)
+        return records, values, bad | unfit
+
+    def _with_parsed(self, records: Any, condition: Any, prefix: str, options: Mapping[str, str]) -> Any:
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        fields = [
+            StructField(field.name, StringType()) if at in self._converted else field
+            for at, field in enumerate(self._schema)
+        ]
+        whole = ddl_of(StructType([*fields, StructField(_CORRUPT, StringType())]))
+        one = F.inline(F.array(self._parse(F.when(condition, self._record), whole, {**options, **self._options})))
+        return records.select("*", one.alias(*(f"{prefix}{at}" for at in range(len(fields) + 1))))
+
+    def _with_checked(self, records: Any, values: list[Any]) -> tuple[Any, list[Any], Any]:
+        """Values in their types where text was a value of it, else null; and whether there is one that was not."""
+        from pyspark.sql import functions as F
+
+        if not (self._converted or self._compared):
+            return records, values, F.lit(False)
+        types = [field.dataType for field in self._schema]
+        found = {at: value_of(values[at], types[at], self._given) for at in self._converted}
+        if self._compared:
+            one = F.inline(F.array(self._texts()))
+            records = records.select("*", one.alias(*(f"_t{at}" for at in self._compared)))
+            for at in self._compared:
+                fits = all_fit(F.col(f"_t{at}"), types[at], self._source.format, self._given)
+                found[at] = F.when(F.coalesce(fits, F.lit(True)), values[at])
+        one = F.inline(F.array(F.struct(*(value.alias(f"_{at}") for at, value in found.items()))))
+        records = records.select("*", one.alias(*(f"_c{at}" for at in found)))
+        unfit = F.greatest(F.lit(False), *(F.col(f"_c{at}").isNull() & values[at].isNotNull() for at in found))
+        return records, [F.col(f"_c{at}") if at in found else value for at, value in enumerate(values)], unfit
+
+    def _texts(self) -> Any:
+        """Those columns of JSON whose values Spark converts by itself, with text in the place of what is checked."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StructField, StructType
+
+        fields = [self._schema[at] for at in self._compared]
+        as_texts = [StructField(f.name, as_text(f.dataType, self._source.format, self._given)) for f in fields]
+        return self._parse(F.when(F.col("problem").isNull(), self._record), ddl_of(StructType(as_texts)), self._options)
+
+    def misnamed(self, values: Sequence[Any]) -> list[Any]:
+        """What is wrong with the keys of a JSON object. What a header names was looked at before."""
+        from pyspark.sql import functions as F
+
+        if self._is_csv:
+            return []
+        keys = F.map_keys(F.from_json(self._record, "map<string, string>", self._options))
+        names = F.array(*map(F.lit, self._schema.names))
+        found = []
+        if self._source.missing_columns == "malformed":
+            some = F.greatest(F.lit(False), *(value.isNotNull() for value in values))
+            there = F.coalesce(F.arrays_overlap(keys, names), F.lit(False))
+            found.append(F.when(~some, F.when(~there, F.lit("it has none of the columns of the schema"))))
+        if self._source.extra_columns == "malformed":
+            extra = F.size(F.array_except(keys, names))
+            keyed = F.when(extra == 1, F.lit("key")).otherwise(F.lit("keys"))
+            named = F.concat_ws(" ", F.lit("it has"), extra, keyed, F.lit("that the schema does not have"))
+            found.append(F.when(extra > 0, named))
+        return found
+
+    def misfit(self, values: Sequence[Any]) -> Any:
+        """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed.
+
+        What goes to an error has the beginning of a value only, and that only where something has shown that the value
+        is the column's: a header, its key, or fields as many as the schema has.
+        """
+        from pyspark.sql import functions as F
+
+        names, source = self._schema.names, self._source
+        schema = ", ".join(f"{_quoted(name)} STRING" for name in (*names, _CORRUPT))
+        text = self._parse(self._record, schema, self._options)
+        is_known = not self._is_csv or len(names) > 1 or text_format(source, tuple(names)).header is not None
+
+        def shown(value: Any) -> Any:
+            if source.malformed == "quarantine":
+                return value
+            cut = F.concat(F.substring(value, 1, _SHOWN_VALUE), F.lit("…"))
+            return F.when(F.length(value) > _SHOWN_VALUE, cut).otherwise(value) if is_known else F.lit("?")
+
+        failed = (
+            F.when(value.isNull() & text[name].isNotNull(), F.concat(F.lit(f"{name} = "), shown(text[name])))
+            for name, value in zip(names, values, strict=True)
+        )
+        whole = f"not a row of {len(names)} fields" if self._is_csv else "not a JSON object"
+        return F.when(text[_CORRUPT].isNotNull() | text.isNull(), F.lit(whole)).otherwise(
+            F.concat(F.lit("does not fit the schema: "), F.concat_ws(", ", *failed))
+        )
+
+
+def _facts(location: str) -> Any:
+    """What an error says about a malformed record. `read_errors.py` makes it a sentence."""
+    from pyspark.sql import functions as F
+
+    facts = F.struct(
+        F.lit(location).alias("location"),
+        *("file", "part", "line"),
+        F.substring("_reason", 1, _SHOWN).alias("reason"),
+    )
+    return F.concat(F.lit(OPEN), F.hex(F.to_json(facts)), F.lit(CLOSE))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
