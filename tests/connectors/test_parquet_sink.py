@@ -215,7 +215,9 @@ def test_an_older_history_that_latest_shows_is_not_taken_for_a_late_repeat(lates
     anew = [stage(latest, 1, 1)]
     future = os.lstat(os.path.join(latest.root, "current")).st_mtime_ns + 1
     os.utime(os.path.join(latest.root, anew[0].path), ns=(future, future))
-    with pytest.raises(SinkError, match=r"shows checkpoint 40, which is older than .*this database is older than the table"):
+    with pytest.raises(
+        SinkError, match=r"shows checkpoint 40, which is older than .*this database is older than the table"
+    ):
         commit(latest, 1, anew)
     assert visible(latest) == [40]
 

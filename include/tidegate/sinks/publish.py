@@ -307,8 +307,8 @@ def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[S
 def _foreign(directory: str, checkpoint_id: int, what: str) -> NoReturn:
     raise SinkError(
         f"{what}: another pipeline writes to {directory}, or this database is older than the table. Checkpoint "
-        f"{checkpoint_id} is complete and stays staged; what readers see was not changed. Leave what lies there: it has "
-        "rows that readers see. Put back the database that knows of them, or make an empty one and go on from the "
+        f"{checkpoint_id} is complete and stays staged; what readers see was not changed. Leave what lies there: "
+        "readers see it. Put back the database that knows of them, or make an empty one and go on from the "
         "checkpoint storage with `tidegate recover`. If another pipeline has its table there, move only what that one "
         "has written, then repeat the notify step."
     )
