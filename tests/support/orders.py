@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, max_, sum_
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.ownership import storage_mark
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import HandleKind
 
@@ -174,7 +175,7 @@ def check_storage(store: Any, pipeline_id: str, storage: Path, home: Path) -> No
     with store.transaction(pipeline_id) as tx:
         live |= {compaction.handle.path for compaction in tx.compactions()}
         assert tx.pending_deletions(10) == []
-    assert files_below(storage) == live
+    assert files_below(storage) - {storage_mark(pipeline_id)} == live
     for sink in (home / "tables").iterdir():
         left = {path for path in files_below(sink) if path.startswith("_staging")}
         assert left <= staged, f"{sink.name} still holds {left - staged}"
