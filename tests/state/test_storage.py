@@ -129,3 +129,18 @@ def test_an_unknown_scheme_is_a_configuration_error_that_shows_no_secret() -> No
         ArrowCheckpointStorage("ftp://user:secret@host/path")
     assert "ftp://host/path" in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_what_links_lead_to_is_not_listed_and_so_never_deleted(tmp_path) -> None:
+    """A link to what lies beside it would be a file that nothing refers to, and one to a directory above has no end."""
+    storage = ArrowCheckpointStorage(str(tmp_path / "storage"))
+    storage.write("p/chk-1/a", b"1")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "b").write_text("2")
+    for name, target in (("chk-2", "chk-1"), ("up", ".."), ("here", "."), ("out", tmp_path / "precious")):
+        (tmp_path / "storage" / "p" / name).symlink_to(target)
+    (tmp_path / "storage" / "p" / "chk-1" / "c").symlink_to(tmp_path / "precious" / "b")
+    assert storage.list("") == storage.list("p") == ["p/chk-1/a"]
+    assert storage.list("nothing") == []
+    (tmp_path / "moved").symlink_to(tmp_path / "storage")
+    assert ArrowCheckpointStorage(str(tmp_path / "moved")).list("p") == ["p/chk-1/a"]

@@ -95,11 +95,13 @@ class ArrowCheckpointStorage:
         return self.marked(path) or content
 
     def list(self, prefix: str) -> list[str]:
+        """What links lead to is not listed: it is somebody else's, or listed under its own name, and may be deleted."""
         below = self._absolute(prefix) if prefix else self._root
-        selector = fs.FileSelector(below, recursive=True, allow_not_found=True)
-        with self._explained("list", prefix):
-            found = self._fs.get_file_info(selector)
         start = len(self._root.rstrip("/")) + 1
+        with self._explained("list", prefix):
+            if self.is_local:
+                return sorted(path[start:] for path in _files_below(below.rstrip("/")))
+            found = self._fs.get_file_info(fs.FileSelector(below, recursive=True, allow_not_found=True))
         return sorted(info.path[start:] for info in found if info.type is fs.FileType.File)
 
     def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
@@ -304,3 +306,18 @@ def _free(root: str) -> str:
         return f"{shutil.disk_usage(root).free:,} bytes free"
     except OSError:
         return "free space unknown"
+
+
+def _files_below(directory: str) -> Iterator[str]:
+    """Of a local directory. What disappears meanwhile is left out."""
+    directories = [directory]
+    while directories:
+        try:
+            with os.scandir(directories.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield entry.path
+        except FileNotFoundError:
+            continue
