@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ def test_excel(sep: str, encoding: str, landing: Path, context: Any, spark: Any)
 
 
 def test_spark_writes_a_dialect_of_its_own(landing: Path, context: Any, spark: Any, home: Path) -> None:
+    odd = itertools.chain.from_iterable(itertools.product('a"\\, ', repeat=size) for size in range(1, 5))
     rows = [row for row in ROWS + EMPTY if "\n" not in str(row[1])]
+    rows += [(1000 + at, "".join(signs), None, None) for at, signs in enumerate(odd)]
     frame = spark.createDataFrame(rows, SCHEMA).coalesce(1)
     frame.write.csv(
         f"file://{home}/written", header=True, ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False

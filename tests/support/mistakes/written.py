@@ -123,6 +123,7 @@ SOURCES = each(
     ("the encoding as an option", 'FileSource("landing", schema="a int", options={"encoding": "latin1"})'),
     ("an option that decides what is read", 'FileSource("landing", schema="a int", options={"mode": "DROPMALFORMED"})'),
     ("a quote of two characters", 'FileSource("landing", schema="a int", options={"quote": "\'\'"})'),
+    ("JSON with comments", 'FileSource("landing", "json", schema="a int", options={"allowComments": "true"})'),
     ("a header that is neither true nor false", 'FileSource("landing", schema="a int", options={"header": "yes"})'),
     ("an encoding of Parquet", 'FileSource("landing", format="parquet", schema="a int", encoding="latin1")'),
     ("malformed rows that are dropped", 'FileSource("landing", schema="a int", malformed="drop")'),
