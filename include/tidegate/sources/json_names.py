@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[][{}]', re.DOTALL)
+_TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?|[][{}]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
