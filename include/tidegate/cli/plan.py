@@ -39,6 +39,7 @@ def plan_document(planned: ChangePlan) -> dict[str, Any]:
                 "verdict": each.verdict.value,
                 "changes": list(each.changes),
                 "way_out": each.way_out or None,
+                "table": None if each.table is None else each.table.value,
             }
             for each in planned.vertices
         ],

@@ -16,7 +16,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import SourceVertex
-from tidegate.ports import CheckpointStorage, CheckpointStore, StateSchemas
+from tidegate.ports import CheckpointStorage, CheckpointStore, SinkInput, StateSchemas
 from tidegate.protocol.branches import drops_unmatched
 from tidegate.protocol.change_plan import (
     ChangePlan,
@@ -196,7 +196,8 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
             return DefinedVertex(VertexKind.SOURCE, vertex.name, plan, options=_as_json(vertex.source.describe()))
         case SinkVertex():
             options = {**vertex.sink.describe(), "guarantee": guarantee_of(graph.pipeline, vertex)}
-            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=_as_json(options))
+            appends = vertex.sink.input is SinkInput.CHANGES
+            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=_as_json(options), appends=appends)
         case StepVertex():
             return DefinedVertex(VertexKind.STEP, vertex.name, plan)
 

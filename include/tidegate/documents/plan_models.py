@@ -10,6 +10,7 @@ class PlannedVertex(Document):
     verdict: str
     changes: list[str]
     way_out: str | None
+    table: str | None
 
 
 class ChangePlan(Document):

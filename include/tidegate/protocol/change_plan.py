@@ -17,6 +17,7 @@ from tidegate.protocol.records import CheckpointRecord, HandleKind, OperatorPlan
 from tidegate.protocol.refusal import Refusal, unfit_state
 from tidegate.protocol.restore import Renamed, find_unrestorable, former_names, restore_snapshots
 from tidegate.protocol.state_schema import SchemaChange, StateSchema, compare_schemas
+from tidegate.protocol.table_plan import Changes, TableChange, TableVerdict, changed_rows, changed_state, plan_table
 from tidegate.protocol.watermarks import is_of_operator
 
 
@@ -39,7 +40,8 @@ class VertexKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DefinedVertex:
     """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
-    `former` are the names that its columns had. `options` describe a source or sink."""
+    `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
+    writes committed rows again."""
 
     kind: VertexKind
     name: str
@@ -47,6 +49,7 @@ class DefinedVertex:
     schema: StateSchema | None = None
     former: Mapping[str, str | None] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,14 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class VertexChange:
     """What becomes of a vertex. `changes` are phrases; of a refusal they say why, in whole sentences, and `way_out`
-    says what to do."""
+    says what to do. `table`: of a sink that has written before, how its table is read from then on."""
 
     kind: VertexKind
     name: str
     verdict: ChangeVerdict
     changes: tuple[str, ...] = ()
     way_out: str = ""
+    table: TableVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +227,13 @@ class _Plan:
                 yield self._refused(new, vertex.plan.operator_id)
                 continue
             migrations = tuple(self._migrations(vertex, former))
+            table = self._table(vertex)
             change = VertexChange(
                 vertex.kind,
                 vertex.name,
                 ChangeVerdict.MIGRATES if migrations else ChangeVerdict.SAME,
-                (*migrations, *self._adjustments(vertex, former)),
+                (*migrations, *self._adjustments(vertex, former), *([table.said] if table and table.said else ())),
+                table=None if table is None else table.verdict,
             )
             yield self._refused(change, vertex.plan.operator_id)
 
@@ -264,6 +270,36 @@ class _Plan:
             yield "has expectations that are new"
         if before and not now:
             yield "has no expectations any more"
+
+    def _table(self, vertex: DefinedVertex) -> TableChange | None:
+        """Of a sink: a table of current rows is written anew, one that is appended to keeps its old rows."""
+        if vertex.kind is not VertexKind.SINK:
+            return None
+        if not vertex.appends:
+            return TableChange(TableVerdict.AS_BEFORE, "")
+        upstreams, known = self._definition.upstreams, {v.plan.operator_id: v for v in self._definition.vertices}
+        direct = upstreams.get(vertex.plan.operator_id, ())
+        waiting, found = list(direct), list[Changes]()
+        seen = set[str]()
+        while waiting:
+            id_ = waiting.pop()
+            if id_ in seen or id_ not in known:
+                continue
+            seen.add(id_)
+            waiting += upstreams.get(id_, ())
+            found.append(self._columns(known[id_]))
+        sole = known.get(direct[0]) if len(direct) == 1 and direct[0] not in self._definition.outputs else None
+        is_exact = sole is not None and bool(self._columns(sole))
+        return plan_table(found[:1] if is_exact else found, is_exact)
+
+    def _columns(self, vertex: DefinedVertex) -> Changes:
+        """How the rows of a source, or of an operator's state, differ."""
+        former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
+        if vertex.kind is VertexKind.SOURCE:
+            before = self._recorded.options.get(former, {})
+            return changed_rows(before.get("schema"), vertex.options.get("schema"))
+        stored, change = self._recorded.schemas.get(former), self._states.get(vertex.plan.operator_id)
+        return {} if stored is None or change is None or change.problems else changed_state(stored, change.schema)
 
     def gone(self) -> Iterator[VertexChange]:
         kept = {vertex.plan.operator_id for vertex in self._definition.vertices} | set(self._renamed.values())

@@ -1,0 +1,53 @@
+"""What becomes of a table that is appended to: a case for each kind of change of its columns."""
+
+import re
+
+import pytest
+
+from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.table_plan import TableVerdict, changed_rows, changed_state, plan_table
+
+AS_BEFORE, OPTION, PARTS = TableVerdict.AS_BEFORE, TableVerdict.WITH_OPTION, TableVerdict.NOT_AS_A_WHOLE
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict", "said"),
+    [
+        ("k string, v int", "k string, v int", AS_BEFORE, ""),
+        ("k string, v int", "k STRING,  v INTEGER", AS_BEFORE, ""),
+        ("k string, v int", "k string", AS_BEFORE, "'v', which is null in new ones"),
+        ("k string", "k string, v int", OPTION, "do not have 'v': read the table in Spark with the option mergeSchema"),
+        ("k string, v int", "k string, v bigint", OPTION, r"spark.read.schema\(…\).*and with mergeSchema, Spark fails"),
+        ("v int, w int", "v bigint, x int", OPTION, "the narrower type of 'v'"),
+        ("v date", "v timestamp_ntz", OPTION, "narrower type of 'v'"),
+        ("v decimal(5, 2)", "v decimal(12,3)", OPTION, "narrower type of 'v'"),
+        ("v string", "v int", PARTS, "no reader reads both as one table.*another directory"),
+        ("v bigint", "v int", PARTS, "another type"),
+        (None, "v int", AS_BEFORE, ""),
+    ],
+)
+def test_the_rows_of_a_source(before, now, verdict, said):
+    table = plan_table([changed_rows(before, now)], is_exact=True)
+    assert table.verdict is verdict
+    assert re.search(said, table.said) if said else table.said == ""
+
+
+def test_the_state_of_an_operator_by_the_names_that_people_see():
+    key = StateColumn("k", "string", "k")
+    most = StateAggregate("most", "max", "v", None, ("_most_max",))
+    high = StateAggregate("high", "max", "v", None, ("_most_max",))
+    stored = StateSchema((key,), (StateColumn("_most_max", "int", "_most_max"),), (most,))
+    wider = StateSchema((key,), (StateColumn("_most_max", "bigint", "_most_max"),), (most,))
+    assert changed_state(stored, wider) == {"most": "widened"}
+    assert changed_state(stored, stored) == {}
+    assert changed_state(stored, StateSchema((key,), (), ())) == {"most": "dropped"}
+    renamed = StateSchema((key,), (StateColumn("_most_max", "int", "_most_max"),), (high,))
+    assert changed_state(stored, renamed) == {"high": "renamed"}
+    more = StateSchema((key,), (*stored.values, StateColumn("n", "bigint", "n#1")), (most,))
+    assert changed_state(stored, more) == {"n": "new"}
+
+
+def test_what_code_in_between_decides_is_said_with_a_condition():
+    widened = changed_rows("v int", "v bigint")
+    assert "'v', if it reaches the table" in plan_table([widened], is_exact=False).said
+    assert "if it reaches" not in plan_table([widened], is_exact=True).said
