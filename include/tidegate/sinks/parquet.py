@@ -25,6 +25,7 @@ from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.parquet_files import ParquetMerger
 from tidegate.sinks.staged_files import StagedFiles
+from tidegate.sinks.table_columns import columns_of
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
 _SMALL = 2 << 20
@@ -135,9 +136,14 @@ class ParquetSink:
         """See `ports.ReadableSink`."""
         if self.mode == "latest":
             return spark.read.parquet(spark_path(self.table())) if os.path.exists(self.table()) else None
-        if not rewind.shown(self.root):
+        columns = columns_of([os.path.join(self.root, f"checkpoint={id_}") for id_ in rewind.shown(self.root)])
+        if columns is None:
             return None
-        return spark.read.option("mergeSchema", "true").parquet(spark_path(self.root)).drop("checkpoint")
+        # pyspark is heavy and this module is imported when Airflow parses a DAG.
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
+        return spark.read.schema(schema).parquet(spark_path(self.root)).drop("checkpoint")
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
