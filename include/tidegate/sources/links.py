@@ -46,10 +46,10 @@ def refuse_links(location: str, links: Sequence[Link], is_selected: Callable[[st
     for link in links:
         if link.is_directory or is_selected(link.path):
             raise ConfigurationError(
-                f"{location}/{link.path} is a link to {location}/{link.target}, which is not read under a name of its "
-                "own, so nothing was read: whoever may write to the directory could have any file of this machine "
-                "read. Remove the link, or deliver the file itself. If the source shall read what its links lead to, "
-                "say so: FileSource(…, follow_links=True). Then run again."
+                f"{location}/{link.path} is a link to {place_of(location, link.target)}, which is not read under a "
+                "name of its own, so nothing was read: whoever may write to the directory could have any file of this "
+                "machine read. Remove the link, or deliver the file itself. If the source shall read what its links "
+                "lead to, say so: FileSource(…, follow_links=True). Then run again."
             )
 
 
@@ -98,7 +98,7 @@ def is_below(target: str) -> bool:
 
 def place_of(location: str, path: str) -> str:
     """Where a file is, for those who take `..` for a part of the text, such as Hadoop."""
-    return os.path.realpath(f"{location}/{path}") if path.startswith("../") else f"{location}/{path}"
+    return os.path.realpath(f"{location}/{path}") if not is_below(path) else f"{location}/{path}"
 
 
 def moved_away(filesystem: "pafs.FileSystem", root: str, paths: Iterable[str]) -> list[str]:

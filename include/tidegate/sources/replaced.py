@@ -1,5 +1,6 @@
 """What a file source has read of a file, beside what the file is now."""
 
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -12,7 +13,9 @@ from tidegate.sources.manifests import ReadFile
 
 def name_below(location: str, given: str) -> str:
     """A file's path relative to the source's directory, however somebody names it."""
-    return absolute(given).removeprefix(f"{location}/") if absolute(given).startswith(f"{location}/") else given
+    if absolute(given).startswith(f"{location}/"):
+        return absolute(given).removeprefix(f"{location}/")
+    return os.path.relpath(os.path.realpath(given), os.path.realpath(location)) if os.path.isabs(given) else given
 
 
 def read_pieces(directory: Directory, rows: Iterable[ReadFile]) -> dict[str, ReadPiece]:
