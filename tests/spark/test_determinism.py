@@ -17,6 +17,7 @@ from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources import parsing
 from tidegate.sources.directory import Directory
 from tidegate.sources.listing import is_finished
+from tidegate.sources.parquet_footers import Footers
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.session.sessions import adopt_session
 
@@ -147,7 +148,9 @@ def test_how_files_are_read_is_deterministic(
     files = [file for file in Directory(str(directory)).files().versions() if is_finished(file.path)]
     assert files
     for output in ["rows", "malformed"] if quarantined else ["rows"]:
-        frame = parsing.frame(FileSource(str(directory), **options), spark, str(directory), files, output)
+        frame = parsing.frame(
+            FileSource(str(directory), **options), spark, str(directory), files, output, (), Footers()
+        )
         assert nondeterministic_parts(frame) == ()
 
 

@@ -41,6 +41,7 @@ from tidegate.sources.file_checks import (
 )
 from tidegate.sources.links import refuse_links
 from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_old, split_of
+from tidegate.sources.parquet_footers import Footers
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
@@ -127,6 +128,7 @@ class FileSource:
         self._behind: dict[int, bool] = {}
         self._read_before = ReadBefore(lambda file: self._is_selected(file.path))
         self._changed = ChangedFiles(self._has_rows)
+        self._footers = Footers()
 
     @property
     def location(self) -> str:
@@ -239,7 +241,7 @@ class FileSource:
         files = self._with_content(files_of(segments))
         if files:
             require_still_there(Directory(self.location), files)
-        return parsing.frame(self, spark, self.location, files, output, self._partitions)
+        return parsing.frame(self, spark, self.location, files, output, self._partitions, self._footers)
 
     def _with_content(self, files: Sequence[FileVersion]) -> Sequence[FileVersion]:
         """Without empty text files. What one gets after it was listed is read by a later checkpoint."""
@@ -249,9 +251,13 @@ class FileSource:
         """See `ports.ArrowSource`."""
         files = files_of(segments)
         reader = reader_of(self, self.location, files) if self.format == "parquet" else None
-        if reader is not None:
-            require_still_there(Directory(self.location), files)
-        return reader
+        if reader is None:
+            return None
+        require_still_there(Directory(self.location), files)
+        from pyspark.sql.types import StructType
+
+        expected = parsing.expected_columns(self, StructType.fromDDL(self.file_schema))
+        return reader if self._footers.check(self.location, files, expected) else None
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
         """What to raise instead of a Spark error, if it comes from reading these segments."""

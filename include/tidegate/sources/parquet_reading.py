@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _MOST_FILES = 100  # each is opened by every Spark task that reads
+_COMPRESSIONS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
+_ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _ROWS = 131_072  # of a batch
 # Before these, Spark asks which calendar a file's writer used: 1582-10-15 in days, 1900-01-01 in microseconds.
 _FIRST_DAY, _FIRST_MICROSECOND = -141_427, -2_208_988_800_000_000
@@ -63,6 +65,7 @@ class ParquetReader:
 def _rows(file: "pq.ParquetFile", schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
 
     found = _found(file.schema_arrow, schema)
+    _require_plain(file.metadata, found)
     if not found:  # a file without any of the columns still has rows
         yield from (_batch(count, {}, schema) for count in _counts(file.metadata.num_rows))
         return
@@ -90,6 +93,18 @@ def _found(stored: "pa.Schema", schema: "pa.Schema") -> list[str]:
                 raise LeftToSparkError(f"{field.name} is {kind} and should be {field.type}")
             found.append(field.name)
     return found
+
+
+def _require_plain(metadata: "pq.FileMetaData", columns: Sequence[str]) -> None:
+    """Raises `LeftToSparkError` unless these columns are stored in a way that Spark's reader has, too."""
+    places = [at for at in range(metadata.num_columns) if metadata.schema.column(at).path in columns]
+    for group in range(metadata.num_row_groups):
+        for at in places:
+            column, kind = metadata.row_group(group).column(at), metadata.schema.column(at)
+            if column.compression not in _COMPRESSIONS or not column.encodings or {*column.encodings} - _ENCODINGS:
+                raise LeftToSparkError(f"it is written with {column.compression} and {column.encodings}")
+            if column.physical_type == "BYTE_ARRAY" and kind.logical_type.type == "DECIMAL":
+                raise LeftToSparkError("its decimals are of varying length")
 
 
 def _means_the_same(stored: "pa.DataType", wanted: "pa.DataType") -> bool:

@@ -15,6 +15,7 @@ from tidegate.sources.json_names import names_of
 from tidegate.sources.json_texts import places_of
 from tidegate.sources.links import place_of
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.parquet_footers import Expected, Footers
 from tidegate.sources.parts import packed
 from tidegate.sources.reading import COLUMNS, ReadPlan
 from tidegate.sources.selection import PartitionColumn
@@ -32,18 +33,19 @@ def frame(
     location: str,
     files: Sequence[FileVersion],
     output: str,
-    partitions: Sequence[PartitionColumn] = (),
+    partitions: Sequence[PartitionColumn],
+    footers: Footers,
 ) -> Any:
     """A lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
     `malformed` as `MALFORMED`.
 
     Raises `PipelineDefinitionError` if the schema is not Spark DDL or has a column of the partitions,
-    `MalformedRowsError` for an impossible file name.
+    `MalformedRowsError` for an impossible file name, or for a Parquet file whose footer does not fit.
     """
     from pyspark.errors import ParseException
 
     try:
-        return _frame(source, spark, location, files, output, partitions)
+        return _frame(source, spark, location, files, output, partitions, footers)
     except ParseException as error:
         raise PipelineDefinitionError(
             f"The schema of the source of {location!r} is not Spark DDL: {source.file_schema!r}. {error}"
@@ -57,6 +59,7 @@ def _frame(
     files: Sequence[FileVersion],
     output: str,
     partitions: Sequence[PartitionColumn],
+    footers: Footers,
 ) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
@@ -78,7 +81,10 @@ def _frame(
         return spark.range(1).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
-        rows = reader.schema(source.file_schema).load([_spark_path(location, file.path) for file in files])
+        paths = [_spark_path(location, file.path) for file in files]
+        expected = expected_columns(source, schema, spark.conf.get("spark.sql.caseSensitive") == "true")
+        footers.check(location, files, expected, lambda path: reader.load(_spark_path(location, path)).columns)
+        rows = reader.schema(source.file_schema).load(paths)
         if not partitions:
             return rows
         path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
@@ -87,6 +93,11 @@ def _frame(
     bins = packed(files, form, int(spark.conf.get("spark.sql.shuffle.partitions")))
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
     return text_rows(source, schema, records, location, output, partitions)
+
+
+def expected_columns(source: TextSource, schema: Any, exact: bool = False) -> Expected:
+    """What Parquet files of a source must have."""
+    return Expected(schema, source.missing_columns == "null", source.extra_columns == "ignore", exact)
 
 
 def _spark_path(location: str, path: str) -> str:

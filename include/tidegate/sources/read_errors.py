@@ -22,8 +22,11 @@ _MARKED = re.compile(re.escape(OPEN) + "([0-9A-Fa-f]+)" + re.escape(CLOSE))
 _KINDS = {kind.__name__: kind for kind in (MalformedRowsError, SourceChangedError, StorageError)}
 _FILE = re.compile(r"Encountered error while reading file (\S+)\.\s")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")
-_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
-_MISMATCH = re.compile(r"Data type mismatches when reading (.+?)\. SQLSTATE")
+_CAUSE = re.compile(r"^Caused by: ([\w.$]+)(?:: (.+))?$", re.MULTILINE)
+_MISMATCH = re.compile(
+    r"mismatches when reading Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (.+?)\. SQLST"
+)
+_UNSUPPORTED = re.compile(r"Unsupported encoding: (\w+)|Class [\w.$]*?(\w+)Codec was not found")
 _BYTES = re.compile(r"\[(?:-?\d+(?:, )?)+\]")  # of a file's content, in an error of Java
 _SHOWN = 300  # characters of a reason or cause
 
@@ -83,6 +86,20 @@ def damaged(file: str, why: str) -> MalformedRowsError:
     )
 
 
+def of_other_type(file: str, column: str, stored: str, declared: str, advice: str) -> MalformedRowsError:
+    return MalformedRowsError(
+        f"{file} has the column {column} as {stored}, which is not read as {declared}, its type in the schema. "
+        f"The file is not damaged. {AS_BEFORE}{advice}, or deliver the file with that type. Then run again."
+    )
+
+
+def _unsupported(file: str, what: str) -> MalformedRowsError:
+    return MalformedRowsError(
+        f"{file} is written with {what}, which Spark does not read. The file is not damaged. {AS_BEFORE}Deliver it "
+        "with a compression and encodings that Spark has, such as zstd and dictionaries, then run again."
+    )
+
+
 def _misfit(found: dict[str, Any], line_of: Callable[[str, int, int], int]) -> MalformedRowsError:
     """The record itself is not quoted: a file that is not what the schema expects may hold secrets."""
     line = line_of(found["file"], found["part"], found["line"])
@@ -101,9 +118,13 @@ def _of_spark(text: str, files: set[str]) -> CheckpointError | None:
         return None
     if "FILE_NOT_EXIST" in text:
         return _not_found(file)
-    causes = _CAUSE.findall(text)
-    mismatch = _MISMATCH.search(text)
-    return damaged(file, mismatch[1] if mismatch else causes[-1] if causes else "Spark gives no reason")
+    if mismatch := _MISMATCH.search(text):
+        column, declared, stored = mismatch.groups()
+        return of_other_type(file, column, stored, declared.upper(), "Declare the column as it is stored")
+    if unsupported := _UNSUPPORTED.search(text):
+        return _unsupported(file, unsupported[1] or unsupported[2])
+    causes = [said or kind.rpartition(".")[2] for kind, said in _CAUSE.findall(text)]
+    return damaged(file, causes[-1] if causes else "Spark gives no reason")
 
 
 def _plain(location: str) -> str:

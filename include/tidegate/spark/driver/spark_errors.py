@@ -81,7 +81,8 @@ def error_of_function(error: Exception, where: str, message: str) -> CheckpointE
 
 
 def _first_lines(text: str) -> str:
-    return text.partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()[:1500]
+    """Without Java's frames."""
+    return text.partition(";\n")[0].partition("\n\nJVM stacktrace")[0].partition("\n\tat ")[0].strip()[:1500]
 
 
 def _raised(text: str) -> str:
