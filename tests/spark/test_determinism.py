@@ -16,7 +16,7 @@ from tidegate import FileSource, ParquetSink, Pipeline
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources import parsing
 from tidegate.sources.directory import Directory
-from tidegate.sources.listing import is_finished
+from tidegate.sources.names import is_finished
 from tidegate.sources.parquet_footers import Footers
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.session.sessions import adopt_session
