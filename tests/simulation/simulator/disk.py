@@ -15,7 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tidegate.sinks import fencing, publish, rewind, versions
+from simulator.merging import choose_merges
+from tidegate.sinks import fencing, merged, publish, rewind, versions
 
 
 class Directory(dict):
@@ -61,12 +62,13 @@ class SimulatedDisk:
             **{name: getattr(posixpath, name) for name in ("join", "dirname", "basename")},
             isdir=self.isdir,
             realpath=self.realpath,
-            getsize=lambda path: self._file(path).size,
+            getsize=lambda path: self.file(path).size,
         )
         system = SimpleNamespace(**calls, path=path, O_RDONLY=os.O_RDONLY)
         with ExitStack() as stack:
-            for module in (publish, fencing, rewind, versions):
+            for module in (publish, fencing, rewind, versions, merged):
                 stack.enter_context(patch.object(module, "os", system))
+            stack.enter_context(patch.object(merged, "choose_merges", choose_merges))
             stack.enter_context(patch.object(fencing, "shutil", SimpleNamespace(rmtree=self.rmtree)))
             yield
 
@@ -78,6 +80,13 @@ class SimulatedDisk:
             parent = parent.setdefault(name, Directory())
         self._writes += 1
         parent[posixpath.basename(path)] = File(content, size, self._writes)
+
+    def write_into(self, path: str, content: Any, size: int) -> None:
+        """The same in a directory that is there."""
+        parent, name = self._place(path)
+        if name in parent:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        self.write(path, content, size)
 
     def look(self, path: str) -> Any:
         """What has this name, None if nothing has; a link is not followed."""
@@ -130,7 +139,7 @@ class SimulatedDisk:
 
     def link(self, source: str, target: str) -> None:
         self._point(f"link {source} to {target}")
-        file, (to, new) = self._file(source), self._place(target)
+        file, (to, new) = self.file(source), self._place(target)
         if new in to:
             raise FileExistsError(errno.EEXIST, "File exists", target)
         to[new] = file
@@ -213,7 +222,7 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return node
 
-    def _file(self, path: str) -> File:
+    def file(self, path: str) -> File:
         node = self.look(path)
         if not isinstance(node, File):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)

@@ -9,6 +9,7 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from simulator import merging
 from simulator.history import is_rewinding
 from simulator.live_files import require_unneeded
 from simulator.scheduler import Violation, require
@@ -19,7 +20,7 @@ from tidegate.protocol.errors import SinkError, StateIntegrityError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.ownership import Owner
 from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.sinks import fencing, publish, rewind
+from tidegate.sinks import fencing, merged, publish, rewind
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -41,6 +42,8 @@ class SimulatedSink:
         self.shown: list[int] = []  # what `current` has shown, in order
         self.replaced_at: dict[int, datetime] = {}
         # Of a stream of its own, so that the rest stays as it was drawn.
+        self.merges = input is SinkInput.CHANGES and merging.is_drawn(world.seed, self.root)
+        self.merged: dict[int, list[Row]] = {}  # by version, its rows
         self.readable_for = timedelta(seconds=90 * (Random(f"readers {world.seed} {self.root}").random() < 0.1))
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
@@ -92,8 +95,13 @@ class SimulatedSink:
         for id_, files in (*visible.items(), *away.items()):
             self._check_whole(id_, files)
         self._check_kept(visible.keys() | away.keys())
-        if not is_rewinding(self.world.store.state):
+        is_calm = not is_rewinding(self.world.store.state)
+        if is_calm:
             self._check_present(visible)
+        if self.merges:
+            history = self.world.observer.history
+            committed = self._committed(history.branch_in(self.world.store.state)) if is_calm else None
+            merging.check(self, {**visible, **away}, committed)
         if self.input is SinkInput.CURRENT and (visible or self.shown):
             now, before = max(visible, default=0), self.shown[-1] if self.shown else 0
             goes_on = now >= before or is_rewinding(self.world.store.state)
@@ -152,7 +160,7 @@ class SimulatedSink:
             raise SinkError(FULL)
         self.world.messages.tells(self, checkpoint_id, staged)
         if self.input is SinkInput.CHANGES:
-            publish.append(self.root, checkpoint_id, staged, attempt)
+            publish.append(self.root, checkpoint_id, staged, attempt, self._view())
         else:
             publish.replace(self.root, checkpoint_id, staged, attempt, self.readable_for)
         self.world.messages.told(self, checkpoint_id)
@@ -164,10 +172,15 @@ class SimulatedSink:
             raise SinkError(FULL)
         self.world.messages.shows(self, checkpoint_id, staged)
         if self.input is SinkInput.CHANGES:
-            rewind.append(self.root, checkpoint_id, branch, attempt)
+            rewind.append(self.root, checkpoint_id, branch, attempt, self._view())
         else:
             rewind.replace(self.root, checkpoint_id, staged, attempt)
         self.world.point(f"has rewound {self.name} to chk-{checkpoint_id}")
+
+    def _view(self) -> publish.View | None:
+        if not self.merges:
+            return None
+        return merged.MergedView(self.root, self.readable_for, merging.SimulatedMerger(self))
 
     def shown_beside(self, branch: Branch) -> list[Withdrawn]:
         return (rewind.shown_beside if self.input is SinkInput.CHANGES else rewind.replaced)(self.root, branch)
