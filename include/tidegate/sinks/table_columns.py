@@ -6,7 +6,7 @@ from typing import Any
 
 
 def columns_of(partitions: Sequence[str]) -> Any:
-    """The `pyarrow.Schema` that reads all of these directories, oldest first: the newest type of each column, and behind
+    """The `pyarrow.Schema` that reads all of these directories, oldest first: the newest type of each column, and after
     the newest columns those that only older rows have. None if there is no file."""
     # pyarrow is heavy and this module is imported when Airflow parses a DAG.
     import pyarrow as pa

@@ -20,6 +20,7 @@ from simulator.restores import check_the_end, restore
 from simulator.savepoints import check_directories
 from simulator.scheduler import require
 from simulator.stops import has_finished, is_at_its_end
+from simulator.strangers import keep_strangers_out
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.protocol.errors import PipelineStatusError
@@ -42,6 +43,7 @@ def finish(world: "World") -> None:
         pass
     _run_to_the_end(world, "last")
     _compare(world)
+    keep_strangers_out(world)
     _finish_forks(world)
     _cancel(world)
     if kept := _retained(world):
