@@ -90,8 +90,10 @@ test-matrix-oldest test-matrix-newest: test-matrix-%: $(INSTALLED)
 		grep -E '^(apache-airflow|great-expectations|numpy|pandas|pyarrow|pydantic|pyspark|sqlalchemy)=='
 	@.tidegate/matrix/$*/bin/python -m pytest -m "not long and not browser" -o filterwarnings=default $(or $(ARGS),$(MATRIX))
 
-# Folders in which a Python's own library decides most. `.ci/run` runs them beside `make test`.
-CORE := tests/protocol tests/definition tests/dataflow tests/state tests/connectors tests/house/test_patterns.py
+# Where a Python's own library decides most. `.ci/run` runs them before `make test`.
+CORE := tests/protocol tests/definition tests/dataflow tests/state tests/house/test_patterns.py \
+	tests/connectors/test_text_records.py tests/connectors/test_stray_quotes.py tests/connectors/test_json_records.py \
+	tests/connectors/test_csv_writers.py tests/connectors/test_odd_files.py
 VERSION := import sys; print(sys.version.split()[0], sys.executable)
 
 test-oldest-python: $(INSTALLED) ## Run a core of the tests on the oldest Python that this machine has, if that is another one than .venv's

@@ -183,7 +183,7 @@ class FullDisk:
 @pytest.mark.parametrize("room", [0, 100, 1500])
 def test_a_full_disk_says_so_and_leaves_nothing_behind(room, workshop, written, hashed, monkeypatch) -> None:
     spec, run = written
-    monkeypatch.setattr("tidegate.state.storage.open", lambda path, mode: FullDisk(path, mode, room), raising=False)
+    monkeypatch.setattr("tidegate.state.local_files.open", lambda path, mode: FullDisk(path, mode, room), raising=False)
     with pytest.raises(StorageError) as raised:
         upsert(rows(hashed, *(f"carrier {number}" for number in range(2000))), spec).write()
     text = str(raised.value)
