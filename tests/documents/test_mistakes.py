@@ -110,12 +110,14 @@ def test_what_is_wrong_in_data_is_said(tmp_path, postgres_url, connect_server, q
     environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
     command = Command(tmp_path, environment, quick_python)
     rows = []
-    for wrong, wrote, files, latin1 in delivered.MISTAKES:
+    for wrong, wrote, files, latin1, link in delivered.MISTAKES:
         shutil.rmtree(tmp_path / "landing", ignore_errors=True)
         for name, text in files.items():
             path = tmp_path / "landing" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "latin-1" if latin1 else "utf-8")
+        if link is not None:
+            (tmp_path / "landing" / link[0]).symlink_to(link[1])
         _, verb, name = wrote.split()
         ended = command(verb, f"shop:{name}")
         assert ended.returncode > 0, wrong

@@ -42,10 +42,17 @@ class Delivered(NamedTuple):
     command: str
     files: dict[str, str]
     latin1: bool = False
+    link: tuple[str, str] | None = None  # where it is, and what it leads to
 
 
 MISTAKES = [
     Delivered("a directory that is not there", "tidegate run plain", {}),
+    Delivered(
+        "a link to a file of another directory",
+        "tidegate run plain",
+        {"plain/1.csv": GOOD, "other/1.csv": GOOD},
+        link=("plain/2.csv", "../other/1.csv"),
+    ),
     Delivered("a row that is not of the schema", "tidegate run plain", {"plain/1.csv": GOOD + "bob,many\n"}),
     Delivered("a header with another column", "tidegate run plain", {"plain/1.csv": "customer,total\nann,5\n"}),
     Delivered("a header with a column more", "tidegate run plain", {"plain/1.csv": "customer,amount,vat\nann,5,1\n"}),
