@@ -9,7 +9,7 @@ from live_pipelines import CountingRegion, Live
 from worlds import CapturingRegion, Judge
 
 from tidegate import CheckpointHistory
-from tidegate.ports import Round
+from tidegate.ports import Acknowledger, Round
 from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,
@@ -21,7 +21,7 @@ from tidegate.protocol.history import FOLD_EVERY
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.records import Acknowledgement, CompactedRun, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 
 MakeDesk = Callable[..., Desk]
@@ -80,6 +80,23 @@ def test_a_snapshot_that_was_overtaken_names_its_successor_and_not_the_file(desk
         "will be deleted. No action is needed: the later attempt continues the checkpoint."
     )
     assert isinstance(caught.value.__cause__, StateIntegrityError)
+
+
+def test_a_snapshot_of_which_a_part_counts_was_overtaken_all_the_same(desk: MakeDesk) -> None:
+    """What it has acknowledged stays its own, and the successor is asked for the rest."""
+    world = desk()
+    world.ask("a")
+
+    class Half(CapturingRegion):
+        def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
+            first, *_ = task.attempts
+            acknowledge([Acknowledgement(first, task.attempts[first], Snapshot())])
+            with pytest.raises(Exception, match="only 1 of 6 subtasks"):
+                world.coordinator.snapshot(1, CapturingRegion())
+            raise StateIntegrityError(DAMAGE)
+
+    with pytest.raises(SupersededAttemptError, match=r"Attempt 1 at checkpoint 1 .* was superseded by attempt 2\."):
+        world.coordinator.snapshot(1, Half())
 
 
 def test_a_snapshot_whose_retry_completed_the_checkpoint_was_superseded(desk: MakeDesk) -> None:

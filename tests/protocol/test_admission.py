@@ -21,7 +21,7 @@ from tidegate.protocol.admission import (
     decide_place,
     must_clean_first,
     precedence,
-    takes_turn_of,
+    takes_turn,
 )
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import handed_over, request_of_region, requests_of_run
@@ -168,8 +168,11 @@ TURNS = [  # first in line, whether a periodic checkpoint that is asked for now 
 
 @pytest.mark.parametrize(("first", "takes"), TURNS)
 def test_who_asks_takes_the_turn_of_a_process_that_may_be_dead(first, takes):
-    assert takes_turn_of(request("r", asked=50), first) is takes
-    assert takes_turn_of(first, first)
+    mine, dead = request("r", asked=50), request("manual:0", asked=-1)
+    assert takes_turn(mine, [first, mine]) is takes
+    assert takes_turn(mine, sorted([dead, first], key=precedence)) is takes
+    assert takes_turn(first, [first])
+    assert takes_turn(mine, [request(OF_DAG_RUN, asked=60), mine])
 
 
 def test_what_was_dropped_waits_no_more():

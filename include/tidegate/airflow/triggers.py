@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
-from tidegate.protocol.admission import LEASE, choose_waiting, takes_turn_of
+from tidegate.protocol.admission import LEASE, choose_waiting, takes_turn
 from tidegate.protocol.clocks import time_left
 from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase, Status
@@ -117,7 +117,7 @@ class RequestTrigger(PipelineTrigger):
         if deadline is not None and deadline > now:
             return min(until_due, (deadline - now).total_seconds())
         waiting = choose_waiting(requests, now)
-        return until_due if waiting and not takes_turn_of(mine, waiting[0]) else 0.0
+        return 0.0 if takes_turn(mine, waiting) else until_due
 
 
 class AcknowledgeTrigger(PipelineTrigger):
@@ -183,9 +183,6 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             connection.terminate()  # needs no answer from a database that may be gone
     # OSError: timeouts and resets too; StoreUnavailableError: an embedded server that is full or is being started
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, StoreUnavailableError) as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # it was cancelled, and the rollback then got no answer
-            raise asyncio.CancelledError from error
         raise DatabaseLostError(f"{type(error).__name__}: {error}") from error
 
 

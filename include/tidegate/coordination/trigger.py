@@ -31,7 +31,7 @@ from tidegate.protocol.admission import (
     decide_place,
     must_clean_first,
     precedence_message,
-    takes_turn_of,
+    takes_turn,
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.gestures import answer_to_request
@@ -220,8 +220,9 @@ class CheckpointRequests:
         in_progress, latest_completed = tx.in_progress(), tx.latest_completed()
         at_once = concurrency(tx.region(), self._config.max_concurrent, request.seen_at)
         while True:
+            waiting = choose_waiting(list(requests.values()), request.seen_at)
             decision = choose_request(
-                choose_waiting(list(requests.values()), request.seen_at),
+                waiting,
                 in_progress=in_progress,
                 latest_completed=latest_completed,
                 max_concurrent=at_once,
@@ -236,7 +237,7 @@ class CheckpointRequests:
                     return Dropped(decision.reason, decision.message)
                 case Drop():
                     requests[decision.request.request_id] = self._drop(tx, decision)
-                case Start() if takes_turn_of(request, decision.request):
+                case Start() if takes_turn(request, waiting):
                     return self._start(tx, request)
                 case Start():
                     return Queued(precedence_message(decision.request))

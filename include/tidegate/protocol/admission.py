@@ -80,12 +80,13 @@ def _is_orphaned(request: CheckpointRequest, region: RegionRecord) -> bool:
     return attempt is not None and not is_current(region, attempt)
 
 
-def takes_turn_of(request: CheckpointRequest, first: CheckpointRequest) -> bool:
-    """Whether the request that is being made may start in place of the first in line, of a process that may have died
-    while it waited. Both count the same but for their age, and only of the one that asks it is certain that it lives.
-    The other one keeps its place. Performs no I/O."""
-    same = precedence(request)[:_BY_AGE] == precedence(first)[:_BY_AGE]
-    return request == first or (same and is_of_process(first.request_id))
+def takes_turn(request: CheckpointRequest, waiting: Sequence[CheckpointRequest]) -> bool:
+    """Whether the request that is being made may start once anything may: it is the first in line, or only requests
+    are before it that are older and otherwise alike, of processes that may have died while they waited. Only of the one
+    that asks it is certain that it lives; the others keep their places. Performs no I/O."""
+    mine = precedence(request)
+    before = [other for other in waiting if precedence(other) < mine]
+    return all(is_of_process(other.request_id) and precedence(other)[:_BY_AGE] == mine[:_BY_AGE] for other in before)
 
 
 def choose_ahead(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:

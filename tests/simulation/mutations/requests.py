@@ -82,9 +82,9 @@ MUTATIONS["a request that nobody repeats holds up the others"] = (
 )
 
 
-@mutation("a process that died while it waited holds up those that want the same", (desks, "takes_turn_of"))
+@mutation("a process that died while it waited holds up those that want the same", (desks, "takes_turn"))
 def _(original):
-    return lambda request, first: request == first
+    return lambda request, waiting: request == waiting[0]
 
 
 @mutation("a suspended pipeline takes checkpoints", (desks, "decide_standing"))

@@ -145,7 +145,7 @@ def _clean(world: "World") -> None:
     world.clock.advance(2 * 3600 + world.pipeline.checkpoints.undo_within.total_seconds())
     for _ in range(2):
         coordinator = world.open_coordinator()
-        if world.drawn.cleaning or world.observer.history.lost:
+        if world.drawn.cleaning or world.clocks.move or world.observer.history.lost:
             coordinator.cleaning.clean()
             if not world.foreign:
                 check_report(world, coordinator.cleaning.plan())

@@ -122,18 +122,19 @@ class Observer:
         if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which aborts everything else
             self._comes_first(record, before)
         if record.periodic and (success := self.history.last_success(before)) is not None:
-            pause = record.triggered_at - success
+            pause = abs(record.triggered_at - success)  # one that is in the future is not waited for
             require(pause >= config.min_pause, f"periodic checkpoint {id_} came {pause} after the last success")
 
     def _comes_first(self, record: CheckpointRecord, before: "PipelineState") -> None:
         """No request that waits has precedence; those that nobody repeats have gone away. Of processes that wait for
         the same, any may be the first."""
         mine = before.requests.get(record.request_id)
-        asked_at = record.triggered_at if mine is None else mine.asked_at
+        asked_at = record.triggered_at if mine is None else min(mine.asked_at, record.triggered_at)
         rank = (record.kind is CheckpointKind.CHECKPOINT, record.periodic, asked_at)
         for other in before.requests.values():
             there = other.dropped is None and record.triggered_at - other.seen_at <= LEASE
-            theirs = (other.kind is CheckpointKind.CHECKPOINT, other.periodic, other.asked_at)
+            asked_at = min(other.asked_at, record.triggered_at)  # a time in the future is not believed
+            theirs = (other.kind is CheckpointKind.CHECKPOINT, other.periodic, asked_at)
             first = other is mine or not there or rank <= theirs or is_like(record, other)
             require(first, f"{record.request_id} begins although {other.request_id} has precedence")
 

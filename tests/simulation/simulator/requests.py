@@ -81,7 +81,7 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             return True  # somebody else's transaction decided so, and the observer saw it
         case Dropped(reason=FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS):
             pause, success = world.pipeline.checkpoints.min_pause, history.last_success(found)
-            return request.periodic and success is not None and success + pause > now
+            return request.periodic and success is not None and abs(now - success) < pause
         case Dropped(reason=reason) if reason in STANDING:
             # It may have ended in the same transaction, because the sinks were notified of its last checkpoint.
             return any(

@@ -14,6 +14,7 @@ from executors import Later, LaterBut
 from made_gestures import resume, suspend
 from worlds import Crash, ManualClock
 
+from simulator.clocks import MovingClocks, check_waits
 from simulator.directories import require_closed
 from simulator.emitting import emitting
 from simulator.expiring import expiring
@@ -70,6 +71,7 @@ class Running:
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
         self.holding = Holding(seed, "continuous")
         self.overlapping = Overlapping(seed)
+        self.clocks = MovingClocks(seed, "continuous")
         self.emitting = emitting(seed)
         self.windows = windows(seed)
         self.expiring = expiring(seed)
@@ -159,12 +161,14 @@ class Running:
 
     def go_on(self, process: Process) -> None:
         """One round of a run; one that ends says so to the store if it can."""
-        ended = True
+        ended, before = True, process.run._now
         try:
             if not process.started:
                 process.run.start(process.later)
                 process.started = True
             ended = process.run.round()
+            if not ended:
+                check_waits(self, process, before)
             if ended:
                 while process.later.jobs:
                     process.later.work()
@@ -244,6 +248,7 @@ class Running:
     def step(self) -> None:
         random = self.random
         self.clock.advance(random.expovariate(1))
+        self.clock.wrong = self.clocks.of(None)
         for source in self.sources:
             split = random.randrange(len(source.lengths))
             if random.random() < self.haste and source.arrived[split] < source.lengths[split]:

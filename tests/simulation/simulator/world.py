@@ -17,6 +17,7 @@ from worlds import Crash
 
 from simulator.changes import change
 from simulator.cleaning import clean
+from simulator.clocks import MovingClocks
 from simulator.commands import command_run, driver_of, lives_on, patience
 from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
@@ -67,7 +68,7 @@ class SimulatedClock:
         process = self.world.scheduler.current
         if process is None:
             return self.time
-        process.read_clock_at = self.time + timedelta(seconds=process.skew)
+        process.read_clock_at = self.time + timedelta(seconds=process.skew) + self.world.clocks.of(process)
         return process.read_clock_at
 
     def monotonic(self) -> float:
@@ -93,7 +94,7 @@ class World:
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
-        self.waits = patience(seed)
+        self.waits, self.clocks = patience(seed), MovingClocks(seed, "scheduled")
         self.emitting = emitting(seed)
         self.expiring = expiring(seed)
         self.windows = windows(seed)
@@ -123,8 +124,7 @@ class World:
         self.length *= 2 if self.drawn.forking else 1  # half of them are of forks
         self.clearings = 3
         self._asked = 0
-        self._unique, self._names = 0, count()
-        self._ending = False
+        self._unique, self._names, self._ending = 0, count(), False
 
     def describe(self) -> list[str]:
         """This run for somebody who looks for a mistake."""

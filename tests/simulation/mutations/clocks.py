@@ -1,0 +1,23 @@
+"""Planted mistakes in what a time means that a wrong clock has written."""
+
+from datetime import timedelta
+
+from mutations.planting import mutation
+from tidegate.coordination import region_lease
+from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.protocol import admission
+
+
+@mutation("the minimum pause is waited for until a clock that was set back has caught up", (admission, "time_left"))
+def _(original):
+    return lambda began, lasts, now: max(began + lasts - now, timedelta(0))
+
+
+@mutation("a region gives no sign of life until its clock has caught up", (region_lease, "needs_sign"))
+def _(original):
+    return lambda region, now: region.seen_at is None or now - region.seen_at >= timedelta(seconds=15)
+
+
+@mutation("periodic checkpoints are due by the wall clock", (ContinuousRun, "_now"))
+def _(original):
+    return property(lambda self: timedelta(seconds=self._clock.now().timestamp()))
