@@ -99,3 +99,32 @@ def test_who_decides_about_nothing_is_told_so(here, decision):
     assert "No checkpoint of pipeline shop waits for a decision" in nothing.stderr
     assert here(decision, "shop", "7").returncode == ExitCode.NOT_FOUND
     assert here(decision, "shop", "7", "--by", "").returncode == ExitCode.USAGE
+
+
+LATEST = """
+from tidegate import FileSource, ParquetSink, Pipeline, expect, sum_, suite
+
+pipeline = Pipeline("shop")
+orders = pipeline.source("orders", FileSource("landing", schema="customer string, amount bigint"))
+large = expect("column_values_to_be_between", column="total", max_value=100, on_failure="hold", hold_for="2 h")
+totals = orders.key_by("customer").aggregate("totals", total=sum_("amount"))
+totals.sink("out", ParquetSink("tables/totals", mode="latest"), expect=suite("plausible", large))
+"""
+
+
+@pytest.mark.spark
+def test_an_approved_row_of_current_rows_holds_once_and_a_new_one_again(command, here, tmp_path):
+    (tmp_path / "shop.py").write_text(LATEST)
+    assert command("run", "shop").returncode == ExitCode.HELD
+    assert here("approve", "shop", "1").returncode == ExitCode.OK
+    assert command("run", "shop").returncode == ExitCode.OK
+    (tmp_path / "landing" / "b.csv").write_text("customer,amount\nada,1\n")
+    second = command("run", "shop")
+    assert second.returncode == ExitCode.OK, second.stderr
+    assert command("run", "shop").returncode == ExitCode.OK, "nothing arrived, and nothing is forgotten"
+    (verdict,) = details(here, 2)["verdicts"]
+    assert (verdict["success"], verdict["failed"], verdict["results"][0]["approved_from"]) == (True, 0, 1)
+    assert "approved with checkpoint 1" in here("checkpoint", "shop", "2").stdout
+    (tmp_path / "landing" / "c.csv").write_text("customer,amount\neve,700\n")
+    held = command("run", "shop")
+    assert held.returncode == ExitCode.HELD, held.stderr

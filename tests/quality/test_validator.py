@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import Expectation, expect, suite
+from tidegate.protocol.approvals import MOST_ROWS
 from tidegate.protocol.records import Verdict
 from tidegate.protocol.verdicts import failed_expectations
 
@@ -262,3 +263,50 @@ def test_what_is_observed_of_a_column_without_a_value_is_said(spark: SparkSessio
         f"column_{what}_to_be_between on minutes: observed no value: the column is null in every row"
         for what in ("max", "min", "mean", "sum", "stdev")
     ]
+
+
+HELD = expect("column_values_to_be_between", column="flights", min_value=0, on_failure="hold", hold_for="1 h")
+
+
+def test_rows_that_fail_a_rule_that_holds_are_known_by_key_and_value(spark: SparkSession, judge: Judge) -> None:
+    def failing(rows: str, rule: Expectation = HELD, kind: str = "state") -> list[str]:
+        (result,) = judge(spark.sql(rows), suite("held", rule), kind).results
+        return result.get("failing", [])
+
+    one = failing("select 'a' as carrier, -1 as flights")
+    assert len(one) == 1
+    both = failing("select * from values ('b', -1), ('a', -1), ('c', 5) as t(carrier, flights)")
+    assert set(one) < set(both)
+    assert len(both) == 2
+    assert set(one).isdisjoint(failing("select 'a' as carrier, -2 as flights"))
+    twice = failing("select * from values ('a', -1), ('a', -1) as t(carrier, flights)")
+    assert set(one) < set(twice), "one more equal row is new"
+    assert failing("select 'a' as carrier, 1 as flights") == []
+
+
+def test_failing_rows_are_known_up_to_a_bound_and_only_where_all_rows_are_judged_each_time(
+    spark: SparkSession, judge: Judge
+) -> None:
+    def rows(number: int) -> DataFrame:
+        return spark.range(1, number + 1).selectExpr("string(id) as carrier", "-id as flights")
+
+    (most,) = judge(rows(MOST_ROWS), suite("held", HELD), "state").results
+    assert len(set(most["failing"])) == MOST_ROWS
+    assert (len(most["unexpected_samples"]), len(most["unexpected_rows"])) == (20, 20)
+    (more,) = judge(rows(MOST_ROWS + 1), suite("held", HELD), "state").results
+    assert "failing" not in more
+    (appended,) = judge(rows(1), suite("held", HELD)).results
+    assert "failing" not in appended, "rows of a table that is appended to are new each time"
+    aborts = expect("column_values_to_be_between", column="flights", min_value=0)
+    (result,) = judge(rows(1), suite("aborts", aborts), "state").results
+    assert "failing" not in result
+
+
+def test_a_rule_about_a_whole_column_fails_by_what_was_observed(spark: SparkSession, judge: Judge) -> None:
+    largest = expect("column_max_to_be_between", column="flights", max_value=5, on_failure="hold", hold_for="1 h")
+    found = [
+        judge(spark.sql(f"select 'a' as carrier, {value} as flights"), suite("held", largest), "state").results
+        for value in (7, 7, 8)
+    ]
+    found = [result["failing"] for (result,) in found]
+    assert found[0] == found[1] != found[2]

@@ -15,6 +15,7 @@ from tidegate.coordination.operator_state import find_kept
 from tidegate.coordination.savepoint_directory import SavepointDirectory, write_documents
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Editor, PortableSink, Validator
+from tidegate.protocol.approvals import approved_with, with_approvals
 from tidegate.protocol.canonical import MARKER, METADATA, PARTS, Complete
 from tidegate.protocol.editing import (
     Base,
@@ -151,6 +152,8 @@ class Editing:
             now = self._clock.now()
             subtasks = rewritten(base, plan, runs, now)
             verdicts = list(validator.validate(plan.record, subtasks)) if graph.targets else []
+            approvals = approved_with(base.metadata.record, base.metadata.verdicts)
+            verdicts = with_approvals(verdicts, approvals, graph.holds)
             require_meets_expectations(plan.record, to, graph.targets, verdicts)
             subtasks = with_staged(subtasks, editor.restage(plan.record, to, subtasks))
             made_from = base.checkpoint_id if base.metadata.subtasks else None

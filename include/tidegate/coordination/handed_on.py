@@ -34,7 +34,7 @@ class ToJudge:
 
     record: CheckpointRecord
     subtasks: Subtasks
-    latest: int | None
+    latest: CheckpointRecord | None
     verdicts: Sequence[Verdict]
 
 
@@ -85,8 +85,7 @@ class HandedOn:
         if not _lasts(subtasks) or find_earlier_savepoint(record.checkpoint_id, tx.in_progress()):
             return
         verdicts = [] if latest is None else self.verdicts(tx, latest)
-        latest_id = None if latest is None else latest.checkpoint_id
-        _remember(self._to_judge, record.checkpoint_id, ToJudge(record, subtasks, latest_id, verdicts))
+        _remember(self._to_judge, record.checkpoint_id, ToJudge(record, subtasks, latest, verdicts))
 
     def to_judge(self, checkpoint_id: int) -> ToJudge | None:
         """Once: whoever repeats the step looks."""

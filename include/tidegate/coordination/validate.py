@@ -15,11 +15,11 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
 from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction, Validator
 from tidegate.protocol.admission import choose_overdue
+from tidegate.protocol.approvals import Approvals, approved_with, with_approvals
 from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import Target
 from tidegate.protocol.overlap import (
     find_unwanted,
     has_versions,
@@ -47,6 +47,7 @@ class _Begun:
     record: CheckpointRecord
     subtasks: Mapping[SubtaskId, SubtaskRecord]
     settled: list[Verdict]
+    approvals: Approvals
 
     def is_overtaken(self, tx: StoreTransaction) -> bool:
         """Whether an older checkpoint has completed since, with some of these rows."""
@@ -55,25 +56,6 @@ class _Begun:
 
 class _NotAllGoodError(Exception):
     """Of verdicts that are given early."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OnlyGood:
-    """Gives the verdicts of another validator if all are good. Raises `_NotAllGoodError` otherwise."""
-
-    validator: Validator
-    targets: Sequence[Target]
-
-    def validate(
-        self,
-        checkpoint: CheckpointRecord,
-        subtasks: Mapping[SubtaskId, SubtaskRecord],
-        settled: Sequence[Verdict] = (),
-    ) -> Sequence[Verdict]:
-        given = self.validator.validate(checkpoint, subtasks, settled)
-        if find_complaints(self.targets, [*settled, *given]):
-            raise _NotAllGoodError
-        return given
 
 
 class Validation:
@@ -101,12 +83,18 @@ class Validation:
         Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
         error, and `CheckpointHeldError` while a person must decide about one that failed.
         """
+        return self._validate(checkpoint_id, validator, early=False)
+
+    def _validate(self, checkpoint_id: int, validator: Validator, early: bool) -> ValidatedCheckpoint:
         while True:
             begun = self._begin(checkpoint_id)
             if isinstance(begun, ValidatedCheckpoint):
                 return begun
             try:
-                given = validator.validate(begun.record, begun.subtasks, begun.settled)
+                found = validator.validate(begun.record, begun.subtasks, begun.settled)
+                given = with_approvals(found, begun.approvals, self._graph.holds)
+                if early and find_complaints(self._graph.targets, [*begun.settled, *given]):
+                    raise _NotAllGoodError
             except Exception as error:
                 if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
                     raise
@@ -122,7 +110,7 @@ class Validation:
         finds aborts or holds the checkpoint where people look for it. Raises as `validate` for all else.
         """
         try:
-            self.validate(checkpoint_id, _OnlyGood(validator, self._graph.targets))
+            self._validate(checkpoint_id, validator, early=True)
         except _NotAllGoodError:
             return False
         return True
@@ -157,7 +145,7 @@ class Validation:
             settled = self._settled(known.subtasks, known.latest, known.verdicts)
             if len(settled) < len(self._judged):
                 require_same_plan(known.record, self._graph.plan)
-                return _Begun(known.record, known.subtasks, settled)
+                return _Begun(known.record, known.subtasks, settled, approved_with(known.latest, known.verdicts))
         with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
@@ -170,21 +158,21 @@ class Validation:
                 latest = tx.latest_completed()
                 subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
                 before = [] if latest is None else self._handed_on.verdicts(tx, latest)
-                settled = self._settled(subtasks, None if latest is None else latest.checkpoint_id, before)
+                settled = self._settled(subtasks, latest, before)
                 if len(settled) < len(self._judged):
-                    return _Begun(record, subtasks, settled)
+                    return _Begun(record, subtasks, settled, approved_with(latest, before))
                 return permit(self._accept(tx, record, settled))
             self._failures.expire(tx, record)
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         raise ended_error(record)
 
     def _settled(
-        self, subtasks: Mapping[SubtaskId, SubtaskRecord], latest: int | None, before: Sequence[Verdict]
+        self, subtasks: Mapping[SubtaskId, SubtaskRecord], latest: CheckpointRecord | None, before: Sequence[Verdict]
     ) -> list[Verdict]:
         """What carries over of the verdicts on the latest completed checkpoint."""
         if latest is None:
             return []
-        settled = carry_over(self._judged, subtasks, before, latest)
+        settled = carry_over(self._judged, subtasks, before, latest.checkpoint_id)
         for each in settled:
             log.info("%s has the files of checkpoint %d, and is not judged again.", each.target, each.carried_from)
         return settled

@@ -10,6 +10,7 @@ from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.names import Fork
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.restore_plan import ReturningState
+from tidegate.protocol.verdicts import APPROVED, FAILING
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, SubtaskList, SubtaskSpread
 from tidegate.reading.history_answers import Figures, HistoryRow
 from tidegate.reading.standing import Standing, standing_of
@@ -195,6 +196,10 @@ def subtask_document(record: CheckpointRecord, known: SubtaskRecord) -> dict[str
     }
 
 
+#: Of a result: digests, which say nothing to a person.
+_NOT_SHOWN = (FAILING, APPROVED)
+
+
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     return {
         "target": str(verdict.target),
@@ -205,7 +210,9 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "error": verdict.error,
         "docs_path": verdict.docs_path,
         "carried_from": verdict.carried_from,
-        "results": [dict(result) for result in verdict.results],
+        "results": [
+            {name: value for name, value in each.items() if name not in _NOT_SHOWN} for each in verdict.results
+        ],
     }
 
 

@@ -2,7 +2,7 @@
 
 A verdict carries over if it was good, and if all that it depends on is equal: the files by name and checksum, the
 definition of what is judged, and what the expectations mean. These are its *basis*. A verdict that failed, or that was
-not reached, never carries over, also not if a person has approved it.
+not reached, never carries over, also not if a person has approved it: the next one says so of itself (`approvals`).
 """
 
 import json

@@ -13,6 +13,7 @@ from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Decided, Decision, Verdict
 from tidegate.protocol.sentences import reassured
+from tidegate.protocol.verdicts import is_met
 
 LONGEST_NAME = 200  # characters of who decides
 LONGEST_COMMENT = 2000
@@ -45,7 +46,7 @@ def _waits(verdict: Verdict, rules: Sequence[timedelta | None]) -> list[timedelt
     """Of the expectations that failed; empty if one of them aborts, or if it is not known which ones failed."""
     if len(verdict.results) != len(rules):
         return []
-    failed = [rule for result, rule in zip(verdict.results, rules, strict=True) if result.get("success") is not True]
+    failed = [rule for result, rule in zip(verdict.results, rules, strict=True) if not is_met(result)]
     waits = [rule for rule in failed if rule is not None]
     return waits if len(waits) == len(failed) else []
 

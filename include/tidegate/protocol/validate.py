@@ -12,6 +12,7 @@ from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.protocol.snapshot import ended_error
+from tidegate.protocol.verdicts import is_met
 
 _SEAL = object()
 
@@ -75,7 +76,7 @@ def _complaint(target: Target, verdict: Verdict | None) -> str | None:
         return f"{target}: the judgement itself failed: {verdict.error}"
     if verdict.success:
         return None
-    failed = [result for result in verdict.results if not result.get("success")]
+    failed = [result for result in verdict.results if not is_met(result)]
     return (
         f"{target}: {verdict.failed} of {verdict.evaluated} expectations failed: "
         + "; ".join(_expectation(result) for result in failed)

@@ -6,6 +6,9 @@ from typing import Any
 
 from tidegate.protocol.records import Verdict
 
+#: Keys of a result: digests of the rows that fail a rule that holds; what was approved of it before, and with which
+#: checkpoint; and with which one all that fails it was approved (`protocol.approvals`).
+FAILING, APPROVED, APPROVED_FROM = "failing", "approved", "approved_from"
 _SAMPLES = 5
 _NAMING = ("column", "column_A", "column_B", "column_list")
 
@@ -28,6 +31,11 @@ class FailedExpectation:
         if self.samples:
             found.append(f"such as {self.samples}")
         return f"{self.target}: {self.expectation}{on}: {', '.join(filter(None, found)) or 'failed'}"
+
+
+def is_met(result: Mapping[str, Any]) -> bool:
+    """Whether an expectation stops nothing: it holds, or a person has approved all that fails it. Performs no I/O."""
+    return result.get("success") is True or APPROVED_FROM in result
 
 
 def failed_expectations(verdicts: Sequence[Verdict]) -> list[FailedExpectation]:
@@ -54,10 +62,14 @@ def _failed(target: str, result: Mapping[str, Any]) -> FailedExpectation:
         target,
         str(result.get("type", "")).removeprefix("expect_"),
         ", ".join(map(str, columns)),
-        "" if observed is None else str(observed),
+        f"approved with checkpoint {result[APPROVED_FROM]}" if APPROVED_FROM in result else _observed(observed),
         _unexpected(result),
         ", ".join(map(str, (result.get("unexpected_samples") or [])[:_SAMPLES])),
     )
+
+
+def _observed(observed: Any) -> str:
+    return "" if observed is None else str(observed)
 
 
 def _unexpected(result: Mapping[str, Any]) -> str:

@@ -13,10 +13,12 @@ from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.ports import ArrowRows
 from tidegate.protocol.lost_spark import lost_error, says_gone
 from tidegate.quality.arrow_pass import Prepared, good_results, prepare
+from tidegate.quality.failing import failing_rows
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.one_pass import counted_rows, open_validator
 
 SAMPLES = 20
+_SAMPLED = {"partial_unexpected_list", "partial_unexpected_index_list", "partial_unexpected_counts"}
 _SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")
 _JAVA_ERROR = re.compile(r".*\b(?:\w+\.)+(\w+(?:Exception|Error): .*)")
 
@@ -37,6 +39,7 @@ class Finding:
     found: Mapping[str, Any]
     raw: Any
     message: str | None = None
+    failing: tuple[str, ...] = ()  # rows that fail a rule that holds, by digests
 
 
 def build(suite: ExpectationSuite) -> list[Any]:
@@ -63,17 +66,22 @@ def build(suite: ExpectationSuite) -> list[Any]:
 
 
 def judge(
-    frame: Any, suite: ExpectationSuite, built: Sequence[Any], shown: Sequence[str], reported: int | None
+    frame: Any,
+    suite: ExpectationSuite,
+    built: Sequence[Any],
+    shown: Sequence[str],
+    reported: int | None,
+    told_apart: int = 0,
 ) -> tuple[list[Finding], int]:
     """What was found for each expectation, in the suite's order, and how many rows there are. `shown` are the columns
     that identify failing rows. `reported` is how many rows there should be, None if nobody knows: then it takes a Spark
-    job more to count them."""
+    job more to count them. `told_apart`: of how many failing rows digests are wanted."""
     validator = open_validator(frame, reported)
-    results = _validate(validator, built, _result_format(shown))
+    results = _validate(validator, built, _result_format(shown, max(SAMPLES, told_apart)))
     rows = counted_rows(validator)
     if reported not in (None, rows):
-        return judge(frame, suite, built, shown, None)
-    return _findings(suite, results), rows
+        return judge(frame, suite, built, shown, None, told_apart)
+    return _findings(suite, results, told_apart), rows
 
 
 def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared:
@@ -87,13 +95,15 @@ def judge_here(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -
     return None if good is None else (_findings(suite, good[0]), good[1])
 
 
-def _result_format(shown: Sequence[str]) -> dict[str, Any]:
-    result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+def _result_format(shown: Sequence[str], most: int = SAMPLES) -> dict[str, Any]:
+    result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": most}
     return result_format | ({"unexpected_index_column_names": list(shown)} if shown else {})
 
 
-def _findings(suite: ExpectationSuite, results: Mapping[int, Any]) -> list[Finding]:
-    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)]
+def _findings(suite: ExpectationSuite, results: Mapping[int, Any], told_apart: int = 0) -> list[Finding]:
+    return [
+        _finding(expectation, results.get(index), told_apart) for index, expectation in enumerate(suite.expectations)
+    ]
 
 
 def _validate(validator: Any, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
@@ -103,11 +113,16 @@ def _validate(validator: Any, expectations: Sequence[Any], result_format: dict[s
     return {result.expectation_config.meta["position"]: result for result in results}
 
 
-def _finding(expectation: Expectation, result: Any) -> Finding:
+def _finding(expectation: Expectation, result: Any, told_apart: int) -> Finding:
     if result is None:
         return Finding(expectation, None, {}, None, "Great Expectations returned no result for it")
     message = _raised(result.exception_info)
-    return Finding(expectation, None if message else bool(result.success), result.result or {}, result, message)
+    found, success = result.result or {}, None if message else bool(result.success)
+    wanted = told_apart and expectation.hold_for is not None and success is False
+    failing = failing_rows(found, told_apart) if wanted else ()
+    for name in _SAMPLED & found.keys():
+        found[name] = found[name][:SAMPLES]
+    return Finding(expectation, success, found, result, message, failing)
 
 
 def _raised(info: Mapping[str, Any]) -> str | None:

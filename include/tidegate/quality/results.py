@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tidegate.protocol.names import Target
+from tidegate.protocol.verdicts import FAILING
 from tidegate.quality.json_values import json_object, json_value
 from tidegate.quality.judgement import Finding
 
@@ -24,7 +25,7 @@ def result_object(
     """`moments` are the columns whose values Spark collects as local time. They are shown in UTC."""
     found, kwargs = finding.found, dict(finding.expectation.kwargs)
     local = bool(moments) and any(column in moments for column in named_columns(kwargs))
-    return {
+    shown = {
         "type": finding.expectation.type,
         "kwargs": json_object(kwargs),
         "success": finding.success,
@@ -37,6 +38,7 @@ def result_object(
         "details": json_value(found.get("details")),
         "error": None if finding.success is not None else why_not_judged(finding, target, columns),
     }
+    return shown | ({FAILING: list(finding.failing)} if finding.failing else {})
 
 
 def _has_no_value(finding: Finding) -> bool:

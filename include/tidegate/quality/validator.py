@@ -21,7 +21,8 @@ from typing import Any
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
-from tidegate.ports import ArrowRows, ArrowSink
+from tidegate.ports import ArrowRows, ArrowSink, SinkInput
+from tidegate.protocol.approvals import MOST_ROWS
 from tidegate.protocol.carried_verdicts import files_of
 from tidegate.protocol.errors import UnavailableError
 from tidegate.protocol.hold import decide_hold
@@ -138,9 +139,8 @@ class GreatExpectationsValidator:
                 raise frame
             built, types = build(suite), {field.name: field.dataType.typeName() for field in frame.schema.fields}
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
-                findings, rows = judge(
-                    frame, suite, built, self._identifying(target, types), self._reported(target, subtasks)
-                )
+                reported, told_apart = self._reported(target, subtasks), MOST_ROWS if self._is_whole(target) else 0
+                findings, rows = judge(frame, suite, built, self._identifying(target, types), reported, told_apart)
             return _section(target, suite, findings, types, rows)
         except UnavailableError:
             raise  # nothing is known of the data
@@ -163,6 +163,14 @@ class GreatExpectationsValidator:
         snapshots = [record.snapshot for record in subtasks.values() if record.subtask.operator_id == operator_id]
         staged = [handle.rows for snapshot in snapshots for handle in snapshot.handles]
         return sum(staged) if staged else None
+
+    def _is_whole(self, target: Target) -> bool:
+        """Whether all current rows are judged each time, so that one that failed comes again; else all rows are new."""
+        if target.kind is TargetKind.CHECK:
+            sinks = next(check.sinks for check in self._graph.checks if check.name == target.name)
+        else:
+            sinks = (target.name,) if target.kind is TargetKind.SINK else ()
+        return all(self._graph.sink(name).sink.input is SinkInput.CURRENT for name in sinks)
 
     def _identifying(self, target: Target, types: Mapping[str, str]) -> list[str]:
         """The columns that show which row failed: the operator's key if there is one, else the first simple columns.

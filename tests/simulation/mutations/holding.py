@@ -14,9 +14,11 @@ from tidegate.coordination import region_lease as region_control
 from tidegate.coordination import trigger as desks
 from tidegate.coordination import validate as validations
 from tidegate.coordination.hold import Holds
+from tidegate.protocol import approvals as approving
 from tidegate.protocol.hold import Decide
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import CheckpointRecord, Decision
+from tidegate.protocol.verdicts import APPROVED
 
 
 @mutation("an approval lets a checkpoint go on and is not recorded", (MemoryTransaction, "decide"))
@@ -147,3 +149,8 @@ def _(original):
         return original(record, decided)
 
     return decide
+
+
+@mutation("an approval is forgotten with the next checkpoint", (approving, "_approval"))
+def _(original):
+    return lambda record, result: original(record, {name: each for name, each in result.items() if name != APPROVED})

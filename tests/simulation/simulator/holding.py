@@ -2,6 +2,7 @@
 recorded is what they wanted. Drawn apart, and in few seeds, so that a seed without it stays the run that it was.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
@@ -15,8 +16,10 @@ from tidegate.coordination.hold import Holds
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite, expect, suite
 from tidegate.protocol.errors import NotHeldError, RecordRefusedError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, Decision, Verdict
+from tidegate.protocol.verdicts import FAILING
 
 if TYPE_CHECKING:
     from memory_state import PipelineState
@@ -37,6 +40,16 @@ def held_in(state: "PipelineState") -> CheckpointRecord | None:
     return next((record for record in state.checkpoints.values() if waits(record)), None)
 
 
+def _failing(id_: int, state: "PipelineState") -> list[tuple[Target, list[str]]]:
+    """What fails the rules that hold, by target; no rows where they are not known."""
+    return [
+        (verdict.target, result.get(FAILING, []))
+        for verdict in state.verdicts.get(id_, ())
+        for result in verdict.results
+        if result.get("type") == "holds" and result["success"] is False
+    ]
+
+
 class Holding:
     """Of one simulated run. `hold_for` None: no rule holds."""
 
@@ -49,6 +62,10 @@ class Holding:
         self.may_be_held: set[int] = set()
         self.wanted: set[Deed] = set()
         self.timeouts: dict[int, timedelta] = {}
+        self.rows = Random(f"{of} held rows {seed}")
+        self.knows_rows = self.rows.random() < SHARE  # of seeds where a rule holds: which rows fail it is known
+        if self.knows_rows:  # and come again, after somebody has decided
+            self.broken, self.haste = 0.8, 0.3
 
     def suite(self) -> ExpectationSuite:
         """Of every sink that is judged. With a rule that holds there is one that does not."""
@@ -63,11 +80,16 @@ class Holding:
         if self.hold_for is None or not verdicts or self.random.random() >= self.broken:
             return False
         worst, both = self.random.randrange(len(verdicts)), self.random.random() < 0.2
-        results = ({"type": "holds", "success": False}, {"type": "aborts", "success": not both})
+        results = ({"type": "holds", "success": False, **self._failing()}, {"type": "aborts", "success": not both})
         verdicts[worst] = Verdict(verdicts[worst].target, "s", False, 2, 1 + both, results)
         if not both:
             self.may_be_held.add(checkpoint_id)
         return not both
+
+    def _failing(self) -> dict[str, list[str]]:
+        if not self.knows_rows or self.rows.random() < 0.1:
+            return {}
+        return {FAILING: self.rows.sample(["a", "b"], self.rows.choice([1, 1, 2]))}
 
     def draw(self, state: "PipelineState", now: datetime) -> list[Deed]:
         """What people decide now: about what is held, which they may not name, or about another one by mistake. Some
@@ -111,22 +133,29 @@ class Holding:
                 beside = self.overlaps and after.region.seen_at is not None
                 require(held is None or beside, f"checkpoint {id_} begins although another one is held")
             elif previous is not record:
-                self._moved(previous, record, now)
+                self._moved(previous, record, now, after)
                 if waits(previous):
                     same = after.verdicts.get(id_) == before.verdicts.get(id_)
                     require(same, f"the verdicts on checkpoint {id_} were changed while it was held")
                 if record.status in COMMITTED and previous.status not in COMMITTED:
+                    self._only_what_was_seen(id_, after)
                     over = held is not None and held.checkpoint_id < id_
                     require(not over, f"checkpoint {id_} completes over an older one that is held")
         rejected = [record for record in after.checkpoints.values() if record.decision is Decision.REJECTED]
         require(all(record.status is Status.FAILED for record in rejected), "what was rejected goes on")
 
-    def _moved(self, previous: CheckpointRecord, record: CheckpointRecord, now: datetime) -> None:
+    def _moved(
+        self, previous: CheckpointRecord, record: CheckpointRecord, now: datetime, after: "PipelineState"
+    ) -> None:
         id_ = record.checkpoint_id
         if waits(record) and not waits(previous):
             assert record.held_at is not None
             assert record.held_until is not None
             require(id_ in self.may_be_held, f"checkpoint {id_} is held, but a rule that aborts was broken")
+            if not self.overlaps:
+                seen = self._seen(id_, after)
+                new = any(not each or not set(each) <= seen[target] for target, each in _failing(id_, after))
+                require(new, f"checkpoint {id_} is held for rows that were approved")
             right = record.held_until - record.held_at == self.hold_for
             require(right, f"checkpoint {id_} is held until {record.held_until}")
         if waits(previous) and not waits(record):
@@ -156,6 +185,24 @@ class Holding:
         require(reason != "HOLD_EXPIRED" or now >= previous.held_until, f"the hold of checkpoint {id_} ends too early")
         mistaken = "waits for a person" in (record.failure_message or "")
         require(not mistaken, f"checkpoint {id_} is aborted because it is held")
+
+    def _only_what_was_seen(self, id_: int, state: "PipelineState") -> None:
+        """Without a person's word, only rows pass that a person has let pass before, on the way to this checkpoint."""
+        if state.checkpoints[id_].decision is Decision.APPROVED:
+            return
+        seen = self._seen(id_, state)
+        for target, rows in _failing(id_, state):
+            require(bool(rows) and set(rows) <= seen[target], f"checkpoint {id_} completes with {rows} of {target}")
+
+    def _seen(self, id_: int, state: "PipelineState") -> dict[Target, set[str]]:
+        """By target, the failing rows of earlier checkpoints that a person approved, and that have completed."""
+        seen: dict[Target, set[str]] = defaultdict(set)
+        for earlier, record in state.checkpoints.items():
+            counts = record.status in COMMITTED and record.abandoned_by is None and earlier < id_
+            if counts and record.decision is Decision.APPROVED:
+                for target, rows in _failing(earlier, state):
+                    seen[target] |= set(rows)
+        return seen
 
     def is_approved(self, record: CheckpointRecord) -> bool:
         """Whether it may complete although a verdict failed."""

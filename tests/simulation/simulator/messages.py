@@ -21,6 +21,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.verdicts import APPROVED_FROM
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -81,7 +82,9 @@ class Messages:
             given = [judged for judged, _, _ in self.judged.get((id_, verdict.target), [])]
             what = f"checkpoint {id_} completed, but {verdict.target} was not judged as it is"
             return require(snapshots in given, what)
-        good = [files for _, success, files in self.judged.get((verdict.carried_from, verdict.target), []) if success]
+        approved = any(APPROVED_FROM in result for result in verdict.results)
+        judged = self.judged.get((verdict.carried_from, verdict.target), [])
+        good = [files for _, success, files in judged if success or approved]
         same = files_of(verdict.target, snapshots) in good
         what = f"{verdict.target} of checkpoint {id_} was carried over from {verdict.carried_from}"
         return require(same and bool(verdict.success), f"the verdict on {what}, which did not find these files good")
