@@ -133,9 +133,15 @@ STRINGS: list[tuple[str, str | None]] = [
     ('{"m":{"k":1.0,"l":"1"},"o":{"t":[1.0, 2],"u":3}}', '{"m":{"k":"1.0","l":"1"},"o":{"t":"[1.0, 2]","u":3}}'),
     ('{"d":[{"t":7},{"t":"7"},{}]}', '{"d":[{"t":"7"},{"t":"7"},{}]}'),
     ('{"s":{"a":"ü\\n\\ud83d\\ude00"}}', '{"s":"{\\"a\\":\\"ü\\\\n\\\\ud83d\\\\ude00\\"}"}'),
+    ('{"z":123456789012.12}', None),
+    (
+        '{"z":12345678901234567.125,"n":12345678901234567.125}',
+        '{"z":"12345678901234567.125","n":12345678901234567.125}',
+    ),
+    ('{"z":true}', None),
     ('{"s":' + "1" * 5000 + "}", '{"s":"' + "1" * 5000 + '"}'),
 ]
-PLACES: json_texts.Places = {"s": True, "e": [True], "m": [True], "o": {"t": True}, "d": [{"t": True}]}
+PLACES: json_texts.Places = {"s": 1, "e": [1], "m": [1], "o": {"t": 1}, "d": [{"t": 1}], "z": 2}
 
 
 @pytest.mark.parametrize(("record", "text"), STRINGS)
@@ -162,6 +168,7 @@ def test_where_a_schema_has_strings() -> None:
         "m": types.MapType(number, types.VarcharType(3)),
         "o": inner,
         "d": types.ArrayType(inner),
+        "z": types.DecimalType(20, 2),
         "x": types.StructType([types.StructField("y", number)]),
     }
     schema = types.StructType([types.StructField(name, type_) for name, type_ in columns.items()])

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidegate.sources.json_names import Names, has_other_case, renamed
 
-#: Where a schema has STRING: True at the place itself, a list of one for elements and values of maps, a dictionary by
-#: lower-case name for fields. Anything false: nowhere.
-Places: TypeAlias = "bool | list[Places] | dict[str, Places]"
+#: Where a schema has STRING (1) or DECIMAL (2): itself at the place, a list of one for elements and values of maps, a
+#: dictionary by lower-case name for fields. Anything false: nowhere.
+Places: TypeAlias = "int | list[Places] | dict[str, Places]"
+STRING, DECIMAL = 1, 2
+_EXACT = 15  # characters of a number that survive a DOUBLE, by which Spark gets from a number to its text
 
 NOT_NUMBERS = "allownonnumericnumbers"  # the option that takes NaN and Infinity, which are not JSON
 
@@ -51,19 +53,21 @@ class _NotJson(Exception):
 
 
 def places_of(type_: Any) -> Places:
-    """Where a type of Spark has STRING."""
+    """Where a type of Spark has STRING or DECIMAL."""
     match type_.typeName():
         case "string" | "char" | "varchar":
-            return True
+            return STRING
+        case "decimal":
+            return DECIMAL
         case "struct":
             fields = {field.name.lower(): places_of(field.dataType) for field in type_.fields}
             return {name: places for name, places in fields.items() if places}
         case "array":
-            return [places] if (places := places_of(type_.elementType)) else False
+            return [places] if (places := places_of(type_.elementType)) else 0
         case "map":
-            return [places] if (places := places_of(type_.valueType)) else False
+            return [places] if (places := places_of(type_.valueType)) else 0
         case _:
-            return False
+            return 0
 
 
 def values(text: str, syntax: Syntax) -> list[Value] | None:
@@ -146,7 +150,7 @@ def _named(text: str, syntax: Syntax) -> tuple[str, str | None]:
 
 
 def _decode(text: str, at: int, syntax: Syntax) -> tuple[Any, int]:
-    """A value with its end. Its numbers are any numbers: only where a value ends and what kind it is counts."""
+    """A value with its end. Its numbers are the lengths of their texts: what kind a value is counts, not which."""
     try:
         return (_LENIENT if syntax.not_numbers else _STRICT).raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -164,11 +168,11 @@ _LENIENT = json.JSONDecoder(parse_float=len, parse_int=len)
 
 
 def _has_others(value: Any, places: Places) -> bool:
-    """Whether a place of text has another value than text or null."""
+    """Whether a STRING has another value than text or null, or a DECIMAL a long number."""
     if not places or value is None:
         return False
-    if places is True:
-        return type(value) is not str
+    if isinstance(places, int):
+        return type(value) is not str if places == STRING else type(value) is int and value > _EXACT
     if type(value) is dict:
         if isinstance(places, list):
             return any(_has_others(each, places[0]) for each in value.values())
@@ -178,11 +182,11 @@ def _has_others(value: Any, places: Places) -> bool:
 
 def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list[tuple[int, int]]) -> int:
     """Collect the bounds of those values, from the value at `at`, whose end is returned. The text is JSON."""
-    if places and places is not True and text[at] in "{[":
+    if places and not isinstance(places, int) and text[at] in "{[":
         close = "}" if text[at] == "{" else "]"
         at = _skip(text, at + 1)
         while text[at] != close:
-            inner: Places = places[0] if isinstance(places, list) else False
+            inner: Places = places[0] if isinstance(places, list) else 0
             if close == "}":
                 name, at = _decode(text, at, syntax)
                 at = _skip(text, _skip(text, at) + 1)  # behind the colon
@@ -191,7 +195,7 @@ def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list
             at = _skip(text, at + 1) if text[at] == "," else at
         return at + 1
     value, end = _decode(text, at, syntax)
-    if places is True and _has_others(value, places):
+    if isinstance(places, int) and _has_others(value, places):
         found.append((at, end))
     return end
 
