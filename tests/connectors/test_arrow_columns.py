@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.sources.arrow_columns import integers, numbers_of, rows_with_values, strings
+from tidegate.sources.arrow_columns import flags, integers, numbers_of, rows_with_values, strings
 
 TEXTS = st.lists(st.none() | st.text(max_size=5), max_size=20)
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20)
@@ -68,3 +68,8 @@ print("pandas" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert ran.stdout.split() == ["1", "1", "1", "False"], ran.stderr
+
+
+def test_flags_are_those_of_a_list() -> None:
+    for values in ([], [True], [False, True, True] * 5):
+        assert flags(values).to_pylist() == values

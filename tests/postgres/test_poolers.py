@@ -136,3 +136,28 @@ def test_a_trigger_waits_by_looking(
     with pooled_store.transaction(PIPELINE) as transaction:
         transaction.fail(1, FailureReason.CHECKPOINT_DECLINED, "on purpose", at(1))
     assert asyncio.run(fires(10))
+
+
+class Unanswered(AcknowledgeTrigger):
+    """Its rollback gets no answer once it is cancelled."""
+
+    async def time_to_wait(self, connection: object) -> float:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            raise TimeoutError from error
+        return 60.0
+
+
+def test_a_trigger_that_is_cancelled_ends_though_the_database_does_not_answer(
+    running_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
+
+    async def cancelled() -> None:
+        async with asyncio.timeout(3):
+            async for _ in Unanswered(PIPELINE, 1).run():
+                pass
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cancelled())

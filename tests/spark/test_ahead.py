@@ -101,5 +101,5 @@ def test_how_far_ahead_is_for_the_source_to_say(spark: Any, tmp_path: Path) -> N
     land(tmp_path, "1.csv", "a,2999-01-01 00:00:00")
     checkpoints.take()
     assert checkpoints.rows("state:all") == [("a", 1)]
-    with pytest.raises(PipelineDefinitionError, match="max_ahead=.* must not be negative"):
+    with pytest.raises(PipelineDefinitionError, match=r"max_ahead=.* must not be negative"):
         clicks(tmp_path, max_ahead=timedelta(days=-1))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.reading.checkpoint_answers import PhaseSpan
-from tidegate.ui.drawing import HEIGHT, WIDTH, draw_graph, draw_spans
+from tidegate.ui.drawing import HEIGHT, WIDTH, by_role, draw_graph, draw_spans
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -68,3 +68,9 @@ def test_spans_lie_beside_each_other_as_long_as_they_took():
 def test_what_is_only_a_moment_does_not_last():
     (span,) = draw_spans([PhaseSpan("FAILED", at(0), None)], at(100))
     assert (span.duration, span.lasts) == (0, False)
+
+
+def test_without_inputs_sources_stand_before_operators_and_these_before_sinks():
+    roles = {"out": "sink", "totals": "operator", "in": "source", "more": "source"}
+    assert columns(draw_graph(by_role(roles))) == {"in": 0, "more": 0, "totals": 1, "out": 2}
+    assert columns(draw_graph(by_role({"out": "sink", "in": "source"}))) == {"in": 0, "out": 1}

@@ -1,9 +1,12 @@
 """How figures are written on pages."""
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.history import CheckpointHistory
 from tidegate.ui import formatting
 
 
@@ -67,3 +70,27 @@ def test_values_are_json_and_texts_are_themselves():
     assert formatting.value({"é": [1, None]}) == '{"é": [1, null]}'
     assert (formatting.value("a"), formatting.value(None), formatting.value(True)) == ("a", "null", "true")
     assert (formatting.shorten("abcd", 4), formatting.shorten("abcde", 4)) == ("abcd", "abc…")
+
+
+def test_what_is_unknown_is_not_nothing():
+    assert formatting.counted(-1, "rows") == "rows not counted"
+    assert [formatting.together(counts) for counts in ([], [1, 2], [1, -1])] == [0, 3, -1]
+
+
+def test_options_are_written_as_people_write_them():
+    options = CheckpointConfig(timeout="1 h 30 min", history=CheckpointHistory(9, "3 d"), max_concurrent=1).describe()
+    shown = {name: formatting.option(setting, name) for name, setting in options.items()}
+    assert (shown["timeout"], shown["undo_within"], shown["min_pause"]) == ("1 h 30 min", "7 d", "0 s")
+    assert (shown["history"], shown["stale_after"], shown["max_concurrent"]) == ("checkpoints 9, age 3 d", "None", "1")
+
+
+def test_every_option_that_is_a_duration_is_known_as_one():
+    every = CheckpointConfig(interval="1 min", interval_during_backlog="2 min", stale_after="1 d")
+    durations = {each.name for each in fields(every) if isinstance(getattr(every, each.name), timedelta)}
+    assert durations | {"age"} == formatting.DURATIONS
+
+
+def test_objects_are_read_without_braces():
+    assert formatting.pairs({"column": "minutes", "min_value": 0}) == "column minutes, min_value 0"
+    assert formatting.pairs({"files": ["a", "b"], "at": {"p": 1}, "none": {}}) == "files a b, at (p 1), none none"
+    assert (formatting.pairs("as it is"), formatting.pairs(None)) == ("as it is", "null")

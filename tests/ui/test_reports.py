@@ -52,7 +52,7 @@ def test_a_user_without_a_role_is_refused(get: Get, token: Token) -> None:
 def test_a_forged_token_is_refused(get: Get, token: Token) -> None:
     header, _, signature = token("admin").split(".")
     _, claims, _ = token("viewer").split(".")
-    assert get(REPORT, token=f"{header}.{claims}.{signature}").status_code == 403
+    assert get(REPORT, token=f"{header}.{claims}.{signature}").status_code == 401
 
 
 def test_the_page_may_run_nothing_load_nothing_and_stay_in_no_shared_cache(get: Get, token: Token) -> None:

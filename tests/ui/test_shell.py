@@ -67,7 +67,9 @@ def test_what_is_wrong_is_said_on_a_page_and_to_programs_as_json(site, ask):
     anonymous = httpx.get(site.url("pipelines/flight_delays"))
     assert anonymous.status_code == 401
     assert "Log in to Airflow" in anonymous.text
-    assert httpx.get(site.url("api/v1/pipelines")).json() == {"errors": ["Not authenticated"]}
+    assert httpx.get(site.url("api/v1/pipelines")).json() == {
+        "errors": ["Not authenticated. Log in to Airflow, then load this page again."]
+    }
 
 
 def test_the_version_of_the_files_follows_their_content():

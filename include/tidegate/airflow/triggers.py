@@ -183,6 +183,9 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             connection.terminate()  # needs no answer from a database that may be gone
     # OSError: timeouts and resets too; StoreUnavailableError: an embedded server that is full or is being started
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, StoreUnavailableError) as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # it was cancelled, and the rollback then got no answer
+            raise asyncio.CancelledError from error
         raise DatabaseLostError(f"{type(error).__name__}: {error}") from error
 
 

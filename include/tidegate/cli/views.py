@@ -126,8 +126,8 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
             f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
             moment(document["trigger_timestamp"]),
             duration(document["end_to_end_duration"]),
-            decimal(document["checkpointed_size"]),
-            decimal(document["state_size"]),
+            size(document["checkpointed_size"]),
+            size(document["state_size"]),
             document["failure_reason"] or "",
         )
     return table

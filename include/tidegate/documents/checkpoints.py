@@ -53,8 +53,9 @@ def checkpoint_document(
         "num_subtasks": record.num_subtasks,
         "num_acknowledged_subtasks": record.num_acknowledged,
         "num_finished_subtasks": record.num_finished,
-        "checkpointed_size": record.checkpointed_size,
-        "state_size": record.state_size,
+        # Summed up when it completes.
+        "checkpointed_size": record.checkpointed_size if record.status in COMMITTED else -1,
+        "state_size": record.state_size if record.status in COMMITTED else -1,
         **_in_flight(figures),
         "rows_in": figures.rows_in,
         "rows_out": figures.rows_out,

@@ -9,12 +9,11 @@ from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
 from tidegate.protocol.branches import Restore
-from tidegate.protocol.identity import Role
 from tidegate.protocol.names import Fork
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.reading.advice import ADVICE, UNHARMED
 from tidegate.reading.checkpoint_answers import CheckpointPage, Failure, PhaseSpan, Relations
-from tidegate.reading.history import dag_run_of, figures_of, neighbours
+from tidegate.reading.history import counted, dag_run_of, figures_of, neighbours, sources_of
 from tidegate.reading.history_answers import Figures
 from tidegate.reading.need import utc
 from tidegate.reading.parts import operators
@@ -32,12 +31,12 @@ def checkpoint_page(
     if row is None:
         return None
     record = checkpoint_record(row)
-    sources = {each.name for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SOURCE}
+    sources = sources_of(connection, pipeline_id)
     known = figures_of(connection, pipeline_id, [checkpoint_id])
     around = neighbours(connection, pipeline_id, checkpoint_id)
     return CheckpointPage(
         record=record,
-        figures=known.get(checkpoint_id, Figures()),
+        figures=counted(record, known.get(checkpoint_id, Figures()), sources),
         phases=phases_of(record, utc(row.get("held_at"))),
         operators=operators(connection, record, sources),
         verdicts=tuple(reads.verdicts_of(connection, pipeline_id, checkpoint_id)),

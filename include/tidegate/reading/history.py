@@ -1,16 +1,19 @@
 """A pipeline's checkpoints in pages, newest first. A page begins after a checkpoint id, never at a number of rows."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, text
 
+from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints, figures
 from tidegate.protocol.errors import IllegalRequestError
+from tidegate.protocol.identity import Role
 from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import run_of_request
+from tidegate.protocol.names import is_sink, run_of_request
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.dags import escape_like
 from tidegate.reading.history_answers import DagRun, Figures, History, HistoryFilter, HistoryRow
@@ -76,16 +79,31 @@ def history_rows(
     known = figures_of(connection, pipeline_id, ids)
     asked = {"pipeline_id": pipeline_id, "checkpoint_ids": ids}
     verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, asked)}
+    sources = sources_of(connection, pipeline_id)
     return [
         HistoryRow(
             record,
-            known.get(record.checkpoint_id, Figures()),
+            counted(record, known.get(record.checkpoint_id, Figures()), sources),
             verdicts.get(record.checkpoint_id),
             dag_run_of(record),
             standing_of(record, now),
         )
         for record in found
     ]
+
+
+def sources_of(connection: Connection, pipeline_id: str) -> frozenset[str]:
+    """The names of those on record."""
+    return frozenset(each.name for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SOURCE)
+
+
+def counted(record: CheckpointRecord, figures: Figures, sources: Collection[str]) -> Figures:
+    """Operators count the rows that come in. Where there are none between sources and sinks, it is not known how many
+    were read."""
+    operators = [plan.operator_id for plan in record.operators]
+    if operators and all(is_sink(name) or name in sources for name in operators):
+        return replace(figures, rows_in=-1)
+    return figures
 
 
 def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collection[int]) -> dict[int, Figures]:

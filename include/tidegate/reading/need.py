@@ -155,7 +155,7 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
         end_to_end_duration=-1 if row["duration"] is None else row["duration"],
         age=-1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1)),
         lag=tuple(_lag(*of_unit) for of_unit in row["lag"] or ()),
-        state_size=row["state_size"] or 0,
+        state_size=-1 if row["state_size"] is None else row["state_size"],
         in_progress=row["in_progress"],
         held=tuple(row["held"]),
         overdue=row["overdue"],

@@ -58,7 +58,9 @@ def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> Opera
         state_size=row["state_size"],
         files=row["files"],
         figures=Figures(
-            *(row[name] for name in ("processed_data", "persisted_data", "rows_in", "rows_out")),
+            row["processed_data"],
+            row["persisted_data"],
+            *(row[name] if spreads[name].max >= 0 else -1 for name in ("rows_in", "rows_out")),
             *(round(spreads[name].max) for name in Figures.__slots__[4:]),
         ),
         unaligned=row["unaligned"],

@@ -18,6 +18,7 @@ from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
+from tidegate.reading.asked_for import with_checkpoints
 from tidegate.reading.changes import Changes
 from tidegate.reading.checkpoint import checkpoint_page
 from tidegate.reading.checkpoint_answers import CheckpointPage, FileList, SubtaskList
@@ -184,9 +185,13 @@ class Readings:
         return self._of(pipeline_id, lambda c: quality.quality_history(c, *question))
 
     def audit(self, pipeline_id: str, before: int | None = None, limit: int = 50) -> tuple[AuditRecord, ...]:
-        """What people asked for, and the answers, newest first. `before` is the number of a record: only older ones are
-        shown."""
-        return self._of(pipeline_id, lambda c: tuple(audit.newest(c, pipeline_id, limit, before)))
+        """What people asked for, and the answers, newest first, with the checkpoint that came of a request. `before` is
+        the number of a record: only older ones are shown."""
+
+        def asked(connection: Connection) -> tuple[AuditRecord, ...]:
+            return with_checkpoints(connection, pipeline_id, audit.newest(connection, pipeline_id, limit, before))
+
+        return self._of(pipeline_id, asked)
 
     def planned_restore(self, pipeline_id: str, request_id: str) -> PlannedRestore | None:
         """The restore whose plan somebody has asked for on a page."""

@@ -29,6 +29,14 @@ def integers(values: "Sequence[int] | npt.NDArray[np.int64]") -> "pa.Int64Array"
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
+def flags(values: Sequence[bool]) -> "pa.BooleanArray":
+    import numpy as np
+    import pyarrow as pa
+
+    bits = np.packbits(np.array(values, np.bool_), bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
 def numbers_of(column: "pa.Array | pa.ChunkedArray") -> Any:
     """A column of integers without nulls as numpy's."""
     import numpy as np

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidegate.ports import ReadableStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.sources.arrow_columns import integers, numbers_of, strings
+from tidegate.sources.arrow_columns import flags, integers, numbers_of, strings
 from tidegate.sources.listing import FileVersion, Listing
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _table(rows: Sequence[ReadFile]) -> "pa.Table":
     values += [integers([row.file.size for row in rows]), integers([row.file.mtime_ns for row in rows])]
     values += [integers([row.checkpoint for row in rows])]
     values += [strings(row.file.checksum for row in rows)]
-    values += [pa.array([row.touched for row in rows], pa.bool_())]
+    values += [flags([row.touched for row in rows])]
     return pa.Table.from_arrays(values, names=list(_COLUMNS))
 
 

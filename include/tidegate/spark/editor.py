@@ -15,6 +15,7 @@ from tidegate.protocol.expiry import Moment, microseconds
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import former_names
+from tidegate.spark.driver.columns import map_in_arrow
 from tidegate.spark.driver.editing import checked_changes
 from tidegate.spark.driver.export import export_files, runs_of
 from tidegate.spark.driver.frames import Frames
@@ -66,7 +67,7 @@ class SparkEditor:
     def _changed(self, plan: ExportPlan, operator_id: str, rows: Any) -> dict[SubtaskId, StateHandle]:
         pipeline = self._graph.pipeline
         subtask = F.expr(subtask_expression(pipeline.parallelism, pipeline.max_parallelism))
-        placed = rows.repartitionById(pipeline.parallelism, subtask).mapInArrow(EditPlan(plan).run, REPORT_TYPE)
+        placed = map_in_arrow(rows.repartitionById(pipeline.parallelism, subtask), EditPlan(plan).run, REPORT_TYPE)
         return runs_of(collect_reports(placed, self._region.streams.where(self._vertices[operator_id])))
 
     def _plan(

@@ -61,6 +61,13 @@ def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
     return Drawing(tuple(boxes.values()), tuple(edges), width, max(tallest, 1) * (HEIGHT + GAP_Y) - GAP_Y + 2)
 
 
+def by_role(roles: Mapping[str, str]) -> dict[str, list[str]]:
+    """Inputs that put sources before operators and these before sinks, where nothing says what reads from what."""
+    kinds = [role for role in ("source", "operator", "sink") if role in roles.values()]
+    before = dict(zip(kinds[1:], kinds, strict=False))
+    return {key: [other for other, known in roles.items() if known == before.get(role)] for key, role in roles.items()}
+
+
 def _middle(inputs: Sequence[str], rows: Mapping[int, Sequence[str]]) -> float:
     """How far down a vertex's inputs are: in this order, edges cross less."""
     places = [keys.index(one) for keys in rows.values() for one in inputs if one in keys]

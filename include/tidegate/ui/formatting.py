@@ -4,10 +4,19 @@
 """
 
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.protocol.durations import written
+
+#: The options that a checkpoint records in milliseconds.
+DURATIONS = frozenset(
+    {
+        *("timeout", "min_pause", "retained_for", "undo_within", "interval", "interval_during_backlog"),
+        *("aligned_checkpoint_timeout", "stale_after", "age"),
+    }
+)
 DASH = "–"
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _PREFIXES = "kMGTPE"
@@ -59,9 +68,17 @@ def number(count: float | None) -> str:
     return f"{count:,.0f}" if float(count).is_integer() or count >= 100 else f"{count:,.1f}"
 
 
-def counted(count: int, unit: str) -> str:
-    """`1 file`, `2 files`; the unit is given for several."""
+def counted(count: float | None, unit: str) -> str:
+    """`1 file`, `2 files`; the unit is given for several. `files not counted` if nothing was reported."""
+    if count is None or count < 0:
+        return f"{unit} not counted"
     return f"{number(count)} {unit.removesuffix('s') if count == 1 else unit}"
+
+
+def together(counts: Iterable[float]) -> float:
+    """A sum; unknown, -1, if a part of it is."""
+    known = list(counts)
+    return -1 if any(count < 0 for count in known) else sum(known)
 
 
 def signed(value: float | None) -> str:
@@ -93,6 +110,32 @@ def between(begin: datetime | None, end: datetime | None) -> int:
     return -1 if begin is None or end is None else max(0, round((end - begin).total_seconds() * 1000))
 
 
+def pairs(anything: Any) -> str:
+    """What an object of JSON says, in words: `column minutes, min_value 0`; anything else as `value`."""
+    if not isinstance(anything, Mapping) or not anything:
+        return value(anything)
+    return ", ".join(f"{name} {_inner(each)}" for name, each in anything.items())
+
+
+def _inner(anything: Any) -> str:
+    if isinstance(anything, Mapping):
+        return f"({pairs(anything)})" if anything else "none"
+    if isinstance(anything, list):
+        return " ".join(value(each) for each in anything[:5]) + (" …" if len(anything) > 5 else "") or "none"
+    return value(anything)
+
+
+def option(setting: Any, name: str) -> str:
+    """The value of an option as people write it: durations are recorded in milliseconds."""
+    if setting is None:
+        return "None"
+    if isinstance(setting, Mapping):
+        return ", ".join(f"{inner} {option(each, inner)}" for inner, each in setting.items())
+    if name in DURATIONS and isinstance(setting, int) and not isinstance(setting, bool):
+        return written(timedelta(milliseconds=setting))
+    return value(setting)
+
+
 def value(anything: Any) -> str:
     """A value of an option, position or row, as JSON; a text as it is."""
     if anything is None:
@@ -115,5 +158,8 @@ def figure(count: float | None, unit: str) -> str:
 #: By the names that templates use.
 FILTERS: dict[str, Callable[..., str]] = {
     one.__name__: one
-    for one in (duration, age, size, number, counted, figure, signed, percent, ratio, moment, clock, value, shorten)
+    for one in (
+        *(duration, age, size, number, counted, figure, signed, percent, ratio, moment, clock, value, pairs, option),
+        shorten,
+    )
 }

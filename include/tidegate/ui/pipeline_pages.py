@@ -1,8 +1,10 @@
 """The pages about all pipelines and about one. Each asks `Readings` one or two questions, and hands the answers on."""
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -23,7 +25,7 @@ from tidegate.ui import formatting
 from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.dag_runs import StartableDep
-from tidegate.ui.drawing import draw_graph
+from tidegate.ui.drawing import Drawing, by_role, draw_graph
 from tidegate.ui.offers import offers_of_pipeline
 from tidegate.ui.schedules import NextRunsDep
 from tidegate.ui.shared import PageRoutes
@@ -71,11 +73,19 @@ def overview(
     vertices = {vertex.operator_id: vertex for vertex in found.vertices}
     return page(
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
-        vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
+        vertices=vertices, drawing=_drawing(vertices),
         positions={key: _position(one) for key, one in vertices.items()},
         offers=offers_of_pipeline(found, running, now(), startable), rights=rights,
         next_runs=next_runs(found.line.dags),
     )  # fmt: skip
+
+
+def _drawing(vertices: Mapping[str, Vertex]) -> Drawing:
+    """Before the first checkpoint has completed it is not on record what reads from what: then without arrows."""
+    if all(vertex.inputs is None for vertex in vertices.values()):
+        placed = draw_graph(by_role({key: vertex.role for key, vertex in vertices.items()}))
+        return replace(placed, edges=())
+    return draw_graph({key: vertex.inputs or () for key, vertex in vertices.items()})
 
 
 def _position(vertex: Vertex) -> str:
@@ -83,7 +93,7 @@ def _position(vertex: Vertex) -> str:
     known = [position for position in vertex.positions if position is not None]
     if not known:
         return ""
-    return formatting.value(known[0]) if len(vertex.positions) == 1 else f"{len(known)} positions"
+    return formatting.pairs(known[0]) if len(vertex.positions) == 1 else f"{len(known)} positions"
 
 
 @routes.get("/pipelines/{pipeline}/history")
@@ -94,22 +104,30 @@ def history(
     status: Text = "",
     kind: Text = "",
     text: Text = "",
+    since: Text = "",
     before: CheckpointId = None,
 ) -> HTMLResponse:
-    """What is not a status or kind counts as none: an address that somebody has changed by hand still shows a page."""
-    kinds = frozenset(one for one in CheckpointKind if one.value == kind)
-    wanted = HistoryFilter(frozenset({status} & set(STATUSES)), kinds, text)
-    return page(
-        request, "history.html", pipeline=pipeline, tab="history", statuses=STATUSES, kinds=KINDS, status=status,
-        kind=kind, text=text, before=before, history=readings.history(pipeline, wanted, before),
+    """What is not a status, kind or day counts as none: an address that somebody has changed by hand still shows a
+    page."""
+    kinds, day = frozenset(one for one in CheckpointKind if one.value == kind), _day(since)
+    wanted = HistoryFilter(frozenset({status} & set(STATUSES)), kinds, text, day)
+    return _tab(
+        request, readings, "history", pipeline, statuses=STATUSES, kinds=KINDS, status=status, kind=kind, text=text,
+        since=f"{day:%Y-%m-%d}" if day else "", before=before, history=readings.history(pipeline, wanted, before),
     )  # fmt: skip
+
+
+def _day(text: str) -> datetime | None:
+    """When it begins, in UTC."""
+    with suppress(ValueError):
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    return None
 
 
 @routes.get("/pipelines/{pipeline}/summary")
 def summary(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
     found, points = readings.summary(pipeline), readings.series(pipeline)
-    return page(
-        request, "summary.html", pipeline=pipeline, tab="summary", summary=found, latest=_latest(found), now=now(),
+    return _tab(request, readings, "summary", pipeline, summary=found, latest=_latest(found), now=now(),
         charts=_charts(points), first=points[0].first_id if points else None,
         last=points[-1].last_id if points else None,
     )  # fmt: skip
@@ -148,7 +166,7 @@ def _drawn(at: Sequence[datetime], lines: Sequence[dict[str, Any]]) -> str:
 @routes.get("/pipelines/{pipeline}/configuration")
 def configuration(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
     found = readings.configuration(pipeline)
-    return page(request, "configuration.html", pipeline=pipeline, tab="configuration", configuration=found)
+    return _tab(request, readings, "configuration", pipeline, configuration=found)
 
 
 @routes.get("/pipelines/{pipeline}/sources")
@@ -164,8 +182,7 @@ def sources(
     found = readings.sources(pipeline, checkpoint)
     shown = checkpoint or _latest_completed(readings, pipeline)
     files, problem = _files_read(readings, pipeline, source, split, checkpoint) if source else (None, None)
-    return page(
-        request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown, files=files,
+    return _tab(request, readings, "sources", pipeline, sources=found, checkpoint_id=shown, files=files,
         problem=problem, opened=(source, split),
     )  # fmt: skip
 
@@ -196,8 +213,7 @@ def state(
     shown = next((one for one in found if one.operator_id == operator), found[0] if len(found) == 1 else None)
     at = shown and (pipeline, shown.operator_id, checkpoint)
     lookup, problem = _look_up(readings, *at, key) if at else (None, None)
-    return page(
-        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown, lookup=lookup,
+    return _tab(request, readings, "state", pipeline, operators=found, shown=shown, lookup=lookup,
         problem=problem, unreadable=isinstance(problem, StorageError | StateIntegrityError | ConfigurationError),
         key=key or (), now=now(), checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
     )  # fmt: skip
@@ -223,8 +239,7 @@ def _latest_completed(readings: ReadingsDep, pipeline: str) -> int | None:
 
 @routes.get("/pipelines/{pipeline}/tables")
 def tables(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
-    return page(
-        request, "tables.html", pipeline=pipeline, tab="tables", tables=readings.tables(pipeline), now=now()
+    return _tab(request, readings, "tables", pipeline, tables=readings.tables(pipeline), now=now()
     )  # fmt: skip
 
 
@@ -239,8 +254,7 @@ def quality(
     chosen = next(iter([*asked, *worst]), None)
     found = chosen and readings.quality(pipeline, chosen.target, chosen.suite)
     charts = [_observed(one) for one in found.expectations if _can_be_drawn(one)] if found else []
-    return page(
-        request, "quality.html", pipeline=pipeline, tab="quality", judged=judged, quality=found, charts=charts,
+    return _tab(request, readings, "quality", pipeline, judged=judged, quality=found, charts=charts,
         now=now(),
     )  # fmt: skip
 
@@ -275,10 +289,15 @@ def _observed(series: ExpectationSeries) -> tuple[str, str, str]:
 @routes.get("/pipelines/{pipeline}/audit")
 def audit(request: Request, readings: ReadingsDep, pipeline: str, before: CheckpointId = None) -> HTMLResponse:
     found = readings.audit(pipeline, before, _AUDITED + 1)
-    return page(
-        request, "audit.html", pipeline=pipeline, tab="audit", records=found[:_AUDITED], before=before, now=now(),
+    return _tab(request, readings, "audit", pipeline, records=found[:_AUDITED], before=before, now=now(),
         next_before=found[_AUDITED - 1].number if len(found) > _AUDITED else None,
     )  # fmt: skip
+
+
+def _tab(request: Request, readings: Readings, name: str, pipeline: str, **context: Any) -> HTMLResponse:
+    """A page about one pipeline, with its status beside its name."""
+    known = readings.pipeline(pipeline)
+    return page(request, f"{name}.html", pipeline=pipeline, tab=name, known=known, **context)
 
 
 def now() -> datetime:

@@ -45,7 +45,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(formatting.FILTERS)
-    environment.globals.update(words=wording, tabs=TABS, between=formatting.between)
+    environment.globals.update(words=wording, tabs=TABS, between=formatting.between, together=formatting.together)
     return environment
 
 

@@ -6,7 +6,7 @@ A colour never says anything alone: it stands beside its word.
 from dataclasses import dataclass
 
 from tidegate.protocol.gestures import ActorKind, AnswerStatus
-from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import HoldAt
 from tidegate.reading.pipeline_answers import Need, PipelineLine
@@ -34,6 +34,16 @@ _TONES = {
 def standing(known: Standing) -> Word:
     """A checkpoint's status."""
     return Word(known.text, _TONES[known.outlook])
+
+
+def written_size(record: CheckpointRecord) -> int:
+    """What it wrote; -1 before it has completed, as that is summed up then."""
+    return record.checkpointed_size if record.status in COMMITTED else -1
+
+
+def full_size(record: CheckpointRecord) -> int:
+    """As `written_size`, of all that it refers to."""
+    return record.state_size if record.status in COMMITTED else -1
 
 
 KINDS = {

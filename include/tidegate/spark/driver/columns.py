@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from inspect import signature
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
+from tidegate.spark.executor.named_columns import NamedColumns, Run
 from tidegate.state.layout import type_name
 
 #: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
@@ -63,6 +65,14 @@ def arrow_schema(schema: T.StructType) -> Any:
     if "timezone" in signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
+
+
+def map_in_arrow(rows: DataFrame, run: Run, schema: Any) -> DataFrame:
+    """`DataFrame.mapInArrow`, which takes a dot in a name for the way into a struct."""
+    if not any(sign in name for name in rows.columns for sign in ".`"):
+        return rows.mapInArrow(run, schema)
+    numbered = rows.toDF(*(f"_{at}" for at in range(len(rows.columns))))
+    return numbered.mapInArrow(NamedColumns(run, tuple(rows.columns)).run, schema)
 
 
 def ddl(schema: Any) -> str:

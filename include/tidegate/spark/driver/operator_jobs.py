@@ -20,7 +20,7 @@ from tidegate.pipeline.windows import Window
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
-from tidegate.spark.driver.columns import ddl
+from tidegate.spark.driver.columns import ddl, map_in_arrow
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import require_keys, result_of, with_given
@@ -95,7 +95,7 @@ class OperatorJobs:
             {"columns": rows.schema.toNullable().json()},  # for readers: the function may answer differently next time
             self._plan.checkpoint_id,
         )
-        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+        return map_in_arrow(rows.coalesce(self._parallelism), plan.run, REPORT_TYPE)
 
     def _keyed(self, execution: Execution, vertex: KeyedVertex) -> DataFrame:
         if vertex.aggregates:
@@ -126,7 +126,7 @@ class OperatorJobs:
         self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str, rows: DataFrame
     ) -> DataFrame:
         plan = self._keyed_plan(execution, vertex, layout, program)
-        return self._placed(execution, vertex, rows).mapInArrow(plan.run, REPORT_TYPE)
+        return map_in_arrow(self._placed(execution, vertex, rows), plan.run, REPORT_TYPE)
 
     def _keyed_plan(self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str) -> KeyedPlan:
         """Of an operator that emits, nobody downstream takes the changed rows of state."""
@@ -155,7 +155,7 @@ class OperatorJobs:
 
     def _emitted(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
         plan = self._rows_plan(execution, vertex)
-        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+        return map_in_arrow(rows.coalesce(self._parallelism), plan.run, REPORT_TYPE)
 
     def _rows_plan(self, execution: Execution, vertex: KeyedVertex) -> RowsPlan:
         return RowsPlan(
@@ -194,7 +194,7 @@ class OperatorJobs:
         )
         plan = self._keyed_plan(execution, vertex, layout, "windows")
         plan = plan if ending is None else replace(plan, followed_by=ending.reports)
-        reports = self._placed(execution, vertex, keyed).mapInArrow(plan.run, REPORT_TYPE)
+        reports = map_in_arrow(self._placed(execution, vertex, keyed), plan.run, REPORT_TYPE)
         if not self._graph.reads_late(vertex.name):
             return reports
         late = late_rows(where, window, frame, execution.closed)
@@ -210,7 +210,7 @@ class OperatorJobs:
             self._plan.checkpoint_id,
             emitted=True,
         )
-        return reports.union(late.coalesce(self._parallelism).mapInArrow(sent.run, REPORT_TYPE))
+        return reports.union(map_in_arrow(late.coalesce(self._parallelism), sent.run, REPORT_TYPE))
 
     def _ended(
         self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]
@@ -238,12 +238,12 @@ class OperatorJobs:
         specs = self._location.specs(vertex, layout, self._plan, range(self._parallelism))
         if not any(spec.runs for spec in specs.values()):
             return self._streams.empty(layout.rows)
-        return keys.mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
+        return map_in_arrow(keys, LookupPlan(specs).run, ddl(layout.rows))
 
     def _sink(self, execution: Execution, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
         rows = self._input(execution, vertex, vertex.input)
-        return rows.coalesce(self._plan.slots).mapInArrow(plan.run, REPORT_TYPE)
+        return map_in_arrow(rows.coalesce(self._plan.slots), plan.run, REPORT_TYPE)
 
     def _staged_directly(self, execution: Execution, vertex: SinkVertex, emit: Emit) -> bool:
         """Stage what an operator has sent, as it is; whether it is that."""

@@ -37,6 +37,10 @@ const TIMES = [
   [0.001, "{ss}.{fff}", `${DAY} {HH}:{mm}`, null, DAY, null, "\n{HH}:{mm}", null, 1],
 ];
 
+// Steps that a clock has: decimal ones would be 6.67 min.
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+const STEPS = { duration: [1, 2, 5, 10, 20, 50, 100, 200, 500, ...SECONDS.map((seconds) => seconds * 1000), ...[2, 5, 10, 20, 50, 100].map((days) => days * 86400000)] };
+
 const drawn = new WeakMap();
 const system = matchMedia("(prefers-color-scheme: dark)");
 
@@ -72,15 +76,18 @@ function draw(figure) {
   const say = formats[figure.dataset.unit];
   const axis = { stroke: colour.text, font: colour.font, grid: { stroke: colour.line, width: 1 }, ticks: { show: false } };
   const strokes = { average: colour.average, most: colour.most, failed: colour.failed };
+  // Without a cursor on it, the newest values, as they are on the right.
+  const newest = (plot) => plot.cursor.idx == null && plot.setLegend({ idx: x.length - 1 }, false);
   const plot = new uPlot(
     {
+      hooks: { ready: [newest], setCursor: [newest], setLegend: [newest] },
       width,
       height: 176,
       cursor: { points: { size: 6 } },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       axes: [
         { ...axis, space: 70, values: TIMES },
-        { ...axis, size: 68, values: (plot, ticks) => ticks.map((tick) => (tick == null ? "" : say(tick))) },
+        { ...axis, size: 68, ...(STEPS[figure.dataset.unit] && { incrs: STEPS[figure.dataset.unit] }), values: (plot, ticks) => ticks.map((tick) => (tick == null ? "" : say(tick))) },
       ],
       scales: { y: { range: (plot, low, high) => (low === null ? [0, 1] : uPlot.rangeNum(low < 0 ? low : 0, high || 1, 0.1, true)) } },
       series: [

@@ -1,0 +1,52 @@
+"""Which checkpoint came of what people have asked for. A request that has to wait is answered before there is one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, func, or_, select
+
+from tidegate.postgres.tables import checkpoints
+from tidegate.protocol.gestures import ActorKind, AnswerStatus, AuditRecord, GestureKind
+from tidegate.protocol.names import handed_over, requests_of_run
+from tidegate.protocol.planned_restore import run_id_of
+from tidegate.reading.dags import escape_like
+
+_ASKS = frozenset({GestureKind.CHECKPOINT, GestureKind.SAVEPOINT, GestureKind.STOP, GestureKind.DRAIN})
+
+
+def with_checkpoints(
+    connection: Connection, pipeline_id: str, records: Sequence[AuditRecord]
+) -> tuple[AuditRecord, ...]:
+    """The same records, the newest checkpoint of each request in the answers that name none yet."""
+    waited = [record for record in records if _waited(record)]
+    if not waited:
+        return tuple(records)
+    asked = func.lower(checkpoints.c.request_id)
+    patterns = {f"%{escape_like(part.lower())}%" for record in waited for part in _parts(record)}
+    found = connection.execute(
+        select(checkpoints.c.checkpoint_id, checkpoints.c.request_id)
+        .where(checkpoints.c.pipeline_id == pipeline_id, or_(*(asked.like(pattern) for pattern in sorted(patterns))))
+        .order_by(checkpoints.c.checkpoint_id)
+    )
+    taken = [(row.checkpoint_id, row.request_id) for row in found]
+    return tuple(_with(record, taken) if _waited(record) else record for record in records)
+
+
+def _waited(record: AuditRecord) -> bool:
+    answer = record.answer
+    return record.gesture.kind in _ASKS and answer.status is AnswerStatus.DONE and answer.checkpoint_id is None
+
+
+def _parts(record: AuditRecord) -> list[str]:
+    """What the id of its checkpoint's request is, or has in it."""
+    gesture = record.gesture
+    given = gesture.details.get("request")
+    of_run = [requests_of_run(*gesture.actor.name.split("/", 1))] if gesture.actor.kind is ActorKind.DAG_RUN else []
+    of_page = [handed_over(gesture.request_id), f"/{run_id_of(gesture.request_id)}/"]
+    return [*of_page, *of_run, *([given] if isinstance(given, str) and given else [])]
+
+
+def _with(record: AuditRecord, taken: Iterable[tuple[int, str]]) -> AuditRecord:
+    parts = _parts(record)
+    ids = [checkpoint_id for checkpoint_id, request_id in taken if any(part in request_id for part in parts)]
+    return replace(record, answer=replace(record.answer, checkpoint_id=ids[-1])) if ids else record
