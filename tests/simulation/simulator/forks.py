@@ -114,7 +114,8 @@ def fork(forked: Forked, wanted: ForkedFrom) -> None:
         raise
     except ForkRefusedError as error:
         gone = not _is_there(forked, wanted) or touched != _changes(forked, wanted)
-        _check_refusal(forked, str(error), gone, forked.clock.time - since > IMPORT_LEASE / 2)
+        stood_still = forked.clock.time - since > IMPORT_LEASE / 2 or forked.clock.world.clocks.move
+        _check_refusal(forked, str(error), gone, stood_still)
         raise
     except StateIntegrityError as error:
         raise Violation(f"{wanted} calls damage what another process did: {error}") from error

@@ -197,7 +197,7 @@ def _check_refusal(world: "World", target: FromDirectory, directory: "SavedDirec
         "it has changed since the plan": touched,
         "restored by somebody else": restores != len(world.store.state.restores),
         "are deleted for good": _is_gone_for_good(world, directory.savepoint),
-        "copying stood still": world.clock.time - since > IMPORT_LEASE / 2,
+        "copying stood still": world.clock.time - since > IMPORT_LEASE / 2 or world.clock.world.clocks.move,
     }
     right = any(reason in why and holds for reason, holds in reasons.items())
     require(right, f"a restore from {target.url} is refused without need: {why}")
