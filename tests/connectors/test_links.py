@@ -171,7 +171,7 @@ def test_a_link_that_takes_a_file_s_place_before_a_task_opens_it_is_not_read(
     assert "is reached through a link now" in str(explained)
 
 
-def test_nor_before_it_is_read_without_spark(home: Path, landing: Path, context: Any) -> None:
+def test_nor_before_it_is_read_without_spark(home: Path, landing: Path, context: Any, spark: Any) -> None:
     for directory in (home / "elsewhere", landing):
         directory.mkdir(exist_ok=True)
         pq.write_table(pa.table({"k": [directory.name], "v": pa.array([1], pa.int32())}), directory / "a.parquet")

@@ -20,6 +20,9 @@ from tidegate.sources.parquet_footers import Expected, Footers
 from tidegate.spark.driver.columns import arrow_schema
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 
+# A schema's DDL is parsed by Spark, so each test needs a session.
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
 
 def write(path: Path, **columns: Any) -> None:
     pq.write_table(pa.table(columns), path)
@@ -111,7 +114,6 @@ def test_a_file_that_does_not_fit_is_refused_without_spark(case: str, landing: P
     assert is_damaged is (case in ("no Parquet", "nothing", "the end is missing", "rows that are not there"))
 
 
-@pytest.mark.spark
 def test_the_verdict_is_the_same_with_spark(landing: Path, context: Any, spark: Any) -> None:
     path = landing / "a.parquet"
     for schema, arguments, make, message in REFUSED.values():
@@ -143,7 +145,6 @@ LEFT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.spark
 def test_what_spark_cannot_read_is_not_called_damaged(landing: Path, context: Any, spark: Any) -> None:
     for schema, make, message in LEFT.values():
         make(landing / "a.parquet")
@@ -160,7 +161,6 @@ def test_what_spark_cannot_read_is_not_called_damaged(landing: Path, context: An
         assert re.search(message, str(explained)), explained
 
 
-@pytest.mark.spark
 def test_integers_that_fit_are_read(landing: Path, context: Any, spark: Any) -> None:
     path = landing / "a.parquet"
     for kind, stored, values in (
@@ -175,7 +175,6 @@ def test_integers_that_fit_are_read(landing: Path, context: Any, spark: Any) -> 
         assert [row.id for row in given.read(spark, taken(given, context)).collect()] == values
 
 
-@pytest.mark.spark
 def test_columns_are_found_whatever_their_case_and_dots(landing: Path, context: Any, spark: Any) -> None:
     write(landing / "a.parquet", **{"ID": [1], "a.b": [2], "other": [3]})
     given = source("id BIGINT, `A.b` BIGINT")

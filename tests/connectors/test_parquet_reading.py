@@ -17,6 +17,9 @@ from tidegate.sources import parquet_reading
 from tidegate.sources.files import FileSource
 from tidegate.spark.driver.columns import arrow_schema
 
+# A schema's DDL is parsed by Spark, so each test needs a session.
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
 MOMENTS = [datetime(1900, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)]
 DAYS = [date(1582, 10, 15), date(1969, 12, 31), date(9999, 12, 31), None]
 
@@ -69,7 +72,6 @@ def read_by_spark(given: FileSource, spark: Any, context: Callable[..., Any]) ->
     return sorted(found.cast(arrow_schema(StructType.fromDDL(given.schema))).to_pylist(), key=repr)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("kind", ALIKE)
 def test_rows_are_those_that_spark_reads(kind: str, landing: Path, context: Any, spark: Any) -> None:
     for number, column in enumerate(ALIKE[kind]):
@@ -81,7 +83,6 @@ def test_rows_are_those_that_spark_reads(kind: str, landing: Path, context: Any,
     assert len(found) == sum(map(len, ALIKE[kind]))
 
 
-@pytest.mark.spark
 def test_columns_that_a_file_lacks_are_null(landing: Path, context: Any, spark: Any) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), landing / "a.parquet")
     pq.write_table(pa.table({"other": [1.5] * 200_000}), landing / "b.parquet")
@@ -92,7 +93,6 @@ def test_columns_that_a_file_lacks_are_null(landing: Path, context: Any, spark: 
     assert found == read_by_spark(given, spark, context)
 
 
-@pytest.mark.spark
 def test_what_spark_wrote_is_read(landing: Path, context: Any, spark: Any) -> None:
     rows = spark.range(5).selectExpr(
         "id", "if(id = 2, null, repeat('é', int(id))) as value", "timestamp_seconds(id) as at", "id / 3 as third"
