@@ -6,11 +6,15 @@ from datetime import timedelta
 import pytest
 from desks import Desk
 from live_pipelines import Live
+from made_gestures import approve
+from worlds import Judge
 
 from tidegate.protocol.admission import LEASE
-from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.errors import CheckpointHeldError, SupersededAttemptError
 from tidegate.protocol.imports import IMPORT_LEASE
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.regions import REGION_LEASE, LiveRegion, RegionStart, decide_presence
 from tidegate.protocol.trigger import Dropped, Queued, Triggered
 
@@ -139,6 +143,100 @@ def test_the_pause_after_a_completion_in_the_future_is_over(desk: Callable[..., 
     assert world.ask("b", periodic=True) == Triggered(2)
     world.complete(2)
     assert isinstance(world.ask("c", periodic=True), Dropped)
+
+
+def test_a_checkpoint_of_a_process_whose_clock_was_ahead_expires_a_timeout_after_somebody_asks(
+    desk: Callable[..., Desk],
+) -> None:
+    world = desk(timeout="10 min")
+    world.clock.wrong = timedelta(days=1)
+    assert world.ask("dead") == Triggered(1)
+    world.clock.wrong = timedelta(0)
+    assert isinstance(world.ask("alive"), Queued), "its driver may live"
+    assert world.record(1).deadline == world.clock.now() + timedelta(minutes=10)
+    world.clock.advance(599)
+    assert isinstance(world.ask("alive"), Queued)
+    world.clock.advance(1)
+    assert world.ask("alive") == Triggered(2)
+    assert world.record(1).failure_reason is FailureReason.CHECKPOINT_EXPIRED
+
+
+def test_a_clock_that_is_put_right_in_two_steps_corrects_a_deadline_twice(desk: Callable[..., Desk]) -> None:
+    world = desk(timeout="10 min")
+    world.clock.wrong = timedelta(days=2)
+    assert world.ask("dead") == Triggered(1)
+    for wrong in (timedelta(days=1), timedelta(0)):
+        world.clock.wrong = wrong
+        assert isinstance(world.ask("alive"), Queued)
+        assert world.record(1).deadline == world.clock.now() + timedelta(minutes=10)
+    world.clock.advance(600)
+    assert world.ask("alive") == Triggered(2)
+
+
+def test_whoever_waits_for_a_checkpoint_corrects_its_deadline_and_it_completes(desk: Callable[..., Desk]) -> None:
+    world = desk(timeout="10 min")
+    assert world.ask("a") == Triggered(1)
+    world.clock.wrong = timedelta(hours=-5)
+    assert world.coordinator.acknowledge(1).deadline == world.clock.now() + timedelta(minutes=10)
+    world.complete(1)
+    assert world.record(1).status is Status.COMPLETED
+
+
+def test_a_deadline_that_a_clock_may_have_dated_stands(desk: Callable[..., Desk]) -> None:
+    world = desk(timeout="10 min")
+    assert world.ask("a") == Triggered(1)
+    deadline = world.record(1).deadline
+    world.clock.wrong = timedelta(minutes=-10)
+    assert isinstance(world.ask("b"), Queued)
+    assert world.coordinator.acknowledge(1).deadline == deadline
+
+
+def test_what_a_person_decides_about_keeps_its_deadlines(desk: Callable[..., Desk]) -> None:
+    world = desk(hold_for="1 day", timeout="10 min")
+    assert world.ask("a") == Triggered(1)
+    world.acknowledge(1)
+    with pytest.raises(CheckpointHeldError):
+        world.coordinator.validate(1, Judge("held"))
+    world.clock.wrong = timedelta(hours=-5)
+    held = world.record(1)
+    assert isinstance(world.ask("b"), Queued)
+    assert world.record(1) == held
+    approved = approve(world.coordinator, 1, "ada")
+    assert approved.deadline == held.held_until
+    assert isinstance(world.ask("b"), Queued)
+    assert world.coordinator.acknowledge(1) == approved
+
+
+def test_one_that_is_approved_after_its_deadline_was_corrected_has_time_to_complete(desk: Callable[..., Desk]) -> None:
+    world = desk(hold_for="1 h", timeout="10 min")
+    world.clock.wrong = timedelta(days=1)
+    assert world.ask("a") == Triggered(1)
+    world.clock.wrong = timedelta(0)
+    world.clock.advance(60)
+    world.coordinator.acknowledge(1)
+    world.acknowledge(1)
+    with pytest.raises(CheckpointHeldError):
+        world.coordinator.validate(1, Judge("held"))
+    world.clock.advance(3599)
+    assert approve(world.coordinator, 1, "ada").deadline == world.clock.now() + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("back", BACK)
+def test_a_snapshot_that_never_comes_is_given_up_after_the_clock_was_set_back(
+    live: Callable[..., Live], back: timedelta
+) -> None:
+    one = live(interval="1 h", timeout="30 s")
+    clock = one.world.clock
+
+    def asks() -> None:
+        one.orders[1] = "silent"
+        assert one.world.ask("by hand") == Triggered(1)
+
+    one.at(20, asks)
+    one.at(25, lambda: setattr(clock, "wrong", back))
+    one.run(until=110)
+    record = one.world.record(1)
+    assert (record.status, record.failure_reason) == (Status.FAILED, FailureReason.CHECKPOINT_EXPIRED)
 
 
 def test_the_files_of_an_import_whose_clock_was_ahead_are_swept_after_one_lease(desk: Callable[..., Desk]) -> None:

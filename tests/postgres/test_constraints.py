@@ -113,7 +113,6 @@ def test_exactly_the_legal_transitions_are_accepted(
         ("checkpoints_counts", "num_acknowledged = 5"),
         ("checkpoints_counts", "num_acknowledged = -1"),
         ("checkpoints_counts", "num_subtasks = 0"),
-        ("checkpoints_deadline", "deadline = triggered_at - interval '1 second'"),
         ("checkpoints_all_acknowledged", "phase = 'ACKNOWLEDGED', acknowledged_at = now()"),
         ("checkpoints_acknowledged_at", "acknowledged_at = now()"),
         ("checkpoints_acknowledged_at", "phase = 'ACKNOWLEDGED', num_acknowledged = num_subtasks"),

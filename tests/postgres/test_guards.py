@@ -29,6 +29,11 @@ A_FOLDED_OPERATOR = (
     " 0, 0, array_fill(0.0::float8, ARRAY[33]) FROM tidegate.pipelines"
 )
 A_VERDICT = "INSERT INTO tidegate.verdicts VALUES ('flights', 1, 9, 't', 's', true, 1, 0)"
+A_CHECKPOINT = """
+    INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase, triggered_at,
+        deadline, num_subtasks)
+    SELECT pipeline_id, 2, 'another', periodic, status, phase, triggered_at, deadline, num_subtasks
+    FROM tidegate.checkpoints"""
 A_SUBTASK = (
     "INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index) "
     "VALUES ('flights', 1, 'x', 0)"
@@ -100,6 +105,18 @@ def test_a_pipeline_never_goes_back(
         tx.record_restore(1, at(3))
         tx.move_pipeline(PipelineStatus.SUSPENDED, at(4), forgiven_until=1)
     assert rule_broken_by(connection, statement) == rule
+
+
+def test_only_a_deadline_that_is_corrected_may_lie_before_the_trigger(
+    store: PostgresCheckpointStore, connection: Connection
+) -> None:
+    triggered(store)
+    with store.transaction(PIPELINE) as tx:
+        assert tx.correct_deadline(1, at(-1))
+    assert rule_broken_by(connection, A_CHECKPOINT) == "checkpoints_deadline"
+    fail_checkpoint(store, 1)
+    with store.transaction(PIPELINE) as tx:
+        assert not tx.correct_deadline(1, at(5))
 
 
 FIXED = [

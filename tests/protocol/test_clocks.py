@@ -14,6 +14,7 @@ from tidegate.protocol.admission import (
     Start,
     choose_ahead,
     choose_forgotten,
+    choose_misdated,
     choose_request,
     choose_to_repeat,
 )
@@ -24,10 +25,10 @@ from tidegate.protocol.events import Event, EventKind, Undelivered, choose_next,
 from tidegate.protocol.history import HistoryRule, choose_folded
 from tidegate.protocol.imports import IMPORT_LEASE
 from tidegate.protocol.imports import choose_ahead as choose_imports_ahead
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import handed_over
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.records import CheckpointKind, CheckpointRequest, Decision
 from tidegate.protocol.regions import REGION_LEASE, RegionRecord, is_signed_ahead
 from tidegate.protocol.regions import needs_sign as region_needs_sign
 from tidegate.protocol.retention import SWEEP_EVERY, RetentionRule, choose_subsumed, is_due, is_settled
@@ -108,6 +109,29 @@ def test_a_sign_of_life_of_a_clock_that_is_a_little_ahead_stands():
     assert not is_signed_ahead(RegionRecord(), at(0))
     assert not is_ahead(at(5), REGION_LEASE, at(0))
     assert not needs_sign(at(1), at(0)), f"every {SIGN_EVERY} is enough"
+
+
+TEN = timedelta(minutes=10)
+
+
+@pytest.mark.parametrize(("ahead", "corrected"), [(DAY, True), (601, True), (600, False), (5, False), (-5, False)])
+def test_a_deadline_that_only_a_clock_ahead_can_have_set_is_corrected_to_a_timeout_from_now(ahead, corrected):
+    going = record(triggered_at=at(ahead), deadline=at(ahead) + TEN)
+    found = choose_misdated([going], HOUR, at(0))  # the timeout that it was triggered with counts
+    assert found == ([replace(going, deadline=at(0) + TEN)] if corrected else [])
+    assert choose_misdated(found, TEN, at(0)) == []
+
+
+def test_a_deadline_that_was_corrected_by_another_wrong_clock_is_corrected_again():
+    going = record(triggered_at=at(2 * DAY), deadline=at(DAY) + TEN)
+    assert choose_misdated([going], HOUR, at(0)) == [replace(going, deadline=at(0) + HOUR)]
+    assert choose_misdated([going], HOUR, at(DAY)) == []
+
+
+def test_what_a_person_decides_about_is_not_corrected():
+    held = record(triggered_at=at(DAY), deadline=at(DAY) + TEN, phase=Phase.HELD)
+    approved = replace(held, phase=Phase.VALIDATED, decision=Decision.APPROVED)
+    assert choose_misdated([held, approved], TEN, at(0)) == []
 
 
 def test_an_event_is_tried_again_no_later_than_after_twice_its_pause():

@@ -150,6 +150,13 @@ class MemoryTransaction(MemoryPipelineWrites):
             self._move(checkpoint, validated, validated_at=decided.at, deadline=deadline)
         return True
 
+    def correct_deadline(self, checkpoint_id: int, deadline: datetime) -> bool:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or checkpoint.status is not Status.IN_PROGRESS:
+            return False
+        self.state.checkpoints[checkpoint_id] = checkpoint.moved(deadline=deadline)
+        return True
+
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
     ) -> bool:

@@ -12,14 +12,14 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
 from tidegate.protocol.admission import LEASE, choose_waiting, takes_turn
-from tidegate.protocol.clocks import time_left
+from tidegate.protocol.clocks import is_ahead, time_left
 from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase, Status
 
@@ -30,7 +30,8 @@ log = logging.getLogger("tidegate")
 
 CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
 LOOK = """
-SELECT status, phase, deadline, held_until FROM tidegate.checkpoints WHERE pipeline_id = $1 AND checkpoint_id = $2
+SELECT status, phase, triggered_at, deadline, held_until FROM tidegate.checkpoints
+WHERE pipeline_id = $1 AND checkpoint_id = $2
 """
 REQUESTS = "SELECT * FROM tidegate.requests WHERE pipeline_id = $1"
 BUSY = """
@@ -121,7 +122,8 @@ class RequestTrigger(PipelineTrigger):
 
 
 class AcknowledgeTrigger(PipelineTrigger):
-    """Fires once when the checkpoint is no longer `IN_PROGRESS/TRIGGERED`, does not exist, or is overdue."""
+    """Fires once when the checkpoint is no longer `IN_PROGRESS/TRIGGERED`, does not exist, is overdue, or has a
+    deadline that only a wrong clock can have set."""
 
     def __init__(self, pipeline_id: str, checkpoint_id: int, poll_interval: float = 5.0) -> None:
         super().__init__(pipeline_id, poll_interval)
@@ -134,7 +136,10 @@ class AcknowledgeTrigger(PipelineTrigger):
         row = await connection.fetchrow(LOOK, self.pipeline_id, self.checkpoint_id)
         if row is None or (row["status"], row["phase"]) != (Status.IN_PROGRESS, Phase.TRIGGERED):
             return 0.0
-        remaining: float = (row["deadline"] - datetime.now(UTC)).total_seconds()
+        now, given = datetime.now(UTC), row["deadline"] - row["triggered_at"]
+        if given > timedelta(0) and is_ahead(row["triggered_at"], given, now):
+            return 0.0  # the task corrects the deadline
+        remaining: float = (row["deadline"] - now).total_seconds()
         return remaining
 
 

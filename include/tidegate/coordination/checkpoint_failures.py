@@ -1,6 +1,7 @@
 """Fails checkpoints, and the pipeline when too many have failed (protocol.md sections 7, 8 and 18)."""
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
@@ -10,6 +11,7 @@ from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.abort import Abort, decide_abort
+from tidegate.protocol.admission import choose_misdated
 from tidegate.protocol.errors import RecordRefusedError
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
@@ -83,6 +85,15 @@ class CheckpointFailureManager:
                 said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
                 deed.noted(tx, self._clock.now(), GestureAnswer(AnswerStatus.DONE, said, checkpoint_id))
             return record
+
+    def correct_deadlines(self, tx: StoreTransaction, in_progress: Sequence[CheckpointRecord], now: datetime) -> None:
+        """Correct those that a clock which was ahead had set, so that nothing waits for them."""
+        for record in choose_misdated(in_progress, self._config.timeout, now):
+            log.warning(
+                "Checkpoint %s of pipeline %s was triggered by a clock that was ahead, at %s: its deadline is now %s",
+                *(record.checkpoint_id, self._pipeline_id, record.triggered_at, record.deadline),
+            )
+            tx.correct_deadline(record.checkpoint_id, record.deadline)
 
     def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
         """Fail a checkpoint in progress whose deadline, or that of its hold, has passed."""

@@ -18,7 +18,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.lookup import find_triggered
 from tidegate.coordination.recording import Recording
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
-from tidegate.protocol.admission import choose_to_repeat
+from tidegate.protocol.admission import choose_misdated, choose_to_repeat
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointExpiredError,
@@ -92,7 +92,7 @@ class ContinuousRun:
         self._polls_first = False  # it has waited until a checkpoint is due, and has not polled since
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: list[int] = []  # the checkpoints that the region takes part in, oldest first
-        self._max_concurrent, self._unaligned = config.max_concurrent, config.unaligned
+        self._max_concurrent, self._unaligned, self._timeout = config.max_concurrent, config.unaligned, config.timeout
         self._latest, self._newest = -1, 0  # the newest checkpoint that has completed, and that it has looked at
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._lag: Sequence[SourceLag] = ()
@@ -322,7 +322,7 @@ class ContinuousRun:
                     self._region.begin(task)
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
-        if self._clock.now() >= record.ends_at:
+        if (now := self._clock.now()) >= record.ends_at or choose_misdated([record], self._timeout, now):
             with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or another process has just ended it
                 self._coordinator.acknowledge(record.checkpoint_id)
 

@@ -229,7 +229,10 @@ class Snapshotting:
     def _in_time(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
         """The checkpoint. If its deadline has passed unnoticed, it is expired first."""
         record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-        if record.status is Status.IN_PROGRESS and choose_overdue([record], self._clock.now()):
+        if record.status is not Status.IN_PROGRESS:
+            return record
+        now = self._clock.now()
+        self._failures.correct_deadlines(tx, [record], now)
+        if choose_overdue([record], now):
             self._failures.expire(tx, record)
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-        return record
+        return find_checkpoint(tx, self._pipeline_id, checkpoint_id)

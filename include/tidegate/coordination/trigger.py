@@ -109,6 +109,7 @@ class Triggering:
 
     def _find_first(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime, cleaned: bool) -> "_First":
         """What stands in the way. What is overdue is expired at once."""
+        self._failures.correct_deadlines(tx, tx.in_progress(), now)
         outstanding, overdue = find_outstanding(tx), choose_abandoned(tx.in_progress(), now)
         if self._requests.goes_beside(tx, outstanding, request, now):
             outstanding = Outstanding((), ())

@@ -257,6 +257,10 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         a rejected one must fail in the same transaction."""
         ...
 
+    def correct_deadline(self, checkpoint_id: int, deadline: datetime) -> bool:
+        """Replace the deadline of a checkpoint in progress, which a clock that was ahead had set."""
+        ...
+
     def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
         """Forget files of versions (see `protocol.overlap`) that a checkpoint in progress has staged, and queue them
         for deletion."""

@@ -208,6 +208,13 @@ IMPORT_GUARDS = (
 
 CHECKPOINT_GUARDS = (
     _row(
+        "checkpoints_deadline",
+        "checkpoints",
+        "INSERT",
+        "NEW.deadline < NEW.triggered_at",
+        "only a deadline that is corrected may lie before the trigger",
+    ),
+    _row(
         "checkpoints_fixed",
         "checkpoints",
         "UPDATE",

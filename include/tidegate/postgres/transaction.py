@@ -140,6 +140,9 @@ class PostgresTransaction(PipelineWrites):
             values |= {"phase": Phase.VALIDATED.value, "validated_at": decided.at, "deadline": deadline}
         return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.HELD, values)
 
+    def correct_deadline(self, checkpoint_id: int, deadline: datetime) -> bool:
+        return self._move(checkpoint_id, Status.IN_PROGRESS, None, {"deadline": deadline})
+
     def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
         if files:
             self.wrote = True

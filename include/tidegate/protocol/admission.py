@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegate.protocol.clocks import is_ahead, is_over, time_left
-from tidegate.protocol.hold import held_error
+from tidegate.protocol.hold import held_error, is_with_people
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import attempt_of_request, is_handed_over, is_of_process
 from tidegate.protocol.reasons import FailureReason
@@ -179,6 +179,21 @@ def _pause(latest: CheckpointRecord, min_pause: timedelta, remaining: timedelta)
         f"{latest.completed_at:%Y-%m-%d %H:%M:%S} UTC; the minimum pause of {min_pause.total_seconds():g} s has "
         f"{remaining.total_seconds():.1f} s to go. Nothing was changed."
     )
+
+
+def choose_misdated(
+    in_progress: Sequence[CheckpointRecord], timeout: timedelta, now: datetime
+) -> list[CheckpointRecord]:
+    """The checkpoints whose deadline was set by a clock that was ahead by more than their timeout (`clocks`), with the
+    deadline that takes its place. It then lies before the trigger, which stays: state ends by it. `timeout` is that of
+    those that were corrected before. Performs no I/O."""
+    corrected: list[CheckpointRecord] = []
+    for record in in_progress:
+        given = record.deadline - record.triggered_at
+        lasts = given if given > timedelta(0) else timeout
+        if is_ahead(record.deadline - lasts, lasts, now) and not is_with_people(record):
+            corrected.append(record.moved(deadline=now + lasts))
+    return corrected
 
 
 def must_clean_first(cleaning: int, max_concurrent: int) -> bool:

@@ -11,6 +11,8 @@ begins is long:
   one. A dead one is silent from then on, and loses its turn after one lease.
 - The sign of life of a committer: a process that waits counts from its own first look (`committing`).
 - A completion, before its pipeline counts as stale: not counted. The pipeline is rather reported than overlooked.
+- The deadline of a checkpoint in progress: corrected to a timeout from now, in the store. A living driver has that long
+  to go on. A dead one holds up nothing for longer. What a person decides about is left alone.
 - The end of a hold: it stands. A person may decide at any moment, and nothing else may end a hold early.
 - The end of a checkpoint or region, a restore, an event, before files or rows are deleted: as if it were now. Nothing
   is deleted too early.

@@ -141,7 +141,8 @@ def require_legal_decision(decided: Decided) -> None:
 def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | AlreadyDecided:
     """What a person's decision about a checkpoint leads to.
 
-    An approved checkpoint has until the end of its hold, and at least its timeout anew, to complete. Raises
+    An approved checkpoint has until the end of its hold, and at least its timeout anew, to complete. If its deadline
+    was corrected, because a clock was wrong (`clocks`), that is what was left when all had acknowledged. Raises
     `NotHeldError` if it was decided otherwise, is not held, or was held for too long. Performs no I/O.
     """
     if record.decision is decided.decision:
@@ -155,7 +156,9 @@ def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | Alre
             f"{_name(record)} was held until {record.ends_at:%Y-%m-%d %H:%M:%S} UTC, and that has passed. Nothing was "
             "changed; whoever looks at it next aborts it, and the next checkpoint takes the same data."
         )
-    timeout = record.deadline - record.triggered_at
+    assert record.acknowledged_at is not None
+    is_corrected = record.deadline < record.triggered_at
+    timeout = record.deadline - (record.acknowledged_at if is_corrected else record.triggered_at)
     return Decide(decided, max(record.ends_at, decided.at + timeout))
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from mutations.planting import mutation
-from tidegate.coordination import region_lease
+from tidegate.coordination import checkpoint_failures, region_lease
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.protocol import admission
 
@@ -11,6 +11,11 @@ from tidegate.protocol import admission
 @mutation("the minimum pause is waited for until a clock that was set back has caught up", (admission, "time_left"))
 def _(original):
     return lambda began, lasts, now: max(began + lasts - now, timedelta(0))
+
+
+@mutation("a deadline of a clock that was set back is waited for", (checkpoint_failures, "choose_misdated"))
+def _(original):
+    return lambda in_progress, timeout, now: []
 
 
 @mutation("a region gives no sign of life until its clock has caught up", (region_lease, "needs_sign"))

@@ -133,6 +133,8 @@ class Holding:
                 beside = self.overlaps and after.region.seen_at is not None
                 require(held is None or beside, f"checkpoint {id_} begins although another one is held")
             elif previous is not record:
+                if record.decision is None and record.deadline < previous.deadline:
+                    self.timeouts[id_] = timedelta(0)  # it was corrected, and what is left of it counts
                 self._moved(previous, record, now, after)
                 if waits(previous):
                     same = after.verdicts.get(id_) == before.verdicts.get(id_)

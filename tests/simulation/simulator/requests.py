@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from simulator.scheduler import Process, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.protocol.hold import is_with_people
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.pipelines import PipelineStatus
@@ -76,7 +77,10 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             counted = record.checkpoint_id in counts
             return record.request_id == request.request_id and record.status in COMMITTED and counted
         case Queued():
-            return request.wait and busy
+            going = [record for record in records.values() if record.status is Status.IN_PROGRESS]
+            longest = now + 2 * world.pipeline.checkpoints.timeout
+            in_time = all(record.deadline <= longest or is_with_people(record) for record in going)
+            return request.wait and busy and in_time
         case Dropped() if known is not None and known.dropped is outcome.reason:
             return True  # somebody else's transaction decided so, and the observer saw it
         case Dropped(reason=FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS):

@@ -86,7 +86,6 @@ checkpoints = Table(
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
     CheckConstraint(f"(status, phase) IN ({_stages(list(TRANSITIONS))})", name="checkpoints_stage"),
-    CheckConstraint("deadline >= triggered_at", name="checkpoints_deadline"),
     CheckConstraint(
         "num_subtasks >= 1 AND num_acknowledged >= 0 AND num_acknowledged <= num_subtasks", name="checkpoints_counts"
     ),
