@@ -43,6 +43,12 @@ class Project:
         """`run` may start Spark, and then belongs into a process of its own."""
         return (self._process if arguments[0] == "run" else self._here)(*arguments, **changes)
 
+    def rename(self, name):
+        """Another pipeline, with the same tables."""
+        self.home.joinpath("pyproject.toml").write_text(PROJECT.replace("flights", name))
+        program = self.home / "program.py"
+        program.write_text(program.read_text().replace('Pipeline("flights")', f'Pipeline("{name}")'))
+
     def trigger(self):
         ended = self._process.python("-c", TRIGGER)
         assert ended.returncode == 0, ended.stderr
@@ -88,3 +94,27 @@ def test_a_pipeline_that_was_moved_on_purpose_goes_on_once_that_was_said(project
     assert one.tidegate("resume", "flights").returncode == ExitCode.OK
     one.trigger()
     assert json.loads(one.tidegate("checkpoints", "flights", "-o", "json").stdout)[0]["status"] == "IN_PROGRESS"
+
+
+def test_a_directory_of_another_pipeline_is_taken_over_when_that_was_said(project):
+    one = project("one")
+    one.trigger()
+    one.rename("trips")
+    refused = one.tidegate("run", "trips")
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "belongs to pipeline flights" in refused.stderr
+    assert "`tidegate relocate trips --take-over`" in refused.stderr
+    plainly = one.tidegate("relocate", "trips", "--yes")
+    assert (plainly.returncode, "belongs to pipeline flights" in plainly.stderr) == (ExitCode.USAGE, True)
+    assert one.tidegate("relocate", "trips", "--take-over").returncode == ExitCode.ABORTED  # nobody is there to confirm
+    assert json.loads((one.home / "tables" / "_owner").read_text())["pipeline"] == "flights"
+    said = one.tidegate("relocate", "trips", "--take-over", "--yes", "-o", "json")
+    assert said.returncode == ExitCode.OK, said.stderr
+    (moved,) = json.loads(said.stdout)["moved"]
+    assert "belongs to pipeline flights, and is taken over with what lies there" in moved
+    assert json.loads((one.home / "tables" / "_owner").read_text())["pipeline"] == "trips"
+    told = json.loads(one.tidegate("audit", "trips", "-o", "json").stdout)
+    assert [(each["kind"], each["status"], each["details"]) for each in told] == [
+        ("RELOCATE", "DONE", {"take_over": True})
+    ]
+    assert "nothing has moved" in one.tidegate("relocate", "trips", "--take-over", "--yes").stderr

@@ -84,7 +84,9 @@ def test_what_is_wrong_in_a_definition_is_said(title, tmp_path, monkeypatch):
 
 def test_what_is_wrong_in_a_command_is_said(tmp_path, postgres_url):
     for name, text in asked.HERE.items():
-        (tmp_path / name).write_text(text)
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     here = CommandHere(tmp_path, environment_of(tmp_path, postgres_url))
     rows = []
     for wrong, command, environment in asked.COMMANDS:

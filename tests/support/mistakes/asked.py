@@ -8,6 +8,8 @@ HERE = {
 shop = "storefront:shop"
 lost = "not_there:shop"
 number = "storefront:number"
+taken = "storefront:taken"
+renamed = "storefront:renamed"
 """,
     "storefront.py": """
 from tidegate import *
@@ -16,7 +18,13 @@ shop = Pipeline("shop")
 orders = shop.source("orders", FileSource("landing", schema="customer string, amount int"))
 orders.sink("t", ParquetSink("tables/t"))
 number = 7
+taken = Pipeline("taken")
+taken.source("orders", FileSource("landing", schema="amount int")).sink("t", ParquetSink("tables/invoices"))
+renamed = Pipeline("renamed")
+renamed.source("orders", FileSource("landing", schema="amount int")).sink("t", ParquetSink("tables/old"))
 """,
+    "tables/invoices/_owner": '{"pipeline": "billing", "sink": "invoices", "database": "of-billing"}',
+    "tables/old/checkpoint=1/0-1-a.parquet": "",
     "syntax.py": "shop = Pipeline(\n",
     "raises.py": "import json\n\nshop = json.loads('{')\n",
     "imports.py": "import a_package_that_is_not_there\n",
@@ -42,6 +50,8 @@ COMMANDS = [
     Asked("a module that raises", "tidegate run raises:shop"),
     Asked("a module that imports what is not installed", "tidegate run imports:shop"),
     Asked("a format that there is not", "tidegate checkpoints shop -o yaml"),
+    Asked("a sink in the directory of another pipeline", "tidegate run taken"),
+    Asked("a sink where a table already is", "tidegate run renamed"),
     Asked("the history of what never ran", "tidegate checkpoints shop"),
     Asked("a checkpoint that there is not", "tidegate checkpoint shop 7"),
     Asked("an ID that is no number", "tidegate checkpoint shop seven"),
