@@ -1,5 +1,7 @@
 """A directory has one owner: a second pipeline is refused before it has staged anything, and deletes nothing there."""
 
+import os
+
 import pytest
 from memory_store import MemoryCheckpointStore
 from owned_tables import Owned
@@ -87,6 +89,24 @@ def test_a_directory_is_taken_over_when_a_person_says_so_and_its_numbers_are_not
     first.clock.advance(90_000)
     first.coordinator.clean()
     assert second.files() == before
+
+
+def test_a_cleaning_removes_what_no_commit_does_any_more_and_only_from_own_directories(store, tmp_path):
+    first = Owned(store, "a", tmp_path / "t")
+    for number in (1, 2, 3):
+        first.take(f"a{number}")
+    (tmp_path / "t" / f"_owner.{'0a' * 16}.tmp").touch()
+    for old in (*(tmp_path / "t" / "_versions").iterdir(), *(tmp_path / "t").glob("*.tmp")):
+        os.utime(old, (0, 0) if old.name != "chk-2" else (1, 1))
+    before, gone = first.files(), {f"_owner.{'0a' * 16}.tmp", *map(str, first.versions(1))}
+    planned = first.coordinator.cleaning.plan()
+    assert {deletion.path for deletion in planned.garbage if deletion.owner == "sink:t-sink"} == gone
+    Owned(store, "b", tmp_path / "t").coordinator.clean()
+    assert first.files() == before
+    assert first.coordinator.cleaning.clean().garbage == planned.garbage
+    assert first.files() == before - gone
+    assert first.coordinator.cleaning.plan().garbage == ()
+    assert first.take("a4") == 4
 
 
 def test_two_that_begin_at_once_do_not_both_own(store, tmp_path, monkeypatch):

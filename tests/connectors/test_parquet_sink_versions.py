@@ -4,15 +4,15 @@ import itertools
 import os
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from commits import Attempt, commit
-from parquet_sinks import Died, Mortal, shown, stage, visible
+from parquet_sinks import Died, Mortal, shown, stage, tree, visible
 
 from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.errors import PipelineDefinitionError, SupersededAttemptError
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sinks.versions import choose_outdated, last_replaced
 
@@ -120,6 +120,65 @@ def test_a_version_that_a_restore_left_is_readable_as_long_and_the_one_it_went_b
     latest.rewind(1, Branch(((1, 1),)), [], Attempt())  # older than the sink, which shows nothing
     age(latest, 4, 0)
     assert versions(latest) == ["chk-1", "chk-3", "chk-4"]
+
+
+def files(sink: ParquetSink) -> list[str]:
+    return sink.outdated(datetime.now(UTC))
+
+
+@pytest.mark.parametrize("base", ["", "_merged"])
+def test_where_no_commit_comes_a_cleaning_removes_what_is_outdated(base):
+    sink = ParquetSink("t", "append", "1 min", merge=True) if base else ParquetSink("t", "latest", "1 min")
+    replace(sink, 1, 2, 3, 4, 5)
+    versions, before = Path(sink.root, base, "_versions"), tree(sink)
+    assert files(sink) == []
+    for id_, minutes in {1: 2, 2: 4, 3: 3, 4: 2}.items():
+        at = time.time() - 60 * minutes
+        os.utime(versions / f"chk-{id_}", (at, at))
+    os.utime(versions / "chk-4", (time.time() + 86_400,) * 2)
+    gone = {str(path.relative_to(sink.root)) for id_ in (1, 2, 3) for path in (versions / f"chk-{id_}").iterdir()}
+    assert set(files(sink)) == gone
+    assert tree(sink) == before
+    sink.remove_outdated(Attempt())
+    assert sorted(path.name for path in versions.iterdir()) == ["chk-4", "chk-5"]
+    assert abs((versions / "chk-4").stat().st_mtime - time.time()) < 60  # a clock was set back
+    assert (visible(sink), shown(sink.table())) == (([1, 2, 3, 4, 5],) * 2 if base else ([5], [5]))
+    assert files(sink) == []
+
+
+def test_a_cleaning_leaves_what_a_commit_has_prepared_and_the_version_before(latest):
+    replace(latest, 1, 2)
+    Path(latest.root, "_versions", "chk-3").mkdir()
+    for id_ in (1, 3):
+        age(latest, id_, 3600)
+    latest.remove_outdated(Attempt())
+    assert versions(latest) == ["chk-1", "chk-2", "chk-3"]
+
+
+def test_a_cleaning_that_was_overtaken_removes_nothing(latest):
+    replace(latest, 1, 2, 3)
+    age(latest, 1, 3600)
+    slow = Attempt()
+    Attempt()
+    with pytest.raises(SupersededAttemptError):
+        latest.remove_outdated(slow)
+    assert versions(latest) == ["chk-1", "chk-2", "chk-3"]
+
+
+def test_an_unfinished_mark_is_removed_once_its_process_must_be_gone(latest):
+    replace(latest, 1)
+    left = Path(latest.root, f"_owner.{'0a' * 16}.tmp")
+    other = Path(latest.root, "_owner.mine.tmp")
+    for path in (left, other):
+        path.touch()
+        os.utime(path, (time.time() - 3540,) * 2)
+    latest.remove_outdated(Attempt())
+    assert left.exists()
+    os.utime(left, (time.time() - 3660,) * 2)
+    os.utime(other, (time.time() - 3660,) * 2)
+    assert files(latest) == [left.name]
+    latest.remove_outdated(Attempt())
+    assert (left.exists(), other.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

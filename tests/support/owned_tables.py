@@ -84,3 +84,8 @@ class Owned:
     def files(self) -> set[str]:
         """Everything in the table's directory."""
         return {str(path.relative_to(self.sink.root)) for path in Path(self.sink.root).rglob("*") if path.is_file()}
+
+    def versions(self, number: int) -> list[Path]:
+        """The files of one of its versions, relative to the table's directory."""
+        root = Path(self.sink.root)
+        return [path.relative_to(root) for path in (root / "_versions" / f"chk-{number}").iterdir()]

@@ -12,6 +12,8 @@ from tidegate.coordination.audit import Auditing
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.kept_files import Handles, KeptFiles
+from tidegate.coordination.outdated import OutdatedFiles
+from tidegate.coordination.ownership import Ownership
 from tidegate.coordination.rewind import Rewinding
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -58,6 +60,7 @@ class Cleaning:
         identification: Identification,
         sweeper: Sweeper,
         rewinding: Rewinding,
+        ownership: Ownership,
         clock: Clock,
     ) -> None:
         self._pipeline_id = graph.pipeline.name
@@ -66,6 +69,7 @@ class Cleaning:
         self._identification = identification
         self._sweeper = sweeper
         self._rewinding = rewinding
+        self._outdated = OutdatedFiles(graph.pipeline.name, store, clock, ownership)
         self._clock = clock
         self._files = KeptFiles(graph, store, storage)
         self._auditing = Auditing(self._pipeline_id, store, clock)
@@ -86,6 +90,7 @@ class Cleaning:
         self._sweeper.clean()
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
+        self._outdated.remove()
         with self._store.transaction(self._pipeline_id) as tx:
             tx.forget_events(self._clock.now() - KEPT_FOR)
         return replace(report, changed=True)
@@ -93,7 +98,8 @@ class Cleaning:
     def plan(self) -> CleanReport:
         """What is kept, and what a cleaning would do now. Changes nothing.
 
-        Raises `PipelineIdentityError` if the definition or the storage is not the pipeline's, `StorageError`.
+        Raises `PipelineIdentityError` if the definition or the storage is not the pipeline's, `StorageError`,
+        `SinkError`.
         """
         self._identification.check()
         leftovers = self._sweeper.find_leftovers()
@@ -111,7 +117,7 @@ class Cleaning:
             weights.total,
             tuple(facts.expired),
             weights.freed,
-            tuple(dict.fromkeys([*facts.queued, *leftovers.files])),
+            tuple(dict.fromkeys([*facts.queued, *leftovers.files, *self._outdated.find()])),
             by_sink({id_: [each for each in ids if each not in gone[id_]] for id_, ids in withdrawn.items()}),
             by_sink(gone),
             tuple(leftovers.foreign),

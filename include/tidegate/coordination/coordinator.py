@@ -125,7 +125,7 @@ class CheckpointCoordinator:
         )
         self.snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock, known)
         self.cleaning = Cleaning(
-            self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
+            self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, ownership, clock
         )
         schemas = schemas or KnownSchemas(self.graph)
         self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)

@@ -32,6 +32,7 @@ from tidegate.ports.connectors import (
     Withdrawn,
 )
 from tidegate.ports.event_queue import EventQueue
+from tidegate.ports.lingering_sinks import LingeringSink
 from tidegate.ports.notifiers import Meter, Notifier
 from tidegate.ports.owned_sinks import OwnedSink
 from tidegate.ports.regions import (
@@ -71,6 +72,7 @@ __all__ = [
     "KeyReader",
     "LaggingSource",
     "LeftToSparkError",
+    "LingeringSink",
     "ListingSource",
     "Look",
     "Meter",

@@ -6,6 +6,7 @@ a person says so, or when the owner itself goes on under another name.
 
 import errno
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from tidegate.protocol.ownership import MARK, Owner
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 #: How long another process may take between making a mark and writing it, where that is not one step.
 _PATIENCE, _PAUSE = 20, 0.05
+#: A mark that was not finished, and after how many nanoseconds its process is gone.
+_UNFINISHED, _GONE_AFTER = re.compile(rf"{MARK}\.[0-9a-f]{{32}}\.tmp"), 3600 * 10**9
 
 
 def read(root: str) -> Owner | None:
@@ -58,6 +61,17 @@ def mark(root: str, owner: Owner) -> Owner:
 def replace(root: str, owner: Owner) -> None:
     """Make the directory the owner's, whosever it is. Raises `SinkError`."""
     _written(root, owner, os.replace)
+
+
+def left(root: str, now: int) -> list[str]:
+    """What processes have left that were killed while they marked the directory. `now` is in nanoseconds."""
+    found = []
+    with suppress(FileNotFoundError):
+        for name in sorted(filter(_UNFINISHED.fullmatch, os.listdir(root))):
+            with suppress(FileNotFoundError):
+                if os.stat(os.path.join(root, name)).st_mtime_ns <= now - _GONE_AFTER:
+                    found.append(name)
+    return found
 
 
 def is_used(root: str) -> bool:

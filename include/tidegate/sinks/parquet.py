@@ -7,7 +7,7 @@ a crash in between leaves.
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from tidegate.protocol.ownership import Owner
 from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
-from tidegate.sinks import merged, ownership, publish, rewind
+from tidegate.sinks import merged, outdated, ownership, publish, rewind
 from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.parquet_files import ParquetMerger
@@ -210,6 +210,17 @@ class ParquetSink:
 
     def is_used(self) -> bool:
         return ownership.is_used(self.root)
+
+    def outdated(self, now: datetime) -> list[str]:
+        """See `ports.LingeringSink`."""
+        return outdated.find(self.root, self._bases(), int(now.timestamp()) * 10**9, duration(self.readable_for))
+
+    def remove_outdated(self, attempt: CommitAttempt) -> None:
+        outdated.remove(self.root, self._bases(), duration(self.readable_for), attempt)
+
+    def _bases(self) -> list[str]:
+        """Where there are versions, relative to the root."""
+        return [""] if self.mode == "latest" else [merged.MERGED] if self.merge else []
 
     def staged_checkpoints(self) -> list[int]:
         """See `ports.StagingSink`."""

@@ -69,23 +69,47 @@ class Shown:
         return self.before not in (None, self.checkpoint_id)
 
 
-def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
-    """Remove versions that were replaced longer ago than that. Never one of a newer checkpoint, of any attempt."""
+def present(private: PrivateDirectory) -> int:
+    """The file system's own clock, in nanoseconds."""
     os.utime(private.path)
-    now = os.stat(private.path).st_mtime_ns
-    replaced_at = {}
-    for name in os.listdir(os.path.join(root, VERSIONS)):
-        path, found = os.path.join(root, VERSIONS, name), checkpoint_id_of(name)
-        if found is not None and found < shown.checkpoint_id and found != shown.now:
-            with suppress(FileNotFoundError):
-                replaced_at[found] = os.stat(path).st_mtime_ns
-        elif found is None and name.endswith(".tmp"):  # unfinished, by an older release
-            private.take_away(path)
-    last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
-    outdated = choose_outdated(replaced_at, last, now, readable_for)
-    for id_ in outdated.gone if shown.is_certain else ():  # else the next commit removes them
+    return os.stat(private.path).st_mtime_ns
+
+
+def find_outdated(root: str, shown: int | None, now: int, readable_for: timedelta) -> Outdated:
+    """Among the versions before the one that is shown, where no commit is at work. Changes nothing."""
+    replaced_at = _replaced_at(root, shown, shown)
+    return choose_outdated(replaced_at, last_replaced(replaced_at), now, readable_for)
+
+
+def remove(root: str, private: PrivateDirectory, outdated: Outdated) -> None:
+    for id_ in outdated.gone:
         private.take_away(os.path.join(root, version_of(id_)))
     for id_ in outdated.undated:
         note_replaced(root, id_)
+
+
+def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
+    """Remove versions that were replaced longer ago than that. Never one of a newer checkpoint, of any attempt."""
+    now = present(private)
+    replaced_at = _replaced_at(root, shown.checkpoint_id, shown.now)
+    for name in os.listdir(os.path.join(root, VERSIONS)):
+        if name.endswith(".tmp"):  # unfinished, by an older release
+            private.take_away(os.path.join(root, VERSIONS, name))
+    last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
+    outdated = choose_outdated(replaced_at, last, now, readable_for)
+    gone = outdated.gone if shown.is_certain else ()  # else the next commit removes them
+    remove(root, private, Outdated(gone, outdated.undated))
     if shown.now == shown.checkpoint_id:
         note_replaced(root, last)
+
+
+def _replaced_at(root: str, bound: int | None, shown: int | None) -> dict[int, int]:
+    """When each version below the bound was replaced, in nanoseconds, by its checkpoint."""
+    found = {}
+    with suppress(FileNotFoundError):
+        for name in os.listdir(os.path.join(root, VERSIONS)):
+            id_ = checkpoint_id_of(name)
+            if id_ is not None and id_ != shown and (bound is None or id_ < bound):
+                with suppress(FileNotFoundError):
+                    found[id_] = os.stat(os.path.join(root, VERSIONS, name)).st_mtime_ns
+    return found
