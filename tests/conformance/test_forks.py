@@ -15,6 +15,7 @@ from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.protocol.errors import (
     CheckpointError,
+    CopyInterruptedError,
     ForkRefusedError,
     NothingToUndoError,
     PipelineIdentityError,
@@ -221,7 +222,7 @@ def test_who_stands_still_is_overtaken_and_what_it_has_copied_is_swept(new, monk
 
     copy, stood = type(new.storage).copy, []
     monkeypatch.setattr(type(new.storage), "copy", stopped)
-    with pytest.raises(ForkRefusedError, match=r"copying stood still.*Nothing was changed\."):
+    with pytest.raises(CopyInterruptedError, match=r"copying stood still.*Nothing was changed\."):
         new.fork(SAVEPOINT)
     monkeypatch.undo()
     new.fork(SAVEPOINT)

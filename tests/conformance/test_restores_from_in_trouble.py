@@ -11,6 +11,7 @@ from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.coordination.restore_planning import RestorePlanner
 from tidegate.protocol.errors import (
+    CopyInterruptedError,
     RestoreRefusedError,
     StateIntegrityError,
     StorageError,
@@ -146,7 +147,7 @@ def test_who_stands_still_is_overtaken_and_what_it_has_copied_is_swept(world, mo
 
     stood: list[str] = []
     monkeypatch.setattr(type(world.storage), "copy", stopped)
-    with pytest.raises(RestoreRefusedError, match=r"copying stood still.*Nothing was changed\."):
+    with pytest.raises(CopyInterruptedError, match=r"copying stood still.*Nothing was changed\."):
         world.coordinator.restore_from(AT)
     assert stood
     monkeypatch.undo()

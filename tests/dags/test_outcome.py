@@ -11,6 +11,7 @@ WORTH_A_RETRY = {
     errors.CheckpointDeclinedError,
     errors.CheckpointHeldError,
     errors.ConfigurationError,
+    errors.CopyInterruptedError,
     errors.EarlierSavepointError,
     errors.FinalizeError,
     errors.OperatorFailedError,

@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
     VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
     DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was begun
     NOT_FOUND = 5  # no such pipeline, checkpoint or operator
-    UNAVAILABLE = 6  # the database, Spark or a source cannot be reached; repeat when it can
+    UNAVAILABLE = 6  # the database, Spark or a source cannot be reached, or copying stood still; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
     PIPELINE_STOPPED = (
         8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why

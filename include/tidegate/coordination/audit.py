@@ -14,7 +14,7 @@ from tidegate.protocol.errors import (
     CheckpointError,
     GestureRepeatedError,
     IllegalRequestError,
-    StoreUnavailableError,
+    UnavailableError,
     UnknownOutcomeError,
 )
 from tidegate.protocol.gestures import (
@@ -27,8 +27,9 @@ from tidegate.protocol.gestures import (
     require_same_gesture,
 )
 
-#: After these errors nobody knows yet what became of the gesture: it is to be asked for again, with the same id.
-UNANSWERED = (StoreUnavailableError, UnknownOutcomeError)
+#: After these errors it is not known yet what became of the gesture, or nothing did: it is to be asked for again, with
+#: the same id.
+UNANSWERED = (UnavailableError, UnknownOutcomeError)
 
 
 class Deed:
@@ -81,7 +82,7 @@ class Auditing:
         """What became of it, or of the same gesture before. Two at once with the same id: one deed, one answer.
 
         `act` calls `Deed.done` in the transaction that does it: one that was done before is undone there, with all that
-        `act` has written. Raises only if nobody knows what became of it, `StoreUnavailableError` or
+        `act` has written. Raises only if nobody knows what became of it, `UnavailableError` or
         `UnknownOutcomeError`, or if it is done and something after it went wrong.
         """
         try:

@@ -37,7 +37,6 @@ from tidegate.protocol.fork import (
     NewTable,
     TakenOver,
     find_moved_sources,
-    fork_overtaken,
     forked,
     not_forked,
     require_another,
@@ -213,15 +212,14 @@ class Forking:
         after it, the next process finishes.
 
         Raises `ForkRefusedError` for what is not accepted, if a file of the original was deleted meanwhile, or if the
-        database has learnt of a checkpoint since, `StorageError`, and what sinks raise: then the fork holds.
+        database has learnt of a checkpoint since, `CopyInterruptedError`, `StorageError`, and what sinks raise: then
+        the fork holds.
         """
         if self._config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
         require_fork_accepted(planned.plan, accepted)
         fork = planned.plan.fork
-        lease = ImportLease(
-            self._pipeline_id, self._store, self._clock, lambda: fork_overtaken(self._pipeline_id, fork.said())
-        )
+        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"forked from {fork.said()}")
         with self._store.transaction(self._pipeline_id) as tx:
             self._require_to_begin(tx, fork)
             lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids

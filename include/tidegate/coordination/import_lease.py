@@ -4,26 +4,24 @@ Nobody knows that checkpoint before it is recorded. If it never is, its files ar
 and else when it was silent for too long.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.clocks import is_over
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, UnknownOutcomeError
-from tidegate.protocol.imports import KEEP_EVERY
+from tidegate.protocol.imports import KEEP_EVERY, copy_interrupted
 
 
 class ImportLease:
-    """One turn. `overtaken` is the error if it was silent for too long."""
+    """One turn. `purpose` is what the pipeline is to be with the files."""
 
-    def __init__(
-        self, pipeline_id: str, store: CheckpointStore, clock: Clock, overtaken: Callable[[], CheckpointError]
-    ) -> None:
+    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock, purpose: str) -> None:
         self._pipeline_id = pipeline_id
         self._store = store
         self._clock = clock
-        self._overtaken = overtaken
+        self._purpose = purpose
         self._seen_at = clock.now()
         self.checkpoint_id = 0
 
@@ -33,7 +31,7 @@ class ImportLease:
         self.checkpoint_id = tx.begin_import(after, self._seen_at)
 
     def keep(self) -> None:
-        """Give a sign of life when it is time. Raises what `overtaken` makes if that comes too late."""
+        """Give a sign of life when it is time. Raises `CopyInterruptedError` if that comes too late."""
         now = self._clock.now()
         if not is_over(self._seen_at, KEEP_EVERY, now):
             return
@@ -41,12 +39,12 @@ class ImportLease:
         with self._store.transaction(self._pipeline_id) as tx:
             is_mine = tx.touch_import(self.checkpoint_id, now)
         if not is_mine:
-            raise self._overtaken()
+            raise copy_interrupted(self._pipeline_id, self._purpose)
 
     def end(self, tx: StoreTransaction, now: datetime) -> None:
         """In the transaction that records the checkpoint. Raises as `keep`."""
         if not tx.end_import(self.checkpoint_id, now):
-            raise self._overtaken()
+            raise copy_interrupted(self._pipeline_id, self._purpose)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -59,7 +57,7 @@ class ImportLease:
                 return
             is_mine = self._give_up()
             if isinstance(error, StateIntegrityError) and not is_mine:  # a sweep has taken what was copied
-                raise self._overtaken() from error
+                raise copy_interrupted(self._pipeline_id, self._purpose) from error
             raise
 
     def _has_landed(self) -> bool:

@@ -40,7 +40,6 @@ from tidegate.protocol.imports import (
     files_in_order,
     imported,
     not_restored,
-    overtaken,
     recorded,
     require_own,
     require_rows_kept,
@@ -200,8 +199,8 @@ class Importing:
         nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
 
         Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
-        the plan was made, `StorageError` if the files cannot be copied, and what sinks raise: then the restore holds,
-        and the sinks are rewound later.
+        the plan was made, `StorageError` if the files cannot be copied, `CopyInterruptedError`, and what sinks raise:
+        then the restore holds, and the sinks are rewound later.
         """
         plan = planned or self.plan(url)
         accepted = accepted or Accepted()
@@ -210,7 +209,7 @@ class Importing:
         require_accepted(plan.restore, accepted)
         if claim is ClaimMode.CLAIM:
             self._require_claimable(url)
-        lease = ImportLease(self._pipeline_id, self._store, self._clock, lambda: overtaken(self._pipeline_id, url))
+        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"restored from {url}")
         with self._store.transaction(self._pipeline_id) as tx:
             self._require_as_planned(plan, self._facts(tx, url, plan.savepoint, plan.numbers))
             after = 0 if plan.numbers is None else plan.numbers.checkpoint_id

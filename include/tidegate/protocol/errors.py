@@ -187,6 +187,11 @@ class SourceUnavailableError(UnavailableError):
     """The place that a source reads is not there: it is not mounted, or its path is wrong. Nothing was read."""
 
 
+class CopyInterruptedError(UnavailableError):
+    """Copying files in stood still for so long that another process deletes what was copied. Nothing was changed;
+    repeating the command copies anew."""
+
+
 class RecordRefusedError(CheckpointError):
     """A rule of the database refused a record. Nothing was changed by the transaction that met this."""
 

@@ -164,13 +164,6 @@ def not_forked(pipeline_id: str, where: str, why: str) -> ForkRefusedError:
     )
 
 
-def fork_overtaken(pipeline_id: str, where: str) -> ForkRefusedError:
-    """The error if the process was silent for so long that what it had copied is being deleted."""
-    return not_forked(
-        pipeline_id, where, "copying stood still for too long, and what was copied is deleted. Repeat the command"
-    )
-
-
 # -- what it gets
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
 from tidegate.protocol.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
 from tidegate.protocol.clocks import is_ahead
-from tidegate.protocol.errors import RestoreRefusedError
+from tidegate.protocol.errors import CopyInterruptedError, RestoreRefusedError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import STORAGE, saved_at, staged_by
 from tidegate.protocol.paths import checkpoint_name, directory, operator_directory, write_prefix
@@ -192,8 +192,10 @@ def not_restored(pipeline_id: str, where: str, why: str) -> RestoreRefusedError:
     )
 
 
-def overtaken(pipeline_id: str, where: str) -> RestoreRefusedError:
-    """The error if the process was silent for so long that what it had copied is being deleted."""
-    return not_restored(
-        pipeline_id, where, "copying stood still for too long, and what was copied is deleted. Repeat the command"
+def copy_interrupted(pipeline_id: str, purpose: str) -> CopyInterruptedError:
+    """The error if the process was silent for so long that what it had copied is being deleted. `purpose` is what the
+    pipeline was to be, such as "restored from s3://…"."""
+    return CopyInterruptedError(
+        f"Pipeline {pipeline_id} was not {purpose}: copying stood still for too long, and what was copied is deleted. "
+        "Nothing was changed. Repeat the command."
     )

@@ -26,6 +26,7 @@ from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
+    CopyInterruptedError,
     FinalizeError,
     ForkRefusedError,
     NotHeldError,
@@ -64,6 +65,7 @@ EXPECTED = (
     CheckpointNotFoundError,  # a savepoint that was disposed of, as `savepoints` makes sure
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
+    CopyInterruptedError,  # it stood still, as `savepoints` and `forks` make sure
     FinalizeError,
     ForkRefusedError,  # the same, as `forks` makes sure
     NotHeldError,  # as `holding` makes sure

@@ -22,6 +22,7 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
+    CopyInterruptedError,
     ForkRefusedError,
     StateIntegrityError,
 )
@@ -112,7 +113,7 @@ def fork(forked: Forked, wanted: ForkedFrom) -> None:
     except (CheckpointNotFoundError, CheckpointNotRetainedError) as error:
         require(not _is_there(forked, wanted), f"{wanted} is refused without need: {error}")
         raise
-    except ForkRefusedError as error:
+    except (CopyInterruptedError, ForkRefusedError) as error:
         gone = not _is_there(forked, wanted) or touched != _changes(forked, wanted)
         stood_still = forked.clock.time - since > IMPORT_LEASE / 2 or forked.clock.world.clocks.move
         _check_refusal(forked, str(error), gone, stood_still)

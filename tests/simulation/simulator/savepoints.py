@@ -20,6 +20,7 @@ from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
+    CopyInterruptedError,
     IllegalRequestError,
     RestoreRefusedError,
     SavepointExportError,
@@ -176,7 +177,7 @@ def restore_from(world: "World", target: FromDirectory) -> None:
         if planned is not None:
             world.point("has read the plan")
         plan = coordinator.restore_from(target.url, target.claim, Accepted(), planned)
-    except RestoreRefusedError as error:
+    except (CopyInterruptedError, RestoreRefusedError) as error:
         _check_refusal(world, target, directory, found, str(error))
         raise
     except StateIntegrityError as error:
