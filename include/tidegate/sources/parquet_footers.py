@@ -33,6 +33,8 @@ _HOLDS = {
     "uint32": "BIGINT",
     "uint64": "DECIMAL(20, 0)",
 }
+#: A column of nulls alone may have no type. Spark finds integers there, and does not read these as one of those types.
+_NOT_OF_NULLS = {"string", "binary", "boolean", "timestamp", "timestamp_ntz"}
 _MICROSECONDS = (
     "Spark has microseconds, and reads no nanoseconds. Deliver the file with microseconds, with pandas by "
     'to_parquet(…, coerce_timestamps="us", allow_truncated_timestamps=True)'
@@ -163,6 +165,8 @@ def _unfit(stored: "pa.DataType", declared: str, column: "_Column") -> str | Non
     """What to do about a column that is stored in this type; None if Spark may read it."""
     import pyarrow as pa
 
+    if pa.types.is_null(stored) and declared in _NOT_OF_NULLS:
+        return 'Leave the column out of the file and say missing_columns="null" at the source'
     is_nested = pa.types.is_nested(stored)
     if is_nested != (declared in ("struct", "array", "map")) and not pa.types.is_null(stored):
         return "Declare the column as it is stored"
