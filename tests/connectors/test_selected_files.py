@@ -40,7 +40,7 @@ def test_a_pattern_selects_files_by_their_names(
 
 
 NONE_TAKEN = [
-    (["a.txt", "b.md"], {"glob": "*.{csv,CSV}"}, "2 not matched by glob"),
+    (["a.txt", "b.log"], {"glob": "*.{csv,CSV}"}, "2 not matched by glob"),
     (["a.csv", "d/b.txt"], {"glob": "*.txt", "exclude": ["b*"]}, "1 not matched by glob; 1 left out by exclude"),
     (["a.csv.filepart"], {}, "1 by its name not finished, hidden, or about another file"),
 ]
