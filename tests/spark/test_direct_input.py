@@ -142,6 +142,31 @@ def test_what_must_be_left_to_spark_is_read_by_it_from_then_on(
     assert checkpoints.rows("state:totals") == [(1, 2, 11, 10), (2, 2, 220, 200)]
 
 
+def test_odd_files_add_up_alike_whoever_reads_them(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
+) -> None:
+    rows, one = landing("rows"), pa.table({"k": [1], "v": [1]})
+    rows.path.mkdir(parents=True)
+
+    def put(name: str, table: pa.Table, **options: Any) -> None:
+        pq.write_table(table, rows.path / f"{name}.parquet", **options)
+
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path))
+    put("no rows", one.slice(0, 0))
+    put("more columns", one.append_column("f", pa.array([1.5], pa.float16())))
+    put("pages of version 2, in another order", one.select(["v", "k"]), data_page_version="2.0", compression="zstd")
+    checkpoints.take()
+    assert [way.split()[0] for way in ran] == ["direct"]
+    assert checkpoints.rows("state:totals") == [(1, 2, 2, 1)]
+    put("another case", one.rename_columns(["K", "v"]))
+    put("unsigned", pa.table({"k": pa.array([1], pa.uint32()), "v": [1]}))
+    put("lz4", one, compression="lz4")
+    put("differences", one, use_dictionary=False, column_encoding=dict.fromkeys("kv", "DELTA_BINARY_PACKED"))
+    checkpoints.take()
+    assert ran[-1] == "spark"
+    assert checkpoints.rows("state:totals") == [(1, 6, 6, 1)]
+
+
 def test_what_subtasks_read_themselves_needs_no_spark_sql(
     landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], spark: SparkSession
 ) -> None:
@@ -163,16 +188,25 @@ def test_what_subtasks_read_themselves_needs_no_spark_sql(
     assert [way.split()[0] for way in ran] == ["direct"]
 
 
+@pytest.mark.parametrize(
+    ("damage", "message", "ways"),
+    [
+        (lambda content: content[:-9], "cannot be read: .* its end is missing", []),
+        (lambda content: content[:4] + bytes(196) + content[200:], "cannot be read: ", ["direct", "spark"]),
+    ],
+)
 def test_a_damaged_file_is_the_error_it_always_was(
-    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
+    damage: Any, message: str, ways: list[str], landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
 ) -> None:
     rows = landing("rows")
     checkpoints = open_checkpoints(totals(rows.path, tmp_path))
     rows.put(k=[1], v=[1])
-    (rows.path / "b.parquet").write_bytes(b"nonsense")
-    with pytest.raises(MalformedRowsError, match=r"b.parquet cannot be read: .* is not a Parquet file"):
+    file, table = rows.path / "b.parquet", pa.table({key: list(range(10_000)) for key in "kv"})
+    pq.write_table(table, file, compression="zstd", use_dictionary=False)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(MalformedRowsError, match=f"b.parquet {message}"):
         checkpoints.take()
-    assert [way.split()[0] for way in ran] == ["direct", "spark"]
+    assert [way.split()[0] for way in ran] == ways
 
 
 def test_a_part_of_the_reports_does_not_count(
