@@ -175,6 +175,38 @@ def test_where_a_schema_has_strings() -> None:
     assert json_texts.places_of(schema) == PLACES
 
 
+FLOATS = {"d": types.DoubleType(), "f": types.FloatType(), "a": types.ArrayType(types.DoubleType())}
+DOUBLES = {name: type_ for name, type_ in FLOATS.items() if name != "f"}
+
+
+def changed(text: str, columns: dict[str, types.DataType]) -> str | None:
+    schema = types.StructType([types.StructField(name, type_) for name, type_ in columns.items()])
+    found = json_texts.values(text, json_texts.Syntax(floats=json_texts.floats_of(schema)))
+    return None if found is None else found[0].text
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E+309", "1.8e308", "1" * 400, "1" * 230 + "e99", "0.1e0000310"])
+def test_a_number_that_a_double_cannot_hold_becomes_text_which_spark_refuses(number: str) -> None:
+    for columns in (FLOATS, DOUBLES):
+        assert changed(f'{{"d":{number},"a":[1,{number}],"x":1e400}}', columns) == (
+            f'{{"d":"{number}","a":[1,"{number}"],"x":1e400}}'
+        )
+    assert changed(f'{{"f":{number}}}', FLOATS) == f'{{"f":"{number}"}}'
+    assert changed(f'{{"f":{number}}}', DOUBLES) is None
+
+
+@pytest.mark.parametrize("number", ["1.79e308", "-1e99", "1e-400", "1" * 300, '"1e400"', "true", "0.01e310"])
+def test_any_other_value_of_a_double_stays(number: str) -> None:
+    for columns in (FLOATS, DOUBLES):
+        assert changed(f'{{"d":{number},"a":[{number}]}}', columns) is None
+
+
+def test_a_float_holds_less_than_a_double() -> None:
+    assert changed('{"d":1e39,"f":3.4028235e38}', FLOATS) is None
+    assert changed('{"d":1e39,"f":3.4028236e38}', FLOATS) == '{"d":1e39,"f":"3.4028236e38"}'
+    assert changed('{"f":%s}' % ("9" * 30 + "e9"), FLOATS) == '{"f":"%s"}' % ("9" * 30 + "e9")
+
+
 def test_a_json_file_may_be_one_value_over_many_lines(landing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "PIECE", 3)
     path = landing / "a.json"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
 from tidegate.sources.json_names import Names
-from tidegate.sources.json_texts import NOT_NUMBERS, Places, Syntax
+from tidegate.sources.json_texts import NOT_NUMBERS, Floats, Places, Syntax
 from tidegate.sources.quotes import Rules
 from tidegate.sources.reading import TextFormat
 
@@ -85,10 +85,14 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
 
 
 def text_format(
-    source: Declared, columns: tuple[str, ...], places: Places = False, names: Names | None = None
+    source: Declared,
+    columns: tuple[str, ...],
+    places: Places = False,
+    names: Names | None = None,
+    floats: Floats | None = None,
 ) -> TextFormat:
-    """How the files of a source become records that has these columns, STRING at these `places`, and these `names` of
-    JSON. The options have been checked."""
+    """How the files of a source become records that has these columns, STRING at these `places`, and these `names` and
+    `floats` of JSON. The options have been checked."""
     given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
     multiline = given.get("multiline", "false").lower() == "true"
     is_csv = source.format == "csv"
@@ -114,7 +118,7 @@ def text_format(
         strip_header=leading or trailing,
         missing_are_null=source.missing_columns == "null",
         extra_are_ignored=source.extra_columns == "ignore",
-        syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", whole=multiline, names=names),
+        syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", multiline, names, floats),
     )
 
 

@@ -6,16 +6,21 @@ malformed. Spark alone would take the first value and ignore the rest, and would
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tidegate.sources.json_names import Names, has_other_case, renamed
 
-#: Where a schema has STRING (1) or DECIMAL (2): itself at the place, a list of one for elements and values of maps, a
-#: dictionary by lower-case name for fields. Anything false: nowhere.
+#: Where a schema has types of some kinds: the kind itself at the place, a list of one for elements and values of maps,
+#: a dictionary by lower-case name for fields. Anything false: nowhere.
 Places: TypeAlias = "int | list[Places] | dict[str, Places]"
-STRING, DECIMAL = 1, 2
+STRING, DECIMAL, FLOAT, DOUBLE = 1, 2, 3, 4
+_EDITED = {"string": STRING, "char": STRING, "varchar": STRING, "decimal": DECIMAL}
+_FLOATS = {"float": FLOAT, "double": DOUBLE}
+_TOO_LARGE = {FLOAT: 2.0**128 - 2.0**103, DOUBLE: float("inf")}  # what a type rounds to infinity begins here
+#: Without a match, no number of a text is too large, whatever its digits and exponent come to together.
+_MAY_BE_LARGE = {FLOAT: re.compile(r"[eE]\+?\d\d|\d{29}"), DOUBLE: re.compile(r"[eE]\+?\d{3}|\d{209}")}
 _EXACT = 15  # characters of a number that survive a DOUBLE, by which Spark gets from a number to its text
 
 NOT_NUMBERS = "allownonnumericnumbers"  # the option that takes NaN and Infinity, which are not JSON
@@ -34,14 +39,23 @@ class Value(NamedTuple):
     problem: str | None = None
 
 
+class Floats(NamedTuple):
+    """Where a schema has FLOAT or DOUBLE, and what a text has in it that may be too large for one of them."""
+
+    places: Places
+    large: re.Pattern[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What a text is read by. `whole`: it is a file. `names`: the keys that are columns."""
+    """What a text is read by. `whole`: it is a file. `names`: the keys that are columns. `floats`: only if a number
+    that is too large is malformed."""
 
     places: Places = False
     not_numbers: bool = False
     whole: bool = False
     names: Names | None = None
+    floats: Floats | None = None
 
 
 class _NotJson(Exception):
@@ -54,20 +68,27 @@ class _NotJson(Exception):
 
 def places_of(type_: Any) -> Places:
     """Where a type of Spark has STRING or DECIMAL."""
+    return _places(type_, _EDITED)
+
+
+def floats_of(type_: Any) -> Floats | None:
+    """Where a type of Spark has FLOAT or DOUBLE; None if nowhere."""
+    if not (places := _places(type_, _FLOATS)):
+        return None
+    return Floats(places, _MAY_BE_LARGE[FLOAT if _places(type_, {"float": FLOAT}) else DOUBLE])
+
+
+def _places(type_: Any, kinds: Mapping[str, int]) -> Places:
     match type_.typeName():
-        case "string" | "char" | "varchar":
-            return STRING
-        case "decimal":
-            return DECIMAL
         case "struct":
-            fields = {field.name.lower(): places_of(field.dataType) for field in type_.fields}
+            fields = {field.name.lower(): _places(field.dataType, kinds) for field in type_.fields}
             return {name: places for name, places in fields.items() if places}
         case "array":
-            return [places] if (places := places_of(type_.elementType)) else 0
+            return [places] if (places := _places(type_.elementType, kinds)) else 0
         case "map":
-            return [places] if (places := places_of(type_.valueType)) else 0
-        case _:
-            return 0
+            return [places] if (places := _places(type_.valueType, kinds)) else 0
+        case kind:
+            return kinds.get(kind, 0)
 
 
 def values(text: str, syntax: Syntax) -> list[Value] | None:
@@ -76,6 +97,7 @@ def values(text: str, syntax: Syntax) -> list[Value] | None:
         value, end = _decode(text, 0, syntax)
         is_plain = type(value) is dict and not _is_half(text)
         is_plain = is_plain and not has_other_case(value, syntax.names)
+        is_plain = is_plain and not _may_be_large(text, syntax)
         if end == len(text) and is_plain and not _has_others(value, syntax.places):
             return None
     except _NotJson:
@@ -134,8 +156,10 @@ def _value(text: str, start: int, end: int, syntax: Syntax) -> Value:
         return Value(start, record, None, f"{half} is half of a character")
     edits: list[tuple[int, int]] = []
     _find_others(record, 0, syntax.places, syntax, edits)
+    if syntax.floats is not None and _may_be_large(record, syntax):  # Spark takes no text for one of these
+        _find_others(record, 0, syntax.floats.places, syntax, edits)
     edited, last = "", 0
-    for begin, until in edits:
+    for begin, until in sorted(edits):
         edited += record[last:begin] + json.dumps(record[begin:until], ensure_ascii=False)
         last = until
     edited, problem = _named(edited + record[last:], syntax)
@@ -195,9 +219,19 @@ def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list
             at = _skip(text, at + 1) if text[at] == "," else at
         return at + 1
     value, end = _decode(text, at, syntax)
-    if isinstance(places, int) and _has_others(value, places):
+    if isinstance(places, int) and _is_other(text[at:end], value, places):
         found.append((at, end))
     return end
+
+
+def _is_other(text: str, value: Any, place: int) -> bool:
+    if place in _TOO_LARGE:
+        return type(value) is int and abs(float(text)) >= _TOO_LARGE[place]
+    return _has_others(value, place)
+
+
+def _may_be_large(text: str, syntax: Syntax) -> bool:
+    return syntax.floats is not None and syntax.floats.large.search(text) is not None
 
 
 def _skip(text: str, at: int) -> int:

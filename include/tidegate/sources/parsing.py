@@ -12,7 +12,7 @@ from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.settings import spark_path
 from tidegate.sources.dialect import text_format
 from tidegate.sources.json_names import names_of
-from tidegate.sources.json_texts import places_of
+from tidegate.sources.json_texts import floats_of, places_of
 from tidegate.sources.links import place_of
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.parquet_footers import Expected, Footers
@@ -89,7 +89,8 @@ def _frame(
             return rows
         path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
         return rows.select("*", *(column.of(path) for column in partitions))
-    form = text_format(source, tuple(schema.names), places_of(schema), names_of(schema))
+    floats = floats_of(schema) if source.parsing == "strict" else None
+    form = text_format(source, tuple(schema.names), places_of(schema), names_of(schema), floats)
     bins = packed(files, form, int(spark.conf.get("spark.sql.shuffle.partitions")))
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
     return text_rows(source, schema, records, location, output, partitions)
