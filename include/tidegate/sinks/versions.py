@@ -6,7 +6,7 @@ file system's own clock, so machines that commit one after the other need not ag
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -77,7 +77,10 @@ def present(private: PrivateDirectory) -> int:
 
 def find_outdated(root: str, shown: int | None, now: int, readable_for: timedelta) -> Outdated:
     """Among the versions before the one that is shown, where no commit is at work. Changes nothing."""
-    replaced_at = _replaced_at(root, shown, shown)
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = os.listdir(os.path.join(root, VERSIONS))
+    replaced_at = _replaced_at(root, names, shown, shown)
     return choose_outdated(replaced_at, last_replaced(replaced_at), now, readable_for)
 
 
@@ -91,8 +94,9 @@ def remove(root: str, private: PrivateDirectory, outdated: Outdated) -> None:
 def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
     """Remove versions that were replaced longer ago than that. Never one of a newer checkpoint, of any attempt."""
     now = present(private)
-    replaced_at = _replaced_at(root, shown.checkpoint_id, shown.now)
-    for name in os.listdir(os.path.join(root, VERSIONS)):
+    names = os.listdir(os.path.join(root, VERSIONS))
+    replaced_at = _replaced_at(root, names, shown.checkpoint_id, shown.now)
+    for name in names:
         if name.endswith(".tmp"):  # unfinished, by an older release
             private.take_away(os.path.join(root, VERSIONS, name))
     last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
@@ -103,13 +107,12 @@ def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable
         note_replaced(root, last)
 
 
-def _replaced_at(root: str, bound: int | None, shown: int | None) -> dict[int, int]:
+def _replaced_at(root: str, names: Iterable[str], bound: int | None, shown: int | None) -> dict[int, int]:
     """When each version below the bound was replaced, in nanoseconds, by its checkpoint."""
     found = {}
-    with suppress(FileNotFoundError):
-        for name in os.listdir(os.path.join(root, VERSIONS)):
-            id_ = checkpoint_id_of(name)
-            if id_ is not None and id_ != shown and (bound is None or id_ < bound):
-                with suppress(FileNotFoundError):
-                    found[id_] = os.stat(os.path.join(root, VERSIONS, name)).st_mtime_ns
+    for name in names:
+        id_ = checkpoint_id_of(name)
+        if id_ is not None and id_ != shown and (bound is None or id_ < bound):
+            with suppress(FileNotFoundError):
+                found[id_] = os.stat(os.path.join(root, VERSIONS, name)).st_mtime_ns
     return found
