@@ -44,7 +44,7 @@ class ChangedFiles:
         for file in files:
             if file not in self._touched:
                 row = known[file.path]
-                if self._has_grown(directory, row.file, file):
+                if self.has_grown(directory, row.file, file):
                     judged.grown.append(file)
                     continue
                 if not directory.is_same(row.file, file):
@@ -53,7 +53,26 @@ class ChangedFiles:
             judged.touched.append(self._touched[file])
         return judged
 
-    def _has_grown(self, directory: Directory, before: FileVersion, now: FileVersion) -> bool:
+    def read_again(
+        self,
+        directory: Directory,
+        files: Sequence[FileVersion],
+        before: Iterable[StateHandle],
+        storage: ReadableStorage,
+    ) -> list[tuple[FileVersion, FileVersion | None]]:
+        """Those of these files that a source reads again from a position, each with how it looks now. What the position
+        lists was read, in whatever version, unless it had no row then."""
+        paths = [file.path for file in files]
+        known = manifests.find(paths, before, storage) if files else {}
+        seen = zip(files, directory.look(paths) if files else [], strict=True)
+        return [
+            (file, now)
+            for file, now in seen
+            if file.path not in known or (now is not None and self.has_grown(directory, known[file.path].file, now))
+        ]
+
+    def has_grown(self, directory: Directory, before: FileVersion, now: FileVersion) -> bool:
+        """Whether a file that had no row when it was read has some now, so that it is read for the first time."""
         beginning = directory.begins_with(before, now)
         return beginning is not None and not self._has_rows(now.path, beginning)
 

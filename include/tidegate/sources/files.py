@@ -215,9 +215,9 @@ class FileSource:
         is_mine = self._is_of(split)
         files = [file for file in manifests.added(before, after, storage) if is_mine(file.path)]
         directory = Directory(self.location)
-        found = directory.look([file.path for file in files]) if files else []
-        missing = [file.path for file, now in zip(files, found, strict=True) if not directory.is_same(file, now)]
-        return ReadSince(len(files), sum(file.size for file in files), sorted(missing))
+        again = self._changed.read_again(directory, files, before, storage)
+        missing = [file.path for file, now in again if not directory.is_same(file, now)]
+        return ReadSince(len(again), sum(file.size for file, _ in again), sorted(missing))
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
         """See `ports.ListingSource`. Its manifest is the one that the checkpoint wrote itself."""
