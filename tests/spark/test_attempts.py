@@ -17,8 +17,8 @@ from spark_checkpoints import Checkpoints, Landing
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
 from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import (
-    CheckpointError,
     PipelineDefinitionError,
+    SparkUnavailableError,
     StateIntegrityError,
     StateSchemaError,
     StorageError,
@@ -225,7 +225,7 @@ def test_spark_that_was_lost_says_that_repeating_is_safe() -> None:
     from tidegate.spark.driver.spark_errors import as_checkpoint_error
 
     error = as_checkpoint_error(Py4JNetworkError("Answer from Java side is empty"), "operator 'sums' of pipeline 'p'")
-    assert type(error) is CheckpointError
+    assert type(error) is SparkUnavailableError
     assert "repeating the snapshot step resumes this checkpoint on the same input" in str(error)
 
 
