@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
-from many_checkpoints import LARGE, fill
+from many_checkpoints import LARGE, fill, vacuum
 from measuring import Database
 from process_tree import processor_seconds
 from rich.console import Console
@@ -111,8 +111,8 @@ def measure_folding(found: Database, checkpoints: int) -> dict[str, Any]:
         if portions[-1] < 0.0005:  # nothing was due any more
             break
     processor = processor_seconds(found.process) - processor
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM ANALYZE"))
+    vacuum(engine)
+    with engine.connect() as connection:
         left = {
             table: connection.execute(text(statement)).scalar_one()
             for table, statement in (
@@ -135,8 +135,7 @@ def measure_asking(found: Database, checkpoints: int, times: int) -> dict[str, d
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         for statement in _AS_FOLDED:
             connection.execute(text(statement), {"last": last})
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM ANALYZE"))
+    vacuum(engine)
     progress("asked after folding")
     asked["folded"] = ask(engine, last, times)
     engine.dispose()

@@ -6,6 +6,7 @@ to the ten newest of each pipeline.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
@@ -137,10 +138,21 @@ def fill(
         _run(connection, _HANDLES, {"files": files})
         for what in (_VERDICTS, _FIGURES):
             _run(connection, what, {})
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM ANALYZE"))
-        say("the planner has its statistics")
+    vacuum(engine)
+    say("the planner has its statistics")
     return numbers["large"]
+
+
+def vacuum(engine: Engine) -> None:
+    """Give the planner its statistics. No transaction can do that, and each of the engine's statements begins one."""
+    connection: Any = engine.raw_connection()
+    try:
+        connection.driver_connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE")
+    finally:
+        connection.driver_connection.autocommit = False
+        connection.close()
 
 
 def _run(connection: Connection, statement: str, values: Mapping[str, object]) -> None:

@@ -7,12 +7,13 @@ from mutations import MUTATIONS, planted
 from mutations.noticed import LIST, TRIED, seed_of, seed_that_notices
 from sizes import later
 
-#: Every run looks at one in three, `make test-long` and `make noticed` at all.
+#: Every run looks at one in three of those that a seed is known to notice, `make test-long` and `make noticed` at all.
 ONE_IN = 3
 
 
 @pytest.mark.parametrize(
-    "sentence", [later(each) if number % ONE_IN else each for number, each in enumerate(MUTATIONS)]
+    "sentence",
+    [later(each) if number % ONE_IN or seed_of(each) is None else each for number, each in enumerate(MUTATIONS)],
 )
 def test_a_planted_mistake_is_noticed(sentence):
     with planted(MUTATIONS[sentence]):

@@ -145,8 +145,16 @@ WRONG: dict[str, tuple[Callable[[Any, Any], Any], str | None, str]] = {
         None,
         "operator 'emitter' of pipeline 'emitting' returned an Update, but the operator declares no output",
     ),
-    "rows that are no frame": (lambda batch, state: passing(batch, [1]), PAIRS, "whose rows are a list"),
-    "state that is no frame": (lambda batch, state: Update(None, batch), PAIRS, "whose state is a NoneType"),
+    "rows that are no frame": (
+        lambda batch, state: passing(batch, [1]),
+        PAIRS,
+        "in the rows of its Update, returned a list instead of a Spark",
+    ),
+    "state that is no frame": (
+        lambda batch, state: Update(None, batch),
+        PAIRS,
+        "in the state of its Update, returned nothing",
+    ),
     "a column that is missing, and another": (
         lambda batch, state: passing(batch, batch.withColumnRenamed("v", "w")),
         PAIRS,

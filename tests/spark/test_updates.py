@@ -9,7 +9,12 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, PipelineDefinitionError
+from tidegate.protocol.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    OperatorFailedError,
+    PipelineDefinitionError,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -152,11 +157,11 @@ def failing_udf(batch: Any, state: Any) -> Any:
     [
         (wrong_columns, PipelineDefinitionError, r"returned the columns k, total.* missing n, not in the state total"),
         (wrong_type, PipelineDefinitionError, "n is string, not bigint"),
-        (no_frame, PipelineDefinitionError, "returned a list, not a DataFrame"),
+        (no_frame, PipelineDefinitionError, "returned a list instead of a Spark DataFrame"),
         (raising, PipelineDefinitionError, "function of operator 'counter' of pipeline 'counting' raised"),
         (doubled, CheckpointDeclinedError, "counter"),
         (other_keys, CheckpointDeclinedError, "returned rows for 1 keys that none of its batches has, such as k=2"),
-        (failing_udf, CheckpointError, "no number like 7"),
+        (failing_udf, OperatorFailedError, "no number like 7"),
     ],
 )
 def test_a_wrong_function_is_named_and_changes_nothing(

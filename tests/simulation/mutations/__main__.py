@@ -22,9 +22,7 @@ def find(sentence: str) -> int | None:
 def main() -> int:
     with ProcessPoolExecutor() as pool:
         found = dict(zip(MUTATIONS, pool.map(find, MUTATIONS), strict=True))
-    LIST.write_text(
-        json.dumps({sentence: seed for sentence, seed in found.items() if seed is not None}, indent=1) + "\n"
-    )
+    LIST.write_text(json.dumps(found, indent=1) + "\n")
     missed = [sentence for sentence, seed in found.items() if seed is None]
     print(*(f"Nobody noticed that {sentence}." for sentence in missed), f"{len(found)} mistakes.", sep="\n")
     return 1 if missed else 0

@@ -13,8 +13,9 @@ TRIED = 25
 
 
 def seed_of(sentence: str) -> int | None:
-    """The one of before, None of a new mistake."""
-    known: dict[str, int] = json.loads(LIST.read_text())
+    """The one of before. None of a new mistake, and of one that no known seed notices since the simulator draws
+    differently (null in the list)."""
+    known: dict[str, int | None] = json.loads(LIST.read_text())
     return known.get(sentence)
 
 
