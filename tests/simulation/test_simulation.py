@@ -96,6 +96,12 @@ def test_a_snapshot_that_is_due_after_a_newer_one_is_not_taken():
     assert not exactly_once
 
 
+@pytest.mark.parametrize("seed", [4500339, 4501263])
+def test_a_clock_that_is_set_back_gives_no_row_of_state_another_life(seed):
+    """The region's time stands still until the clock has caught up, within an attempt and after the next one began."""
+    continuous(seed)
+
+
 def trace_of(seed, hash_seed):
     script = f"from simulator.world import World; print(*World({seed}, trace=None).run().scheduler.trace, sep='\\n')"
     return in_a_process("-c", script, PYTHONHASHSEED=hash_seed)

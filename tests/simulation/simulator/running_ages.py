@@ -55,8 +55,10 @@ class Attempt:
     def __post_init__(self) -> None:
         self.told = self.start
 
-    def processed(self, rows: Iterable[LogRow]) -> None:
-        self.batches.append(Batch(tuple(rows), microseconds(self.now()), self.told))
+    def processed(self, rows: Iterable[LogRow], at: int) -> None:
+        """`at` is what the region took the time for: a clock that is set back does not set it back."""
+        assert at >= microseconds(self.now())
+        self.batches.append(Batch(tuple(rows), at, self.told))
 
     def takes(self, checkpoint_id: int) -> None:
         self.taken[checkpoint_id] = (self, len(self.batches), self.told)
@@ -123,7 +125,8 @@ class Ages:
         return horizon
 
     def _take_in(self, ttl: TimeToLive, function: Ageing, lived: Lived, batch: Batch) -> Lived:
-        clock = batch.at if ttl.processing_time else self.after[batch.told].newest
+        at = max(batch.at, lived.newest or batch.at)  # where a clock was set back, the newest time that is known stands
+        clock = at if ttl.processing_time else self.after[batch.told].newest
         known = _alive(lived, None if clock is None else clock - ttl.after)
         by_key: dict[int, list[LogRow]] = {}
         for row in batch.rows:
@@ -131,8 +134,8 @@ class Ages:
         changed = {}
         for key, rows in by_key.items():
             value = function.update(known.get(key), rows)
-            changed[key] = (value, batch.at if ttl.processing_time else value * TICK)
-        times = [at for _, at in changed.values()]
+            changed[key] = (value, at if ttl.processing_time else value * TICK)
+        times = [changed_at for _, changed_at in changed.values()]
         newest = max(times) if lived.newest is None else max(lived.newest, *times)
         return Lived(lived.rows | set(batch.rows), {**lived.values, **changed}, newest)
 

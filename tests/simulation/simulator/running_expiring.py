@@ -74,7 +74,7 @@ def run_ageing(
         if execution.chain.exchanges:
             written.append(jobs._write(f"{name}.rows", HandleKind.EXCHANGE, changed))
         reports.append(Report(vertex.operator_id, index, tuple(written), {}))
-    said.processed(rows)
+    said.processed(rows, plan.at)
     return reports
 
 
