@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.ownership import MARK, Owner
+from tidegate.sinks.publish import sync
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 #: How long another process may take between making a mark and writing it, where that is not one step.
@@ -97,7 +98,7 @@ def _written(root: str, owner: Owner, show: Callable[[str, str], None]) -> None:
             os.fsync(file.fileno())
         try:
             show(temporary, os.path.join(root, MARK))
-            _sync(root)
+            sync(root)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -124,11 +125,3 @@ def _link(temporary: str, path: str) -> None:
             file.write(written.read())
             file.flush()
             os.fsync(file.fileno())
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
