@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, max_, sum_
 from tidegate.cli.continuous import stopping_on_signals
-from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.running import RunningChain

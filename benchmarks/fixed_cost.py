@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from workload import SCHEMA
 
 from tidegate import Pipeline, assembly, count
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
 

@@ -28,7 +28,7 @@ from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, expect,
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Stream
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -26,11 +26,11 @@ from run import database, progress
 from sqlalchemy import Engine, text
 
 from tidegate.clock import SystemClock
-from tidegate.coordination.folding import HistoryFolding
+from tidegate.coordination.cleaning.folding import HistoryFolding
 from tidegate.documents.checkpoints import details_document
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.history import HistoryRule
+from tidegate.protocol.cleaning.folding import HistoryRule
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.reading.readings import Readings
 from tidegate.state.stored import StoredState

@@ -19,7 +19,7 @@ from typing import Any
 from pyarrow import fs
 
 from tidegate.ports import SourceContext
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.facts.records import Snapshot
 from tidegate.sources import files as sources
 from tidegate.sources import manifests
 from tidegate.sources.directory import Directory

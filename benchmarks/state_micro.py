@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.aggregates import count, max_, sum_
-from tidegate.protocol.keygroups import key_groups_of
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.keygroups import key_groups_of
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.compaction import compact, plan_compaction
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout

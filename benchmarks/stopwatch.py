@@ -9,8 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Look, Region
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CompactedRun,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+)
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 class Stopwatch:

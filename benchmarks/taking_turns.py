@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from tidegate import FileSource, Pipeline, assembly
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import AcknowledgeResult, HandleKind, Snapshot
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.settings import Settings
 
 KEYS, ROWS = 200_000, 100_000

@@ -18,8 +18,8 @@ from workload import SCHEMA, Epoch
 from tidegate import Pipeline, assembly, count, max_, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.names import Target
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -16,10 +16,10 @@ import conditions
 from workload import SCHEMA
 
 from tidegate import CheckpointConfig, Pipeline, assembly, count, max_, sum_
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
-from tidegate.protocol.trigger import Triggered
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
 

@@ -27,9 +27,9 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import Acknowledger
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, key_groups_of
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, key_groups_of
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CompactedRun,
@@ -39,8 +39,8 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskMetrics,
 )
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.state.storage import ArrowCheckpointStorage
 
 OPERATORS = 10  # the source is one of them

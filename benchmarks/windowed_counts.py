@@ -24,7 +24,7 @@ from tidegate_engine import checkpoint
 from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, window
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from flights import run
 from flights.layout import Layout
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 app = typer.Typer(help="Tidegate's demonstration.", add_completion=False, pretty_exceptions_enable=False)
 

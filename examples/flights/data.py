@@ -11,7 +11,7 @@ from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 SOURCES = {"flights": "flights.csv.zip", "weather": "weather.csv"}
 DELAY_COLUMN = "dep_delay"

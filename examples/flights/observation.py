@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flights.layout import TABLES
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 
 @dataclass(frozen=True, slots=True)

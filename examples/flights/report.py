@@ -12,7 +12,7 @@ from rich.table import Table
 from flights.layout import Layout
 from flights.observation import Content, Observation
 from tidegate.local_stack.stack import USER, LocalStack
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 
 if TYPE_CHECKING:
     from flights.batch import Comparison

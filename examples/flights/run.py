@@ -26,10 +26,10 @@ from flights.sabotage import kill_spark_in_snapshot
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.local_stack.airflow_api import AirflowApi
 from tidegate.local_stack.stack import LocalStack
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import requests_of_run
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.spark.session.java import find_java
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import psutil
 
 from tidegate.local_stack.processes import Session
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import CheckpointRecord
 
 
 class SabotageError(CheckpointError):

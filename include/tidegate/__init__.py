@@ -32,7 +32,7 @@ _PUBLIC = {
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",
     "ParquetSink": "tidegate.sinks.parquet",
-    "CheckpointError": "tidegate.protocol.errors",
+    "CheckpointError": "tidegate.protocol.facts.errors",
 }
 
 __all__ = list(_PUBLIC)

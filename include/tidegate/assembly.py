@@ -12,31 +12,31 @@ from uuid import uuid4
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
-from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.definitions import refused_definition
-from tidegate.coordination.listeners import NotifiedListeners
-from tidegate.coordination.lookup import keep_max_parallelism
+from tidegate.coordination.observing.listeners import NotifiedListeners
 from tidegate.coordination.operations import PipelineOperations
-from tidegate.coordination.operator_state import find_earlier_state, find_kept, find_state
-from tidegate.coordination.recover import Recovering
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.operator_state import find_earlier_state, find_kept, find_state
+from tidegate.coordination.steps.definitions import refused_definition
+from tidegate.coordination.steps.lookup import keep_max_parallelism
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.ports import Meter, Notifier
 from tidegate.project.registered import load_pipeline as load_pipeline
 from tidegate.project.registered import registered_pipelines as registered_pipelines
-from tidegate.protocol.comparison import Comparison
-from tidegate.protocol.errors import OperatorNotFoundError, StateIntegrityError
-from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
-from tidegate.protocol.installed import not_installed
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.errors import OperatorNotFoundError, StateIntegrityError
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.recovery.comparison import Comparison
+from tidegate.protocol.text.installed import not_installed
 from tidegate.settings import Settings, resolve
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module
     import pyarrow as pa
 
     from tidegate.postgres.store import PostgresCheckpointStore
-    from tidegate.protocol.state_schema import StateSchema
+    from tidegate.protocol.schema.state_schema import StateSchema
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.reading.readings import Readings
     from tidegate.spark.region import SparkRegion

@@ -22,7 +22,7 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import check
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 
 FORBIDDEN = [
     "DELETE FROM tidegate.figures",

@@ -12,7 +12,7 @@ from kept_stacks import kept_stack, wait_until
 from tidegate.local_stack.processes import is_alive
 from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_secrets
 from tidegate.local_stack.spark_server import SPARK, server_connection, server_environment
-from tidegate.protocol.errors import SparkUnavailableError
+from tidegate.protocol.facts.errors import SparkUnavailableError
 from tidegate.spark.session.sessions import SparkSettings, open_session
 
 

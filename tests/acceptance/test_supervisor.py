@@ -11,7 +11,7 @@ from sizes import later
 
 from tidegate.local_stack.processes import belonging, is_alive
 from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 #: `python -m airflow scheduler` has two workers that do not listen to SIGTERM,
 #: each with a child in a session of its own.

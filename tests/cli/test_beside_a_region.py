@@ -8,9 +8,9 @@ from rich.console import Console
 from worlds import Judge
 
 from tidegate.cli import run as running
-from tidegate.protocol.errors import CheckpointNotInProgressError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.errors import CheckpointNotInProgressError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 
 
 class WatchedStore(MemoryCheckpointStore):

@@ -179,7 +179,7 @@ def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_comma
 def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(remote_command, here, tmp_path):
     Shop(tmp_path).deliver()
     begin = (
-        "from tidegate import assembly; from tidegate.protocol.records import CheckpointKind as K;"
+        "from tidegate import assembly; from tidegate.protocol.facts.records import CheckpointKind as K;"
         "c = assembly.open_coordinator(assembly.load_pipeline('orders'));"
         "c.trigger('stop:1', kind=K.SYNC_SAVEPOINT)"
     )

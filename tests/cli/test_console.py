@@ -17,11 +17,11 @@ from tidegate.cli.log_lines import log_to
 from tidegate.documents.checkpoints import details_document
 from tidegate.documents.pipelines import lag_document, statistics_document
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Verdict
 from tidegate.reading.pipeline_answers import Lag
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"

@@ -9,7 +9,7 @@ from commands import CommandHere
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.project.scaffold import begin
-from tidegate.protocol.errors import NotInstalledError
+from tidegate.protocol.facts.errors import NotInstalledError
 from tidegate.spark.session.installed import check_pair
 
 ALL = ["python", "java", "spark", "quality", "airflow", "pipelines", "storage", "database", "schema", "clock"]

@@ -12,9 +12,9 @@ from answers import NO_CHECKPOINTS, page_of
 from tidegate.cli.views import history_table
 from tidegate.documents.checkpoints import checkpoint_document, details_document
 from tidegate.documents.pipelines import checkpoints_document
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     HandleKind,

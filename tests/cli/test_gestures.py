@@ -9,7 +9,7 @@ from commands import CommandHere, environment_of
 from store_steps import triggered
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.facts.pipelines import PipelineStatus
 
 
 @pytest.fixture

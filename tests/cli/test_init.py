@@ -11,7 +11,7 @@ from commands import Command, CommandHere, environment_of
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.project.scaffold import begin
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 LIBRARY = Path(__file__).parents[2] / "include"
 

@@ -13,7 +13,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.state.storage import ArrowCheckpointStorage
 
 PROJECT = """

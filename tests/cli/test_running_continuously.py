@@ -14,8 +14,8 @@ from orders import Shop, check_tables
 
 from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.facts.lifecycle import COMMITTED
+from tidegate.protocol.facts.pipelines import PipelineStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

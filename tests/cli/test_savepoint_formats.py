@@ -7,8 +7,8 @@ from commands import CommandHere, environment_of
 
 from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.protocol.errors import StorageError
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.errors import StorageError
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 
 PROJECT = """
 [tool.tidegate.pipelines]

@@ -12,7 +12,7 @@ from receivers import receiving
 
 from tidegate.assembly import open_coordinator
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 PROJECT = """
 [tool.tidegate.pipelines]

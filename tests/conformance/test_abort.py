@@ -10,11 +10,11 @@ from records import SOMEBODY
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointCompletedError, CheckpointNotFoundError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.trigger import Dropped, Queued, Triggered
+from tidegate.protocol.facts.errors import CheckpointCompletedError, CheckpointNotFoundError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.trigger import Dropped, Queued, Triggered
 
 SUSPEND = FailureReason.COORDINATOR_SUSPEND
 

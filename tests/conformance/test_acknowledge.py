@@ -24,11 +24,11 @@ from store_steps import (
 )
 
 from tidegate.ports import CheckpointStore, StoreTransaction
-from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.facts.errors import CheckpointError, CheckpointNotFoundError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, SubtaskId, SubtaskMetrics
 
 FULL = Acknowledgement(
     FIRST,

@@ -12,8 +12,8 @@ from worlds import Crash, MemorySink, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.operations import ABORT_REASON
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import (
     ForkRefusedError,
     GestureRepeatedError,
     IllegalRequestError,
@@ -21,10 +21,10 @@ from tidegate.protocol.errors import (
     PipelineIdentityError,
     RestoreRefusedError,
 )
-from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureKind
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureKind
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 
 class MovedSink(MemorySink):

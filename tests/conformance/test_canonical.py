@@ -10,8 +10,7 @@ from sizes import sizes
 from worlds import Crash, MemorySink, small_pipeline
 
 from tidegate.ports import SinkInput
-from tidegate.protocol.canonical import MARKER, METADATA
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
     IllegalRequestError,
@@ -19,9 +18,10 @@ from tidegate.protocol.errors import (
     SavepointInUseError,
     StorageError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind, Deletion
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind, Deletion
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.recovery.canonical import MARKER, METADATA
 
 FILES = {"state/op/0.parquet", "positions/src/2-0-1-m", "positions/src/2-1-1-m", "staged/out-sink/0-0.parquet"}
 

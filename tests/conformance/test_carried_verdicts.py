@@ -9,14 +9,14 @@ from made_gestures import approve
 from memory_store import MemoryCheckpointStore
 from worlds import CapturingRegion, Judge
 
-from tidegate.coordination import validate as validation
+from tidegate.coordination.steps import validate as validation
 from tidegate.ports import CheckpointStore, SinkInput
-from tidegate.protocol import carried_verdicts
-from tidegate.protocol.errors import CheckpointHeldError
-from tidegate.protocol.metadata import read_metadata
-from tidegate.protocol.names import operator_of_sink
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, Verdict
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import CheckpointHeldError
+from tidegate.protocol.facts.names import operator_of_sink
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, Verdict
+from tidegate.protocol.recovery.metadata import read_metadata
+from tidegate.protocol.steps import carried_verdicts
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 OUT = SubtaskId(operator_of_sink("out"), 0)
 

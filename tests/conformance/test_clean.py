@@ -7,11 +7,11 @@ import pytest
 from cleanings import DAY, left_there, past_of_four, settle
 from made_gestures import dispose
 
-from tidegate.protocol.errors import PipelineIdentityError
-from tidegate.protocol.kept import Cost, reasons_text
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import Deletion
+from tidegate.protocol.cleaning.clean_report import Cost, reasons_text
+from tidegate.protocol.facts.errors import PipelineIdentityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import metadata_path
+from tidegate.protocol.facts.records import Deletion
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from sizes import later
 from worlds import Crash, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.paths import marker_path, metadata_path
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Deletion, HandleKind
-from tidegate.protocol.retention import SWEEP_FOR
+from tidegate.protocol.cleaning.retention import SWEEP_FOR
+from tidegate.protocol.facts.paths import marker_path, metadata_path
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Deletion, HandleKind
 
 OUT = "sink:out-sink"
 OVERDUE = {"retained": 1, "retained_for": "7 d", "undo_within": "1 d", "timeout": "30 d"}

@@ -8,11 +8,11 @@ import pytest
 from store_steps import PIPELINE, at, completed
 from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, MortalStore, small_pipeline
 
-from tidegate.coordination.commit_attempts import TURNS
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.steps.commit_attempts import TURNS
 from tidegate.ports import CheckpointStore, CommitAttempt
-from tidegate.protocol.committing import COMMIT_LEASE, CommitterRecord
-from tidegate.protocol.errors import FinalizeError, SinkError, SupersededAttemptError
+from tidegate.protocol.facts.errors import FinalizeError, SinkError, SupersededAttemptError
+from tidegate.protocol.steps.committing import COMMIT_LEASE, CommitterRecord
 
 
 def test_an_attempt_may_end_with_its_record(store: CheckpointStore) -> None:
@@ -95,7 +95,7 @@ class Reports:
     """A region of which every subtask has nothing to say."""
 
     def snapshot(self, task: Any, acknowledge: Any) -> None:
-        from tidegate.protocol.records import Acknowledgement, Snapshot
+        from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 
         acknowledge([Acknowledgement(subtask, attempt, Snapshot()) for subtask, attempt in task.attempts.items()])
 

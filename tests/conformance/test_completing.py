@@ -8,10 +8,10 @@ from desks import Desk
 from worlds import Judge, MortalStore
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError, FinalizeError, SinkError, StorageError
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import CheckpointError, FinalizeError, SinkError, StorageError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 class Notified:

@@ -8,8 +8,8 @@ import pytest
 from store_steps import FIRST, PIPELINE, SUBTASKS, Crash, acknowledgement, at, completed, crash_after, record, triggered
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 def test_a_second_transaction_on_a_pipeline_waits_for_the_first_and_sees_its_writes(store: CheckpointStore) -> None:

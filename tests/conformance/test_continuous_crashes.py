@@ -11,12 +11,12 @@ from live_pipelines import Live, shown
 from memory_store import MemoryCheckpointStore
 from worlds import Crash
 
-from tidegate.coordination import continuous_run as continuous
+from tidegate.coordination.continuous import continuous_run as continuous
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
-from tidegate.protocol.errors import PipelineStatusError, StoreUnavailableError
-from tidegate.protocol.paths import with_markers
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import PipelineStatusError, StoreUnavailableError
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 class Fragile:

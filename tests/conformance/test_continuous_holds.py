@@ -7,11 +7,11 @@ from live_pipelines import Live
 from made_gestures import approve, reject
 from worlds import Judge
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointHeldError,
     StorageError,
 )
-from tidegate.protocol.lifecycle import COMMITTED, Phase
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase
 
 HOLD = 7200  # seconds; the timeout is 600
 

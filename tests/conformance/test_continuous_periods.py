@@ -8,9 +8,9 @@ import pytest
 from live_pipelines import CountingRegion, Live
 
 from tidegate.ports import Round
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import Dropped
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import Dropped
 
 
 def noted(

@@ -11,15 +11,15 @@ from live_pipelines import Live, shown
 from made_gestures import STOPS, resume
 from worlds import Judge
 
-from tidegate.coordination import continuous_run as continuous
+from tidegate.coordination.continuous import continuous_run as continuous
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import PipelineStatusError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, Verdict
-from tidegate.protocol.trigger import AlreadyCompleted, Queued, Triggered
+from tidegate.protocol.facts.errors import PipelineStatusError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, Verdict
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Queued, Triggered
 
 # -- everybody's checkpoints
 

@@ -9,7 +9,7 @@ from made_gestures import resume
 from worlds import MortalStore
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointDeclinedError,
     PipelineFailedError,
     SinkError,
@@ -18,9 +18,9 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
 
 # -- a checkpoint fails, and the run goes on
 

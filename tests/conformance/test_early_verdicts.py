@@ -8,15 +8,15 @@ from desks import Desk
 from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointNotInProgressError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 
 
 @pytest.fixture

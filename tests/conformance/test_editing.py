@@ -9,9 +9,8 @@ from savepoint_directories import AT, Exported, MemoryEditor, directory, past_of
 from sizes import sizes
 from worlds import Crash, Judge
 
-from tidegate.coordination.editing import Changes
-from tidegate.protocol.canonical import MARKER
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.editing import Changes
+from tidegate.protocol.facts.errors import (
     CheckpointNotRetainedError,
     ConfigurationError,
     IllegalRequestError,
@@ -20,8 +19,9 @@ from tidegate.protocol.errors import (
     StorageError,
     ValidationFailedError,
 )
-from tidegate.protocol.restore_plan import RestorePlan
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.recovery.canonical import MARKER
+from tidegate.protocol.recovery.restore_plan import RestorePlan
 
 TO = "memory://edited"
 CHANGES = Changes({"op": b"+fixed"}, {"op": False}, ("op: rows were replaced or added",))

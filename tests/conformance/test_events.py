@@ -9,11 +9,11 @@ from made_gestures import resume, suspend
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, MortalStore
 
-from tidegate.protocol.errors import CheckpointError, PipelineFailedError
-from tidegate.protocol.events import ALERTS, FORGOTTEN_ONCE_DELIVERED, KEPT_FOR, EventKind
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.trigger import Dropped
+from tidegate.protocol.facts.errors import CheckpointError, PipelineFailedError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import ALERTS, FORGOTTEN_ONCE_DELIVERED, KEPT_FOR, EventKind
+from tidegate.protocol.steps.trigger import Dropped
 
 EVERYTHING = frozenset(EventKind)
 

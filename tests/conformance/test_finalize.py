@@ -15,9 +15,9 @@ from store_steps import (
 )
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 def test_completing_records_when_where_and_how_much(store: CheckpointStore) -> None:

@@ -14,13 +14,13 @@ from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, trigge
 from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError, PipelineStatusError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.errors import CheckpointError, PipelineStatusError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     HandleKind,
@@ -29,8 +29,8 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskMetrics,
 )
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Triggered
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Triggered
 
 ALL = "src op out-sink"
 

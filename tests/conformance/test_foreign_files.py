@@ -8,9 +8,9 @@ from desks import Desk
 from made_gestures import suspend
 from worlds import CapturingRegion
 
-from tidegate.protocol.errors import ForeignPathError
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.errors import ForeignPathError
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
 
 THEIRS = "other/chk-1/op/0-1-a.parquet"
 

@@ -10,10 +10,10 @@ from savepoint_directories import AT, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
-from tidegate.coordination.fork import Forking
-from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.fork import Forking
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CopyInterruptedError,
     ForkRefusedError,
@@ -22,9 +22,9 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     StorageError,
 )
-from tidegate.protocol.imports import IMPORT_LEASE
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.recovered import AcceptedLosses
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.recovery.imports import IMPORT_LEASE
+from tidegate.protocol.recovery.lost_database import AcceptedLosses
 
 
 @pytest.fixture

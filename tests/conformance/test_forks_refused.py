@@ -5,8 +5,8 @@ from forks import SAVEPOINT, New
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, past_of
 
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     ForkRefusedError,
@@ -14,7 +14,7 @@ from tidegate.protocol.errors import (
     RestoreRefusedError,
     StateSchemaError,
 )
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from store_steps import (
 )
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CompactedRun, Deletion, HandleKind
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CompactedRun, Deletion, HandleKind
 
 STAGED = Deletion("sink:carriers-sink", "staged")
 

@@ -9,9 +9,9 @@ from desks import Desk
 from worlds import CapturingRegion, Judge, MortalStore
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import UnknownOutcomeError
-from tidegate.protocol.records import Acknowledgement, Snapshot, Verdict
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import UnknownOutcomeError
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot, Verdict
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 Lossy = tuple[Desk, MortalStore]
 

@@ -8,8 +8,8 @@ from made_gestures import STOPS
 from ways_to_fail import take
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 def test_a_stale_pipeline_is_told_once_and_once_when_it_is_well_again(desk):

@@ -9,15 +9,15 @@ from desks import Desk
 from store_steps import PIPELINE, acknowledged, completed, delete_everything, fail_checkpoint, triggered
 
 from tidegate import CheckpointHistory
-from tidegate.coordination import folding
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.cleaning import folding
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import CheckpointStore
-from tidegate.protocol import history
-from tidegate.protocol.errors import RecordRefusedError
-from tidegate.protocol.history import FOLD_EVERY
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.cleaning import folding as history
+from tidegate.protocol.cleaning.folding import FOLD_EVERY
+from tidegate.protocol.facts.errors import RecordRefusedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
 
 
 def past(desk: Callable[..., Desk], **options: object) -> Desk:

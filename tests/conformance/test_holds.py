@@ -10,10 +10,10 @@ from memory_store import MemoryCheckpointStore
 from records import at
 from worlds import DEATHS, Crash, Judge, MortalStore
 
-from tidegate.coordination.history import History
-from tidegate.coordination.hold import Holds
+from tidegate.coordination.observing.history import History
+from tidegate.coordination.steps.hold import Holds
 from tidegate.ports import CheckpointStore, StoreTransaction
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointHeldError,
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
@@ -22,13 +22,13 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.metadata import read_metadata
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Decided, Decision
-from tidegate.protocol.recovered import Recovered
-from tidegate.protocol.trigger import Dropped, Queued, Resumed, Triggered
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Decided, Decision
+from tidegate.protocol.recovery.lost_database import Recovered
+from tidegate.protocol.recovery.metadata import read_metadata
+from tidegate.protocol.steps.trigger import Dropped, Queued, Resumed, Triggered
 
 HOLD = 7200  # seconds; the timeout is 600
 

@@ -7,10 +7,10 @@ from worlds import Judge, ManualClock, MemorySink, MemoryStorage, SplitSource, s
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import PipelineIdentityError, PipelineStatusError
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.facts.errors import PipelineIdentityError, PipelineStatusError
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.steps.trigger import Triggered
 
 
 class PlacedSource(SplitSource):

@@ -7,10 +7,10 @@ from store_steps import PIPELINE, completed
 from worlds import CapturingRegion
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import RecordRefusedError
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.records import Acknowledgement, Pending, Snapshot
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import RecordRefusedError
+from tidegate.protocol.facts.records import Acknowledgement, Pending, Snapshot
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 def lag(pending: int, seconds: float, source: str = "src") -> SourceLag:

@@ -10,11 +10,11 @@ from object_stores import Bucket
 from worlds import CapturingRegion, Judge
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import directory, shared_directory, write_prefix
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, HandleKind, KeyGroupRange, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.retention import SWEEP_FOR
+from tidegate.protocol.cleaning.retention import SWEEP_FOR
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import directory, shared_directory, write_prefix
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, KeyGroupRange, Snapshot, StateHandle, SubtaskId
 from tidegate.state.storage import ArrowCheckpointStorage
 
 

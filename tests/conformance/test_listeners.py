@@ -16,13 +16,13 @@ from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.observing.listeners import Listeners, NotifiedListeners, watch_failures
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import CheckpointListener, CheckpointStore
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.trigger import AlreadyCompleted
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.trigger import AlreadyCompleted
 
 MakeDesk = Callable[..., Desk]
 

@@ -12,13 +12,13 @@ from typing import Any
 from store_steps import acknowledgement, handle
 from worlds import ManualClock, MemoryStorage, SplitSource
 
-from tidegate.coordination import deletions as deleting
+from tidegate.coordination.cleaning import deletion_queue as deleting
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import CheckpointStore, Look
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.records import AcknowledgeResult, CheckpointRecord, Deletion, SubtaskId
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import AcknowledgeResult, CheckpointRecord, Deletion, SubtaskId
 
 PARALLELISM = 1500
 THREADS = 8  # a store lends twelve connections

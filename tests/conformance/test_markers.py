@@ -10,12 +10,12 @@ from pasts import Past
 from sizes import later
 from worlds import Crash, Judge
 
-from tidegate.coordination.finalize import CommitPoint
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.errors import StateIntegrityError, StorageError
-from tidegate.protocol.marker import read_marker
-from tidegate.protocol.paths import marker_path, metadata_path
-from tidegate.protocol.reasons import FailureReason
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.steps.finalize import CommitPoint
+from tidegate.protocol.facts.errors import StateIntegrityError, StorageError
+from tidegate.protocol.facts.paths import marker_path, metadata_path
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.recovery.marker import read_marker
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from forks import SAVEPOINT, New
 from savepoint_directories import past_of
 from worlds import MemorySink, small_pipeline
 
-from tidegate.coordination.lookup import keep_max_parallelism
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.steps.lookup import keep_max_parallelism
 from tidegate.pipeline.definition import Pipeline
 
 

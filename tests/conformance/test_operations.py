@@ -15,12 +15,12 @@ from worlds import Crash, Judge
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointCompletedError, GestureRefusedError, StoreUnavailableError
-from tidegate.protocol.gestures import Actor, ActorKind, AnswerStatus, GestureAnswer, GestureKind
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import CheckpointCompletedError, GestureRefusedError, StoreUnavailableError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureAnswer, GestureKind
 
 DONE, REFUSED = AnswerStatus.DONE, AnswerStatus.REFUSED
 SAVEPOINT, STOP = CheckpointKind.SAVEPOINT, CheckpointKind.SYNC_SAVEPOINT
@@ -148,7 +148,7 @@ def test_a_refusal_stands_for_its_id_and_not_for_another(world: Desk) -> None:
 
 
 def _to(checkpoint_id: int):
-    from tidegate.coordination.restore import ToCheckpoint
+    from tidegate.coordination.recovery.restore import ToCheckpoint
 
     return ToCheckpoint(checkpoint_id)
 

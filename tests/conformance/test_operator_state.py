@@ -3,9 +3,9 @@
 import pytest
 from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, completed, fail_checkpoint, handle, record, triggered
 
-from tidegate.coordination.operator_state import find_earlier_state, find_history, find_state
+from tidegate.coordination.recovery.operator_state import find_earlier_state, find_history, find_state
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
@@ -13,8 +13,8 @@ from tidegate.protocol.errors import (
     OperatorNotFoundError,
     PipelineNotFoundError,
 )
-from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept
-from tidegate.protocol.records import CheckpointKind, HandleKind
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind
+from tidegate.protocol.schema.operator_state import OperatorState, choose_history, choose_kept
 
 
 def two_checkpoints(store: CheckpointStore, subsume: tuple[int, ...] = ()) -> None:

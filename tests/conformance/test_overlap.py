@@ -9,15 +9,15 @@ from live_pipelines import Live, shown
 from made_gestures import approve, reject
 from worlds import Judge
 
-from tidegate.coordination import continuous_run as continuous
-from tidegate.protocol.errors import NotHeldError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.coordination.continuous import continuous_run as continuous
+from tidegate.protocol.facts.errors import NotHeldError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     SubtaskId,
 )
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.trigger import Triggered
 
 ROWS, _REASON = SubtaskId("out-sink", 0), FailureReason.TASK_FAILURE
 

@@ -9,13 +9,12 @@ from desks import Desk
 from records import T0
 from worlds import Judge
 
-from tidegate.protocol.errors import EarlierSavepointError, FinalizeError
-from tidegate.protocol.events import EventKind
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.overlap import FOLLOWS
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.overlap import FOLLOWS
+from tidegate.protocol.facts.errors import EarlierSavepointError, FinalizeError
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     HandleKind,
@@ -25,7 +24,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.trigger import Dropped, Queued, Triggered
+from tidegate.protocol.observing.events import EventKind
+from tidegate.protocol.steps.trigger import Dropped, Queued, Triggered
 
 ROWS, _REASON = SubtaskId("out-sink", 0), FailureReason.TASK_FAILURE
 

@@ -10,10 +10,10 @@ from store_steps import FIRST, PIPELINE, SUBTASKS, acknowledgement, at, handle, 
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.names import Target
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CompactedRun, Verdict
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CompactedRun, Verdict
 
 
 def test_in_the_steps_of_checkpoints(store: CheckpointStore) -> None:

@@ -9,10 +9,10 @@ from worlds import ManualClock, MemoryStorage
 
 from tidegate import FileSource, Pipeline, count
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.recover import Recovering
-from tidegate.protocol.change_plan import ChangeVerdict
-from tidegate.protocol.errors import PipelineIdentityError, SinkError
-from tidegate.protocol.ownership import Owner
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.protocol.facts.errors import PipelineIdentityError, SinkError
+from tidegate.protocol.recovery.changes import ChangeVerdict
+from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks.parquet import ParquetSink
 
 

@@ -10,16 +10,16 @@ from store_steps import PIPELINE, fail_checkpoint, triggered
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointNotInProgressError,
     PipelineFailedError,
     PipelineStatusError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.trigger import Dropped, Queued, Triggered
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.trigger import Dropped, Queued, Triggered
 
 
 def test_a_pipeline_is_unknown_then_created_and_keeps_what_is_recorded(store: CheckpointStore) -> None:

@@ -3,8 +3,8 @@
 from made_gestures import suspend
 from pasts import OP, Past
 
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.change_plan import ChangeVerdict
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.recovery.changes import ChangeVerdict
 
 
 def verdicts(planned):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from records import at
 
-from tidegate.coordination.planned_restores import PlannedRestores
-from tidegate.protocol.errors import IllegalRequestError, RecordRefusedError, RestoreRefusedError
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
+from tidegate.protocol.facts.errors import IllegalRequestError, RecordRefusedError, RestoreRefusedError
+from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 AMY, BOB = (Actor(ActorKind.AIRFLOW_USER, name, "10.0.0.1") for name in ("amy", "bob"))
 PLAN = {"checkpoint": {"id": 1}, "sources": [{"missing": ["a\ud800b"]}]}

@@ -12,20 +12,20 @@ from memory_store import MemoryCheckpointStore
 from pasts import ExactStorage
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
-from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import (
     PipelineIdentityError,
     RecoveryRefusedError,
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import marker_path, metadata_path
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.recovered import WITHOUT_TRACE
-from tidegate.protocol.trigger import AlreadyCompleted, Triggered
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path, metadata_path
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.recovery.lost_database import WITHOUT_TRACE
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Triggered
 
 
 def test_what_the_database_knew_is_there_again_and_the_pipeline_goes_on(lost):

@@ -3,10 +3,10 @@
 import pytest
 from lost_databases import check_nothing_is_recorded
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     RecoveryRefusedError,
 )
-from tidegate.protocol.paths import marker_path, metadata_path
+from tidegate.protocol.facts.paths import marker_path, metadata_path
 
 DAMAGE = {
     "is missing|p/chk-[24]/op/0-1-x": lambda world, id_: world.storage.files.pop(f"p/chk-{id_}/op/0-1-x.parquet"),

@@ -11,21 +11,21 @@ from worlds import Judge, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.continuous.regions import RegionRecord, RegionStart
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     PipelineDefinitionError,
     PipelineFailedError,
     PipelineStatusError,
     SupersededAttemptError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     Snapshot,
 )
-from tidegate.protocol.regions import RegionRecord, RegionStart
 
 # -- what the store keeps
 

@@ -7,7 +7,7 @@ from pasts import Past
 from worlds import SplitSource
 
 from tidegate.ports import PieceVersion, ReadPiece
-from tidegate.protocol.errors import RestoreRefusedError, StateIntegrityError
+from tidegate.protocol.facts.errors import RestoreRefusedError, StateIntegrityError
 
 
 class NumberedFiles(SplitSource):

@@ -13,12 +13,12 @@ from store_steps import PIPELINE, Crash, crash_after
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
-from tidegate.protocol.admission import LEASE
-from tidegate.protocol.errors import CheckpointError, IllegalRequestError
-from tidegate.protocol.names import request_of_region, requests_of_run
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRequest
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
+from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
+from tidegate.protocol.facts.names import request_of_region, requests_of_run
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.steps.admission import LEASE
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
 
 SECOND = f"{requests_of_run('dag', 'second')}20260101T000000.000000"
 REQUEST = CheckpointRequest("r", CheckpointKind.SAVEPOINT, True, False, at(1), at(2))

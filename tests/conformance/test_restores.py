@@ -8,9 +8,9 @@ from made_gestures import resume, suspend
 from pasts import OP, Past
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
-from tidegate.coordination.restore import ToCheckpoint, Undo
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
@@ -21,12 +21,12 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CompactedRun
-from tidegate.protocol.restore_plan import Accepted
-from tidegate.protocol.trigger import AlreadyCompleted, Triggered
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CompactedRun
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Triggered
 
 
 @pytest.fixture

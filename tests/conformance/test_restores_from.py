@@ -8,20 +8,20 @@ from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, Exported, check_restored, copy_of, directory, past_of
 from worlds import MemorySink
 
-from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import ToCheckpoint, Undo
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.ports import SinkInput
-from tidegate.protocol.canonical import MARKER, METADATA
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     RestoreRefusedError,
     StateSchemaError,
 )
-from tidegate.protocol.imports import ClaimMode
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.recovered import WITHOUT_TRACE, AcceptedLosses
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.recovery.canonical import MARKER, METADATA
+from tidegate.protocol.recovery.imports import ClaimMode
+from tidegate.protocol.recovery.lost_database import WITHOUT_TRACE, AcceptedLosses
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 
 @pytest.fixture

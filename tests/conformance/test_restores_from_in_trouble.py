@@ -7,17 +7,17 @@ from savepoint_directories import AT, check_restored, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
-from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.coordination.restore_planning import RestorePlanner
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore_plan import RestorePlanner
+from tidegate.protocol.facts.errors import (
     CopyInterruptedError,
     RestoreRefusedError,
     StateIntegrityError,
     StorageError,
 )
-from tidegate.protocol.imports import IMPORT_LEASE, ClaimMode
-from tidegate.protocol.recovered import AcceptedLosses
+from tidegate.protocol.recovery.imports import IMPORT_LEASE, ClaimMode
+from tidegate.protocol.recovery.lost_database import AcceptedLosses
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from made_gestures import resume, suspend
 from worlds import CapturingRegion
 
 from tidegate.pipeline.config import CheckpointRetention
-from tidegate.protocol.errors import PipelineFailedError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.errors import PipelineFailedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
 NEVER = CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 ON_FAILURE = CheckpointRetention.DELETE_ON_CANCELLATION

@@ -4,13 +4,13 @@ import pytest
 from made_gestures import dispose
 from worlds import Judge
 
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import CheckpointNotFoundError, IllegalRequestError, SavepointInUseError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.trigger import AlreadyCompleted, Resumed, Triggered
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import CheckpointNotFoundError, IllegalRequestError, SavepointInUseError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Resumed, Triggered
 
 SAVEPOINT = CheckpointKind.SAVEPOINT
 

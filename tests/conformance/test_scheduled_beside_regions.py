@@ -7,16 +7,16 @@ from desks import Desk
 from made_gestures import approve
 from worlds import CapturingRegion, Judge
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointDeclinedError,
     CheckpointExpiredError,
     CheckpointHeldError,
     CheckpointNotInProgressError,
     SupersededAttemptError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     Deletion,
@@ -25,7 +25,7 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.steps.trigger import Triggered
 
 
 def test_while_a_region_lives_a_scheduled_snapshot_begins_nothing(desk: Callable[..., Desk]) -> None:

@@ -8,10 +8,10 @@ from effects import Effects, Mortal, MortalTransactions
 from worlds import Crash, Judge
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CompactedRun,
@@ -20,7 +20,7 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 # -- the coordinator and the sweeper
 

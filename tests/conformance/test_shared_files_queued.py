@@ -17,7 +17,7 @@ from store_steps import (
 )
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.records import (
     CompactedRun,
     Deletion,
     HandleKind,

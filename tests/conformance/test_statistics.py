@@ -5,12 +5,12 @@ from dataclasses import replace
 from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, acknowledgement, at, completed, handle, triggered
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.expiry import TTL, RecordedTtl
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import SubtaskMetrics
-from tidegate.protocol.statistics import LatestFigures, Measurement
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import SubtaskMetrics
+from tidegate.protocol.observing.statistics import LatestFigures, Measurement
+from tidegate.protocol.schema.expiry import TTL, RecordedTtl
 
 
 def test_a_pipeline_nobody_knows_has_no_figures(store: CheckpointStore) -> None:

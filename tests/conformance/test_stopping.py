@@ -13,7 +13,7 @@ from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointNotInProgressError,
     FinalizeError,
@@ -25,11 +25,11 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest, SubtaskId
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, CheckpointRequest, SubtaskId
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 ALL = "src op out-sink"
 

@@ -10,19 +10,19 @@ from worlds import CapturingRegion, Judge
 
 from tidegate import CheckpointHistory
 from tidegate.ports import Acknowledger, Round
-from tidegate.protocol.errors import (
+from tidegate.protocol.cleaning.folding import FOLD_EVERY
+from tidegate.protocol.facts.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,
     StateIntegrityError,
     StoreUnavailableError,
     SupersededAttemptError,
 )
-from tidegate.protocol.history import FOLD_EVERY
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, CompactedRun, Snapshot, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 MakeDesk = Callable[..., Desk]
 MakeLive = Callable[..., Live]

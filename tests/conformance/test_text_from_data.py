@@ -6,14 +6,14 @@ import pytest
 from store_steps import PIPELINE, acknowledged, at, triggered
 from worlds import Judge
 
-from tidegate.protocol.errors import RecordRefusedError, ValidationFailedError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Verdict
-from tidegate.protocol.stopping import LONGEST_REQUEST_ID
-from tidegate.protocol.trigger import Queued
+from tidegate.protocol.facts.errors import RecordRefusedError, ValidationFailedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Verdict
+from tidegate.protocol.steps.stopping import LONGEST_REQUEST_ID
+from tidegate.protocol.steps.trigger import Queued
 
 HOSTILE = "\0 and \ud800 and \x1b[2J and ' \" \\ %s :name {} and " + "Zürich" * 100_000
 

@@ -7,10 +7,10 @@ import pytest
 from store_steps import FIRST, PIPELINE, SUBTASKS, Crash, at, completed, crash_after, record, triggered
 
 from tidegate.ports import CheckpointStore, StoreTransaction
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import OperatorPlan
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import OperatorPlan
 
 
 def test_a_recorded_checkpoint_is_read_back_as_it_was_written(store: CheckpointStore) -> None:

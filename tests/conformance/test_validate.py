@@ -6,10 +6,10 @@ import pytest
 from store_steps import PIPELINE, SUBTASKS, acknowledged, acknowledgement, at, triggered, validated
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import Verdict
 
 GOOD = Verdict(
     Target.parse("sink:carriers"),

@@ -9,14 +9,14 @@ from live_pipelines import Live
 from made_gestures import approve
 from worlds import Judge
 
-from tidegate.protocol.admission import LEASE
-from tidegate.protocol.errors import CheckpointHeldError, SupersededAttemptError
-from tidegate.protocol.imports import IMPORT_LEASE
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.regions import REGION_LEASE, LiveRegion, RegionStart, decide_presence
-from tidegate.protocol.trigger import Dropped, Queued, Triggered
+from tidegate.protocol.continuous.regions import REGION_LEASE, LiveRegion, RegionStart, decide_presence
+from tidegate.protocol.facts.errors import CheckpointHeldError, SupersededAttemptError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.recovery.imports import IMPORT_LEASE
+from tidegate.protocol.steps.admission import LEASE
+from tidegate.protocol.steps.trigger import Dropped, Queued, Triggered
 
 BACK = [timedelta(hours=-1), timedelta(days=-1), timedelta(minutes=-3)]
 

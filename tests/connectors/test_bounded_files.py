@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.protocol.errors import PipelineDefinitionError, SourceChangedError
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.facts.errors import PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.facts.records import Snapshot
 from tidegate.sources.files import FileSource, files_of
 
 SCHEMA = "k STRING, v INT"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from landed_files import put
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     SourceChangedError,
     SourceUnavailableError,
     StateIntegrityError,

@@ -1,4 +1,4 @@
-"""What `protocol.table_plan` says of tables whose columns have changed, tried with the readers that it names."""
+"""What `protocol.schema.table_plan` says of tables whose columns have changed, tried with the readers that it names."""
 
 from datetime import date, datetime
 from decimal import Decimal
@@ -9,7 +9,7 @@ import pytest
 from commits import commit
 
 from tidegate.ports import StageContext
-from tidegate.protocol.state_schema import can_widen
+from tidegate.protocol.schema.state_schema import can_widen
 from tidegate.settings import spark_path
 from tidegate.sinks.parquet import ParquetSink
 

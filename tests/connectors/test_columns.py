@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.ports import Segment
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.sources import manifests, read_before
 from tidegate.sources.listing import FileVersion, Listing
 from tidegate.sources.manifests import ReadFile

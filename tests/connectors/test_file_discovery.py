@@ -13,9 +13,9 @@ from records import completed
 
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import LaggingSource, Segment, SourceContext
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import HandleKind, OperatorPlan, Pending, Snapshot, SubtaskId
-from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import HandleKind, OperatorPlan, Pending, Snapshot, SubtaskId
+from tidegate.protocol.steps.restored_snapshots import restore_snapshots
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import split_of

@@ -11,7 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.ports import Segment
-from tidegate.protocol.errors import CheckpointError, MalformedRowsError, PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    MalformedRowsError,
+    PipelineDefinitionError,
+    SourceChangedError,
+)
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource
 

@@ -10,7 +10,7 @@ import pytest
 from landed_files import put
 
 from tidegate.ports import LeftToSparkError
-from tidegate.protocol.errors import ConfigurationError, SourceChangedError
+from tidegate.protocol.facts.errors import ConfigurationError, SourceChangedError
 from tidegate.sources.files import FileSource
 
 SCHEMA = "k STRING, v INT"

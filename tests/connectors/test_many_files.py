@@ -11,8 +11,8 @@ import pytest
 from landed_files import put
 
 from tidegate.ports import Segment
-from tidegate.protocol.errors import SourceChangedError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SourceChangedError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sources import manifests
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion, Listing

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource
 

@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidegate.ports import LeftToSparkError, Segment
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.files import FileSource
 from tidegate.spark.driver.columns import are_alike, arrow_schema
 

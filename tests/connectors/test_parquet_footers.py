@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidegate.ports import LeftToSparkError, Segment
-from tidegate.protocol.errors import CheckpointError, MalformedRowsError
+from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.parquet_footers import Expected, Footers

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tidegate.ports import LeftToSparkError, Segment
-from tidegate.protocol.errors import SourceChangedError
+from tidegate.protocol.facts.errors import SourceChangedError
 from tidegate.sources import parquet_reading
 from tidegate.sources.files import FileSource
 from tidegate.spark.driver.columns import arrow_schema

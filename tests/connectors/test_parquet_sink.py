@@ -13,11 +13,11 @@ from commits import commit
 from parquet_sinks import rows, stage, visible
 
 from tidegate.ports import SinkInput, StageContext, StagingSink
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     SinkError,
     StateIntegrityError,
 )
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
 

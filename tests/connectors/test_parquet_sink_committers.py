@@ -11,7 +11,7 @@ import pytest
 from commits import Attempt, commit
 from parquet_sinks import stage, visible
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     SinkError,
     SupersededAttemptError,
 )

@@ -15,8 +15,8 @@ from parquet_sinks import Died, Mortal, shown, stage, tree
 from stopped import Stopped
 
 from tidegate.ports import StageContext
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import PipelineDefinitionError, SupersededAttemptError
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import PipelineDefinitionError, SupersededAttemptError
 from tidegate.sinks import merged
 from tidegate.sinks.merged import choose_merges, find_usable, merged_name
 from tidegate.sinks.parquet import ParquetSink

@@ -8,7 +8,7 @@ from commits import Attempt, commit
 from parquet_sinks import stage, tree, visible
 
 from tidegate.ports import NumberedSink
-from tidegate.protocol.branches import Branch
+from tidegate.protocol.facts.branches import Branch
 from tidegate.sinks.parquet import ParquetSink
 
 MODES = pytest.mark.parametrize("mode", ["append", "latest"])

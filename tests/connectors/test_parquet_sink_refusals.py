@@ -15,7 +15,7 @@ from commits import commit
 from parquet_sinks import rows, stage, visible
 
 from tidegate.ports import StageContext
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     PipelineDefinitionError,
     SinkError,
     StorageError,

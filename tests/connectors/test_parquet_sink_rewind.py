@@ -11,8 +11,8 @@ from parquet_sinks import Died, Mortal, stage, tree, visible
 from stopped import Stopped
 
 from tidegate.ports import RewindableSink, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import SupersededAttemptError
 from tidegate.sinks.parquet import ParquetSink
 
 MODES = pytest.mark.parametrize("mode", ["append", "latest"])

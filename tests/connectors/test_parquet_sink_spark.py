@@ -10,8 +10,8 @@ from commits import commit
 from pyspark import TaskContext
 
 from tidegate.ports import StageContext
-from tidegate.protocol.errors import SinkError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import SinkError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.settings import spark_path
 from tidegate.sinks.parquet import ParquetSink
 

@@ -11,8 +11,8 @@ import pytest
 from commits import Attempt, commit
 from parquet_sinks import Died, Mortal, shown, stage, tree, visible
 
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import PipelineDefinitionError, SupersededAttemptError
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import PipelineDefinitionError, SupersededAttemptError
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sinks.versions import choose_outdated, last_replaced
 

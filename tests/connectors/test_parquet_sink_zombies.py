@@ -13,8 +13,8 @@ from commits import Attempt, commit
 from parquet_sinks import Died, Mortal, prepared, stage, tree, visible
 from stopped import EFFECTS, Stopped
 
-from tidegate.protocol.errors import SupersededAttemptError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SupersededAttemptError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks import fencing, publish
 from tidegate.sinks.parquet import ParquetSink
 

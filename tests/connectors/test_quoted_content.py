@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.files import FileSource
 
 SCHEMA = "id INT, name STRING, amount DOUBLE"

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from landed_files import put
 
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.sources.files import FileSource
 
 SCHEMA = "k STRING, v INT"

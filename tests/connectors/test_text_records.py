@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_files import Row, read, records
 
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.sources import decoding, reading
 from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
@@ -189,7 +189,7 @@ def test_without_a_quarantine_they_are_an_error_that_says_where(
 def assert_translated(error: BaseException, file: Path, message: str) -> None:
     import re
 
-    from tidegate.protocol.errors import MalformedRowsError
+    from tidegate.protocol.facts.errors import MalformedRowsError
     from tidegate.sources.read_errors import translate_read_error
 
     found = translate_read_error(error, str(file.parent), [file.name], lambda *_: 0)

@@ -13,7 +13,7 @@ import pytest
 from landed_files import put
 
 from tidegate.ports import SourceContext
-from tidegate.protocol.errors import PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.facts.errors import PipelineDefinitionError, SourceChangedError
 from tidegate.sources import directory as directories
 from tidegate.sources import manifests
 from tidegate.sources.changed import require_still_there

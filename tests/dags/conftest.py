@@ -17,7 +17,7 @@ from worlds import MemorySink, small_pipeline
 from tidegate.airflow import checkpoint_dag
 from tidegate.assembly import open_store
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete
 
 from tidegate.assembly import open_coordinator, open_store
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -6,7 +6,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import restore_dag
 from tidegate.assembly import open_store
-from tidegate.protocol.gestures import ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
 
 pytestmark = pytest.mark.usefixtures("database")
 

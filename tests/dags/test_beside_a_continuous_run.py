@@ -16,8 +16,8 @@ from worlds import Judge
 from tidegate.airflow import checkpoint_dag
 from tidegate.assembly import open_coordinator, open_store
 from tidegate.clock import SystemClock
-from tidegate.coordination.continuous_run import ContinuousRun
-from tidegate.protocol.lifecycle import Status
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
+from tidegate.protocol.facts.lifecycle import Status
 
 pytestmark = pytest.mark.usefixtures("database")
 

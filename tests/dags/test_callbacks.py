@@ -12,8 +12,8 @@ from receivers import receiving
 from tidegate.airflow import checkpoint_dag, watch_dag
 from tidegate.assembly import open_coordinator, open_store
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -6,8 +6,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import restore_dag
-from tidegate.protocol.errors import StorageError
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.errors import StorageError
+from tidegate.protocol.facts.records import CheckpointKind
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -13,9 +13,9 @@ from tidegate.airflow import checkpoint_dag
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
 from tidegate.assembly import open_coordinator, open_operations, open_store
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import CheckpointHeldError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import CheckpointHeldError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")
 

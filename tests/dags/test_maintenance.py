@@ -9,8 +9,8 @@ from dag_steps import complete
 from worlds import MemorySink, small_pipeline
 
 from tidegate.airflow import maintenance_dag
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import metadata_path
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import metadata_path
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete, judge
 
 from tidegate.assembly import open_coordinator
-from tidegate.protocol.errors import SourceChangedError, StorageError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import SourceChangedError, StorageError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -135,7 +135,7 @@ def test_a_spark_is_brief_where_the_checkpoint_before_was(dag, run, regions, goo
     """Java compiles as for a minute then, and not as for a day."""
     complete(dag, run, "r1")
     complete(dag, run, "r2", run_after=datetime(2026, 11, 23, tzinfo=UTC))
-    monkeypatch.setattr("tidegate.protocol.snapshot.BRIEF", timedelta(0))
+    monkeypatch.setattr("tidegate.protocol.steps.snapshot.BRIEF", timedelta(0))
     complete(dag, run, "r3", run_after=datetime(2026, 11, 24, tzinfo=UTC))
     assert regions.brief == [False, True, False], "of the first one nothing is known"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tidegate.airflow.outcome import DETERMINISTIC, FEW_RETRIES, cause_of, is_deterministic, is_final
-from tidegate.protocol import errors
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts import errors
+from tidegate.protocol.facts.reasons import FailureReason
 
 WORTH_A_RETRY = {
     errors.CheckpointError,

@@ -6,10 +6,10 @@ from dag_steps import complete
 from tidegate.airflow import checkpoint_dag, restore_dag
 from tidegate.assembly import open_store
 from tidegate.clock import SystemClock
-from tidegate.coordination.planned_restores import PlannedRestores
+from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.gestures import Actor, ActorKind, AnswerStatus, GestureKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 pytestmark = pytest.mark.usefixtures("database")
 DAG = "tidegate_restore"
@@ -126,7 +126,7 @@ def test_a_dag_run_that_the_page_has_not_started_plans_and_restores_nothing(plan
 
 
 def test_a_restore_that_died_after_its_commit_is_answered_as_done(plans, work, monkeypatch):
-    from tidegate.coordination.notify import Delivery
+    from tidegate.coordination.steps.notify import Delivery
 
     plans.ask("plan", "1", AMY, DAG)
     work("plan")

@@ -13,7 +13,7 @@ from tidegate.airflow import (
 )
 from tidegate.assembly import open_coordinator, open_store
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidegate.airflow.spark_connection import spark_settings
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tidegate.airflow import (
 from tidegate.airflow.outcome import OUTLASTED
 from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import CheckpointListener
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 EDGES = {
     "trigger": {"snapshot", "abort"},

@@ -14,10 +14,10 @@ from records import SubtaskId
 from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
 from tidegate.assembly import open_coordinator
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.admission import LEASE
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
-from tidegate.protocol.trigger import Queued
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, CheckpointKind, Snapshot
+from tidegate.protocol.steps.admission import LEASE
+from tidegate.protocol.steps.trigger import Queued
 
 
 @pytest.fixture

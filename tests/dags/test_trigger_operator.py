@@ -14,12 +14,12 @@ from tidegate.assembly import open_coordinator, open_readings, open_store
 from tidegate.clock import SystemClock
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import UNLABELLED
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import UNLABELLED
+from tidegate.protocol.observing.gestures import Actor, ActorKind
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -6,7 +6,7 @@ from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import InFlight
 from tidegate.dataflow.in_flight import in_flight_of, with_in_flight
 from tidegate.ports import Segment
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.facts.records import Snapshot
 
 SPLIT, OPERATOR = ChannelName("orders", 10), ChannelName("totals")
 

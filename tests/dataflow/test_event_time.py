@@ -8,8 +8,8 @@ from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.in_flight import in_flight_of, with_in_flight
 from tidegate.ports import Segment
 from tidegate.protocol.barriers.messages import EndOfData, EndOfPartition, StopMode
-from tidegate.protocol.records import Snapshot
-from tidegate.protocol.watermarks import END_OF_TIME, with_watermarks
+from tidegate.protocol.facts.records import Snapshot
+from tidegate.protocol.steps.watermarks import END_OF_TIME, with_watermarks
 
 CHANNELS = [ChannelName("log", 0), ChannelName("log", 1), ChannelName("joined"), ChannelName("names", 0)]
 

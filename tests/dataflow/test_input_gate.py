@@ -19,7 +19,7 @@ from tidegate.protocol.barriers.messages import (
     EndOfPartition,
 )
 from tidegate.protocol.barriers.options import GateOptions
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 # -- aligned
 

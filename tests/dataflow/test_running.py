@@ -6,7 +6,7 @@ from typing import Any
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.running import Epoch, PendingSnapshot, RunningChain
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
 
 
 def running(*epochs: int) -> RunningChain:

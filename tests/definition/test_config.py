@@ -9,7 +9,7 @@ import pytest
 
 from tidegate import CheckpointConfig, CheckpointHistory
 from tidegate.protocol.barriers.options import GateOptions
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 @pytest.mark.parametrize(

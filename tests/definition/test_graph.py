@@ -10,8 +10,8 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex, Stream
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import SubtaskId
 
 
 class Somewhere(MemorySink):

@@ -12,7 +12,7 @@ from tidegate import CheckpointConfig, Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.guarantees import guarantee_of, reservations
 from tidegate.ports import DeliveryGuarantee
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 EXACTLY, AT_LEAST = DeliveryGuarantee
 

@@ -7,7 +7,7 @@ from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, avg, count, expect, max_, max_by, suite
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 class Orders(SplitSource):

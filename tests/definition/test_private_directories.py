@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.state import private_directories
 from tidegate.state.private_directories import private_directory, require_private, user_directory
 

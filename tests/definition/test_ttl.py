@@ -9,8 +9,8 @@ from worlds import SplitSource
 
 from tidegate import Pipeline, count, max_
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import TimeToLive
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.expiry import TimeToLive
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
     "no duration": ("30 moons", None, "The ttl of operator 'n' cannot be read: '30 moons' is not a duration. Write a"),

@@ -8,8 +8,8 @@ from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, max_, window
 from tidegate.pipeline.graph import Graph, compile_graph
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.durations import duration
 
 
 class Orders(SplitSource):

@@ -17,7 +17,7 @@ from mistakes import asked, delivered, written
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.pipeline.graph import compile_graph
 from tidegate.project.registered import load_pipeline
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 GROUPS = {

@@ -10,7 +10,7 @@ from worlds import Judge
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointExpiredError,
     MalformedRowsError,
@@ -20,7 +20,7 @@ from tidegate.protocol.errors import (
     StateSchemaError,
     ValidationFailedError,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

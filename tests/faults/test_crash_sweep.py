@@ -13,7 +13,7 @@ from worlds import Crash, Judge, ShiftedClock
 from tidegate import FileSource, ParquetSink, Pipeline, Update, count
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -9,10 +9,10 @@ from orders import Shop, check_tables, check_tables_of, orders_pipeline
 from worlds import Judge, ShiftedClock
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.comparison import Likeness
-from tidegate.protocol.records import CheckpointKind, HandleKind
-from tidegate.protocol.savepoints import Label
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.recovery.comparison import Likeness
 from tidegate.settings import Settings
 from tidegate.state.schemas import StoredSchemas
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -13,7 +13,7 @@ from orders import Shop, check_storage, check_tables, orders_pipeline
 
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # dozens of drivers, each with a session of its own

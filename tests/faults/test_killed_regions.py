@@ -17,7 +17,7 @@ from sizes import later, sizes
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # what is killed has a JVM of its own

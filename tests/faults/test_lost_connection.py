@@ -14,9 +14,9 @@ from worlds import (
 )
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import FinalizeError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.errors import FinalizeError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
 
 @pytest.fixture

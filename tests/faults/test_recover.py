@@ -10,14 +10,14 @@ from worlds import Judge
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.errors import RecoveryRefusedError
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.recovered import AcceptedLosses
+from tidegate.protocol.facts.errors import RecoveryRefusedError
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.recovery.lost_database import AcceptedLosses
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -11,9 +11,9 @@ from worlds import Crash, Judge, ShiftedClock
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import RestoreRefusedError, SourceChangedError
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import RestoreRefusedError, SourceChangedError
+from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 

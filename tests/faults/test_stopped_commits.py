@@ -13,7 +13,7 @@ from stopping_driver import NAME, Committing, StoppingDriver
 
 from tidegate.clock import SystemClock
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.committing import COMMIT_LEASE
+from tidegate.protocol.steps.committing import COMMIT_LEASE
 
 
 class HurriedClock(SystemClock):

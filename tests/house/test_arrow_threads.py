@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.sources import manifests
 from tidegate.spark.executor import exchange
 from tidegate.state.stored import StoredState

@@ -76,8 +76,21 @@ ROOMS = {
 
 #: Of its room's other files and folders, those that a folder inside a room may import.
 INSIDE = {
-    "protocol/barriers": {"errors", "reasons"},
-    "protocol/subtask": {"barriers", "reasons"},
+    "protocol/facts": set(),
+    "protocol/barriers": {"facts"},
+    "protocol/subtask": {"barriers", "facts"},
+    "protocol/text": {"facts"},
+    "protocol/schema": {"facts", "text"},
+    "protocol/continuous": {"facts"},
+    "protocol/steps": {"barriers", "continuous", "facts", "schema", "text"},
+    "protocol/observing": {"facts", "steps", "text"},
+    "protocol/cleaning": {"continuous", "facts", "steps"},
+    "protocol/recovery": {"facts", "observing", "schema", "steps"},
+    "coordination/observing": set(),
+    "coordination/steps": {"observing"},
+    "coordination/cleaning": {"observing", "steps"},
+    "coordination/recovery": {"cleaning", "observing", "steps"},
+    "coordination/continuous": {"coordinator", "steps"},
     "spark/driver": {"executor", "session"},
     "spark/executor": set(),
     "spark/session": set(),
@@ -159,7 +172,7 @@ def test_a_wrong_import_inside_a_room_is_noticed(folder):
         assert wrong_inside(folder, f"from tidegate.{name} import {other}"), other
 
 
-@pytest.mark.parametrize("name", ["protocol", "spark"])
+@pytest.mark.parametrize("name", ["protocol", "coordination", "spark"])
 def test_every_folder_of_a_room_that_is_divided_has_a_rule(name):
     folders = {f"{name}/{path.parent.name}" for path in (ROOT / name).glob("*/__init__.py")}
     assert folders == {folder for folder in INSIDE if folder.startswith(f"{name}/")}
@@ -207,6 +220,13 @@ def test_no_files_import_each_other_in_a_circle():
     modules = {module_of(path): path for path in ALL}
     graph = {name: set(imported_files(path, modules)) & modules.keys() - {name} for name, path in modules.items()}
     TopologicalSorter(graph).prepare()
+
+
+def test_in_a_room_of_drawers_no_file_lies_about():
+    assert [path.name for path in (ROOT / "protocol").glob("*.py")] == ["__init__.py"]
+    assert {path.name for path in (ROOT / "coordination").glob("*.py")} == {
+        *("__init__.py", "coordinator.py", "operations.py", "all_operations.py")
+    }
 
 
 def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():

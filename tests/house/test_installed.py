@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.protocol.installed import EXTRAS, mend_pair, not_installed, unequal_pair
+from tidegate.protocol.text.installed import EXTRAS, mend_pair, not_installed, unequal_pair
 
 PROJECT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import tidegate
 from tidegate.airflow.outcome import DETERMINISTIC
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
-from tidegate.protocol import errors
+from tidegate.protocol.facts import errors
 
 ROOT = Path(tidegate.__file__).parent
 #: As a sentence of its own: nothing else is to be done first.

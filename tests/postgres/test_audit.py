@@ -8,7 +8,7 @@ from records import SOMEBODY
 
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.gestures import Gesture, GestureKind
+from tidegate.protocol.observing.gestures import Gesture, GestureKind
 
 CHANGES = [
     "UPDATE tidegate.audit SET actor = 'nobody'",

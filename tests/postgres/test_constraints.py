@@ -11,7 +11,7 @@ from store_steps import FIRST, PIPELINE, SUBTASKS, acknowledged, at, completed, 
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
 
 STAGES = list(TRANSITIONS)
 UPDATE = "UPDATE tidegate.checkpoints SET "

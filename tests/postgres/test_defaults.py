@@ -13,7 +13,7 @@ from store_steps import PIPELINE, at
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import check, upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 
 class Defaults:

@@ -17,7 +17,7 @@ from tidegate.embedded_postgres import binaries
 from tidegate.embedded_postgres.accounts import Account
 from tidegate.embedded_postgres.postmaster import is_postgres
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 
 def kill(server: EmbeddedPostgres) -> None:

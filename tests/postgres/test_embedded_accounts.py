@@ -16,7 +16,7 @@ from tidegate.embedded_postgres import binaries
 from tidegate.embedded_postgres import server as embedded
 from tidegate.embedded_postgres.accounts import account_for
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 # `as_nobody` forks, and an earlier test may have left threads; the child touches nothing of theirs.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

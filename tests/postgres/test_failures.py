@@ -13,9 +13,14 @@ from store_steps import PIPELINE, SUBTASKS, at, completed, record, status, trigg
 from tidegate.ports import StoreTransaction
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.errors import CheckpointError, ConfigurationError, StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    ConfigurationError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 class Severed:

@@ -16,7 +16,7 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.outcomes import unreachable
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 CONNECTIONS = 5
 

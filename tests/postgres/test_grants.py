@@ -13,7 +13,7 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import check, upgrade
 from tidegate.postgres.roles import RUNNING_ROLE
 from tidegate.postgres.tables import metadata
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 FORBIDDEN = [
     "CREATE TABLE tidegate.mine (n int)",

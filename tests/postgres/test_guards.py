@@ -11,10 +11,10 @@ from store_steps import FIRST, PIPELINE, acknowledged, at, completed, fail_check
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
-from tidegate.protocol.records import Decided, Decision, Verdict
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
+from tidegate.protocol.facts.records import Decided, Decision, Verdict
 
 CHECKPOINT, PIPELINES = "UPDATE tidegate.checkpoints SET ", "UPDATE tidegate.pipelines SET "
 SUBTASK, HANDLE = "UPDATE tidegate.subtasks SET ", "UPDATE tidegate.handles SET "

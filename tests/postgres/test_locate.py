@@ -11,7 +11,7 @@ from sqlalchemy import URL
 from tidegate.embedded_postgres import locate
 from tidegate.embedded_postgres.locate import locate_database
 from tidegate.postgres.engine import database_url
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 from tidegate.settings import is_project
 
 

@@ -12,7 +12,7 @@ from worlds import Judge
 from tidegate.ports import Look
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 LOOKS = [Look(), Look("r1"), Look("r2", completed=True), Look("r3"), Look("unknown"), Look(completed=True)]
 

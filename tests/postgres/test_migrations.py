@@ -16,9 +16,9 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade, versions
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.postgres.tables import SCHEMA, metadata
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind
 
 # Everything that decides what the schema accepts and how it answers, as PostgreSQL itself prints it.
 CATALOGUE = {

@@ -14,7 +14,7 @@ from store_steps import acknowledgement, at, handle, record
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import Deletion, SubtaskId
+from tidegate.protocol.facts.records import Deletion, SubtaskId
 
 SUBTASKS = [SubtaskId("wide", index) for index in range(5000)]
 DELETIONS = [Deletion("storage", f"old/{number}") for number in range(5000)]

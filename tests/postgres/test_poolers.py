@@ -20,8 +20,8 @@ from tidegate.postgres.engine import IDLE_IN_TRANSACTION_TIMEOUT, LOCK_TIMEOUT, 
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.project.doctor import examine
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 @pytest.fixture

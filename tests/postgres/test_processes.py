@@ -7,14 +7,14 @@ import store_steps
 from store_steps import PIPELINE
 
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 
 PROGRAM = """
 import sys
 from store_steps import PIPELINE, at, triggered
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 store = PostgresCheckpointStore(connect(sys.stdin.read()))
 won = 0

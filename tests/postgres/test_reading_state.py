@@ -7,7 +7,7 @@ import pytest
 from state_operator import OPERATOR, PIPELINE, Operator, Workshop
 
 import tidegate
-from tidegate.protocol.errors import CheckpointNotRetainedError, OperatorNotFoundError, StateIntegrityError
+from tidegate.protocol.facts.errors import CheckpointNotRetainedError, OperatorNotFoundError, StateIntegrityError
 from tidegate.state import opening
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles

@@ -15,9 +15,9 @@ from worlds import Judge
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.validate import ValidatedCheckpoint
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.validate import ValidatedCheckpoint
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.embedded_postgres import turns
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 #: Starts to stop the server, and has the lock when it comes to the point.
 HOLDER = """

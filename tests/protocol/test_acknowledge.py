@@ -3,10 +3,10 @@
 import pytest
 from records import acknowledgement, record, run_handle, subtask
 
-from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of, owner_of
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import AcknowledgeResult, Deletion, HandleKind, SubtaskId
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import AcknowledgeResult, Deletion, HandleKind, SubtaskId
+from tidegate.protocol.steps.acknowledge import decide_acknowledgements, garbage_of, owner_of
 
 OP0 = SubtaskId("op", 0)
 FAILED = {"status": Status.FAILED, "failure_reason": FailureReason.CHECKPOINT_EXPIRED}

@@ -7,7 +7,12 @@ from datetime import timedelta
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.admission import (
+from tidegate.protocol.continuous.regions import RegionRecord, ended
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.names import handed_over, request_of_region, requests_of_run
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.steps.admission import (
     CAPACITY,
     LEASE,
     DropUntil,
@@ -23,11 +28,6 @@ from tidegate.protocol.admission import (
     precedence,
     takes_turn,
 )
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.names import handed_over, request_of_region, requests_of_run
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRequest
-from tidegate.protocol.regions import RegionRecord, ended
 
 CHECKPOINT, SAVEPOINT = CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT
 

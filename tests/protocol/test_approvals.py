@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate.protocol.approvals import MOST_ROWS, approved_with, with_approvals
-from tidegate.protocol.hold import decide_hold
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import CheckpointRecord, Decision, Verdict
-from tidegate.protocol.validate import find_complaints
-from tidegate.protocol.verdicts import failed_expectations
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import CheckpointRecord, Decision, Verdict
+from tidegate.protocol.steps.approvals import MOST_ROWS, approved_with, with_approvals
+from tidegate.protocol.steps.hold import decide_hold
+from tidegate.protocol.steps.validate import find_complaints
+from tidegate.protocol.steps.verdicts import failed_expectations
 
 OUT, OTHER = Target.parse("sink:out"), Target.parse("sink:other")
 HOUR = timedelta(hours=1)

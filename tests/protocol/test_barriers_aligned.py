@@ -19,7 +19,7 @@ from tidegate.protocol.barriers.messages import (
     Timeout,
     Unblock,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 SUBSUMED = FailureReason.DECLINED_SUBSUMED
 CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER

@@ -16,8 +16,8 @@ from tidegate.protocol.barriers.messages import (
 from tidegate.protocol.barriers.options import GateOptions, choose_barrier_options, make_handler
 from tidegate.protocol.barriers.tracker import BarrierTracker
 from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.reasons import FailureReason
 
 NO_ALIGNMENT = BarrierOptions(AlignmentType.NONE)
 AT_LEAST_ONCE = GateOptions(exactly_once=False)

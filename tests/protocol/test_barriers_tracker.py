@@ -17,7 +17,7 @@ from tidegate.protocol.barriers.messages import (
     Timeout,
 )
 from tidegate.protocol.barriers.tracker import BarrierTracker
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER
 ENDED = FailureReason.DECLINED_INPUT_END_OF_STREAM

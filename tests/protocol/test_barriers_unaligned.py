@@ -27,7 +27,7 @@ from tidegate.protocol.barriers.messages import (
     Unblock,
 )
 from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 SUBSUMED = FailureReason.DECLINED_SUBSUMED
 CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.branches import (
+from tidegate.protocol.facts.branches import (
     Restore,
     branch_of,
     choose_off_branch,
@@ -19,14 +19,14 @@ from tidegate.protocol.branches import (
     require_restorable,
     restored_from,
 )
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     NothingToUndoError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import CheckpointKind
 
 
 def restore(number, checkpoint_id, last, previous=None, **more):

@@ -11,10 +11,10 @@ from tidegate import FileSource, ParquetSink, Pipeline, count, expect, max_, sui
 from tidegate.pipeline.expectations import Expectation
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.steady import judged_targets
-from tidegate.protocol.carried_verdicts import basis_of, carry_over, founded
-from tidegate.protocol.expiry import TTL, RecordedTtl
-from tidegate.protocol.names import Target, operator_of_sink
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.names import Target, operator_of_sink
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.schema.expiry import TTL, RecordedTtl
+from tidegate.protocol.steps.carried_verdicts import basis_of, carry_over, founded
 
 NOT_NULL = expect("column_values_to_not_be_null", column="k")
 CURRENT, STATE, CHECK = (Target.parse(name) for name in ("sink:current", "state:op", "check:both"))

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from tidegate.protocol.causes import causes_of
-from tidegate.protocol.errors import StorageError
+from tidegate.protocol.facts.errors import StorageError
+from tidegate.protocol.text.causes import causes_of
 
 JAVA = """An error occurred while calling o57.collect.
 : org.apache.spark.SparkException: Job aborted

@@ -6,25 +6,24 @@ from dataclasses import replace
 import pytest
 from records import completed, run_handle
 
-from tidegate.protocol.change_plan import (
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.recovery.change_plan import find_refusals, plan_changes
+from tidegate.protocol.recovery.changes import (
     ChangePlan,
     ChangeVerdict,
     DefinedVertex,
     Definition,
     Recorded,
     VertexKind,
-    find_refusals,
-    plan_changes,
 )
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId
-from tidegate.protocol.refusal import require_none
-from tidegate.protocol.restore import restore_snapshots
-from tidegate.protocol.state_schema import StateColumn, StateSchema
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
+from tidegate.protocol.steps.refusal import require_none
+from tidegate.protocol.steps.restored_snapshots import restore_snapshots
 
 RUN = run_handle("p/chk-1/sums/0-1-a.parquet", 1, key_groups=KeyGroupRange(0, 127))
 READ = run_handle("p/chk-1/orders/0-1-a", 1, kind=HandleKind.POSITION)

@@ -8,7 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import at, completed, record
 
-from tidegate.protocol.admission import (
+from tidegate.protocol.cleaning.folding import HistoryRule, choose_folded
+from tidegate.protocol.cleaning.retention import SWEEP_EVERY, RetentionRule, choose_subsumed, is_due, is_settled
+from tidegate.protocol.continuous.regions import REGION_LEASE, RegionRecord, is_signed_ahead
+from tidegate.protocol.continuous.regions import needs_sign as region_needs_sign
+from tidegate.protocol.facts.branches import Restore, choose_overdue_abandoned
+from tidegate.protocol.facts.clocks import is_ahead, is_over, time_left
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import handed_over
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRequest, Decision
+from tidegate.protocol.observing.events import Event, EventKind, Undelivered, choose_next, next_try
+from tidegate.protocol.observing.staleness import AsBefore, BecameFresh, BecameStale, decide_staleness
+from tidegate.protocol.recovery.imports import IMPORT_LEASE
+from tidegate.protocol.recovery.imports import choose_ahead as choose_imports_ahead
+from tidegate.protocol.steps.admission import (
     LEASE,
     DropUntil,
     Start,
@@ -18,21 +32,7 @@ from tidegate.protocol.admission import (
     choose_request,
     choose_to_repeat,
 )
-from tidegate.protocol.branches import Restore, choose_overdue_abandoned
-from tidegate.protocol.clocks import is_ahead, is_over, time_left
-from tidegate.protocol.committing import SIGN_EVERY, needs_sign
-from tidegate.protocol.events import Event, EventKind, Undelivered, choose_next, next_try
-from tidegate.protocol.history import HistoryRule, choose_folded
-from tidegate.protocol.imports import IMPORT_LEASE
-from tidegate.protocol.imports import choose_ahead as choose_imports_ahead
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import handed_over
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRequest, Decision
-from tidegate.protocol.regions import REGION_LEASE, RegionRecord, is_signed_ahead
-from tidegate.protocol.regions import needs_sign as region_needs_sign
-from tidegate.protocol.retention import SWEEP_EVERY, RetentionRule, choose_subsumed, is_due, is_settled
-from tidegate.protocol.staleness import AsBefore, BecameFresh, BecameStale, decide_staleness
+from tidegate.protocol.steps.committing import SIGN_EVERY, needs_sign
 
 HOUR = timedelta(hours=1)
 DAY = 86_400

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from records import at
 
-from tidegate.protocol.committing import (
+from tidegate.protocol.steps.committing import (
     COMMIT_LEASE,
     LOOK_EVERY,
     SIGN_EVERY,

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 from pyspark.sql import types as T
 
-from tidegate.protocol.ddl import columns_of, ddl_of
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.ddl import columns_of, ddl_of
 
 
 class Colour(StrEnum):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.protocol.ddl_promises import unkept_promises
+from tidegate.protocol.schema.ddl_promises import unkept_promises
 
 KEPT = [
     "k STRING, n INT COMMENT 'NOT NULL, COLLATE x', d DECIMAL(9,2)",

@@ -7,17 +7,7 @@ from datetime import timedelta
 import pytest
 from records import at, completed, record, run_handle, subtask
 
-from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
-from tidegate.protocol.finalize import sizes
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.notify import choose_unnotified, committables
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, Deletion, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
-from tidegate.protocol.retention import (
+from tidegate.protocol.cleaning.retention import (
     SWEEP_FOR,
     Reason,
     RetentionRule,
@@ -28,8 +18,26 @@ from tidegate.protocol.retention import (
     find_undo_reasons,
     is_settled,
 )
-from tidegate.protocol.snapshot import needs_attempt, plan_attempt, require_same_plan
-from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
+    CheckpointKind,
+    Deletion,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    SubtaskId,
+    Verdict,
+)
+from tidegate.protocol.steps.abort import Abort, AlreadyEnded, decide_abort
+from tidegate.protocol.steps.finalize import sizes
+from tidegate.protocol.steps.notify import choose_unnotified, committables
+from tidegate.protocol.steps.snapshot import needs_attempt, plan_attempt, require_same_plan
+from tidegate.protocol.steps.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 
 FAILED = record(
     3,

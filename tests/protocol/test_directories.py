@@ -2,9 +2,9 @@
 
 from records import T0
 
-from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.regions import RegionRecord, begun, ended, swept
+from tidegate.protocol.cleaning.closed_directories import choose_closed, choose_unswept, closed_for_ever
+from tidegate.protocol.continuous.regions import RegionRecord, begun, ended, swept
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 
 PATHS = ["p/chk-1/op/0", "p/chk-1/_metadata", "p/chk-12/op/0", "p/shared/1/op/0", "p/shared/2/op/0"]
 OTHERS = ["p/_metadata", "p/chk-x/0", "p/chk-1", "pp/chk-1/0", "p/shared/x/0", "shared/1/0"]

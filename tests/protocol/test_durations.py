@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.durations import duration, written
+from tidegate.protocol.text.durations import duration, written
 
 
 @given(st.integers(0, 10**12))

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from records import at, completed, run_handle
 
-from tidegate.protocol.canonical import STAGED_AS
-from tidegate.protocol.editing import Base, begin_history, plan_edit, rewritten, with_staged
-from tidegate.protocol.errors import SavepointEditError, StateSchemaError
-from tidegate.protocol.keygroups import KeyGroupRange, covering, key_groups_of
-from tidegate.protocol.metadata import Metadata
-from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, StateHandle, SubtaskId, SubtaskRecord
-from tidegate.protocol.restore import kept_max_parallelism
-from tidegate.protocol.savepoints import UNLABELLED, Label
+from tidegate.protocol.facts.errors import SavepointEditError, StateSchemaError
+from tidegate.protocol.facts.keygroups import KeyGroupRange, covering, key_groups_of
+from tidegate.protocol.facts.records import HandleKind, OperatorPlan, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.savepoints import UNLABELLED, Label
+from tidegate.protocol.recovery.canonical import STAGED_AS
+from tidegate.protocol.recovery.editing import Base, begin_history, plan_edit, rewritten, with_staged
+from tidegate.protocol.recovery.metadata import Metadata
+from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism
 
 LOW = run_handle("low", 1, key_groups=KeyGroupRange(0, 63))
 HIGH = run_handle("high", 1, key_groups=KeyGroupRange(64, 127))

@@ -5,8 +5,17 @@ from datetime import timedelta
 import pytest
 from records import at
 
-from tidegate.protocol.events import LEASE, MAX_PAUSE, Event, EventKind, Undelivered, choose_next, next_try, sentence
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import (
+    LEASE,
+    MAX_PAUSE,
+    Event,
+    EventKind,
+    Undelivered,
+    choose_next,
+    next_try,
+    sentence,
+)
 
 
 def event(number, reason=None):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidegate.protocol.expiry import TTL, RecordedTtl, may_expire_between, merged
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.schema.expiry import TTL, RecordedTtl, may_expire_between, merged
 
 CURRENT = RecordedTtl("at", 10, True)
 

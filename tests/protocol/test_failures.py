@@ -3,10 +3,10 @@
 import pytest
 from records import at, record
 
-from tidegate.protocol.failures import Tolerated, TooManyFailures, decide_pipeline_failure
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.steps.failures import Tolerated, TooManyFailures, decide_pipeline_failure
 
 #: The reasons of section 8 that exist here: (before anybody was asked, counts). For a failed validation a setting
 #: decides; it is ours.

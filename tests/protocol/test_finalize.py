@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import pytest
 from records import completed, record
 
-from tidegate.protocol.finalize import (
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.steps.finalize import (
     SAMPLE_BYTES,
     SAMPLE_PART,
     Landed,
@@ -14,8 +16,6 @@ from tidegate.protocol.finalize import (
     decide_landing,
     referred_files,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle
 
 
 def runs(number: int, size: int, created_by: int = 1) -> list[StateHandle]:

@@ -6,8 +6,10 @@ import re
 import pytest
 from records import at, completed, record, run_handle
 
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.finished import (
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import HandleKind, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.steps.finished import (
     CheckpointPlan,
     choose_notified,
     choose_triggered,
@@ -16,9 +18,7 @@ from tidegate.protocol.finished import (
     plan_checkpoint,
     require_legal_restore,
 )
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
-from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.steps.restored_snapshots import restore_snapshots
 
 # bounded and live are sources of two splits; only reads bounded, both reads the two; each is followed by a sink.
 UPSTREAMS = {"only": ["bounded"], "both": ["only", "live"], "only-sink": ["only"], "both-sink": ["both"]}
@@ -167,7 +167,7 @@ def test_an_operator_that_has_finished_may_be_rescaled_and_stays_finished():
 
 
 def test_the_metadata_marks_what_has_finished():
-    from tidegate.protocol.metadata import Metadata, metadata_document
+    from tidegate.protocol.recovery.metadata import Metadata, metadata_document
 
     known = {
         SubtaskId("op", index): SubtaskRecord(SubtaskId("op", index), 1, at(1), Snapshot(finished=index == 0))

@@ -5,8 +5,13 @@ import re
 import pytest
 from records import completed
 
-from tidegate.protocol.errors import ForkRefusedError
-from tidegate.protocol.fork import (
+from tidegate.protocol.facts.errors import ForkRefusedError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Fork
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.recovery.fork import (
     ForkPlan,
     find_moved_sources,
     forked,
@@ -16,13 +21,8 @@ from tidegate.protocol.fork import (
     require_own_tables,
     require_unknown,
 )
-from tidegate.protocol.identity import Endpoint, Moved, Role
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Fork
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.recovery.identity import Endpoint, Moved, Role
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 FORK = Fork("old", 7, "kept")
 

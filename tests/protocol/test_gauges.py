@@ -2,10 +2,10 @@
 
 from records import at, record
 
-from tidegate.protocol.gauges import UNITS, gauges
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.observing.gauges import UNITS, gauges
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.observing.statistics import LatestFigures, LatestRestore, Measurement
 
 
 def test_a_pipeline_without_checkpoints_has_no_figures():

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from records import SOMEBODY
 
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.gestures import (
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.observing.gestures import (
     Actor,
     ActorKind,
     AnswerStatus,
@@ -18,7 +19,6 @@ from tidegate.protocol.gestures import (
     recordable_answer,
     require_same_gesture,
 )
-from tidegate.protocol.records import CheckpointKind
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tidegate.protocol.handles import handle_for_readers, handle_from_json, handle_to_json
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.handles import handle_for_readers, handle_from_json, handle_to_json
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 RUN = StateHandle("p/chk-1/op/0-1-a", HandleKind.RUN, 3, 40, "ab", 1, KeyGroupRange(0, 63), {"rows": [1, None]})
 EXCHANGE = StateHandle("p/chk-1/op/0-1-e", HandleKind.EXCHANGE, 0, 1, "cd", 1)

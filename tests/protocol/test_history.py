@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from records import T0, completed
 
-from tidegate.protocol import history
-from tidegate.protocol.history import HistoryRule, choose_folded, may_be_folded
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.cleaning import folding as history
+from tidegate.protocol.cleaning.folding import HistoryRule, choose_folded, may_be_folded
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
 
 HOUR = timedelta(hours=1)
 NOW = T0 + 10 * HOUR

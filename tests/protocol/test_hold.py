@@ -5,8 +5,12 @@ from datetime import timedelta
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.errors import CheckpointHeldError, IllegalRequestError, NotHeldError, ValidationFailedError
-from tidegate.protocol.hold import (
+from tidegate.protocol.facts.errors import CheckpointHeldError, IllegalRequestError, NotHeldError, ValidationFailedError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Decided, Decision, Verdict
+from tidegate.protocol.steps.hold import (
     LONGEST_COMMENT,
     AlreadyDecided,
     Decide,
@@ -17,11 +21,7 @@ from tidegate.protocol.hold import (
     is_held,
     require_legal_decision,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Decided, Decision, Verdict
-from tidegate.protocol.validate import needs_validation, permit
+from tidegate.protocol.steps.validate import needs_validation, permit
 
 OUT, OP = Target.parse("sink:out"), Target.parse("state:op")
 HOUR, TWO = timedelta(hours=1), timedelta(hours=2)

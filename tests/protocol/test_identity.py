@@ -3,8 +3,8 @@
 import pytest
 from records import completed, record
 
-from tidegate.protocol.errors import PipelineIdentityError, PipelineStatusError
-from tidegate.protocol.identity import Endpoint, Role, find_moved, find_new, require_at_rest, require_same
+from tidegate.protocol.facts.errors import PipelineIdentityError, PipelineStatusError
+from tidegate.protocol.recovery.identity import Endpoint, Role, find_moved, find_new, require_at_rest, require_same
 
 
 def source(name, place="landing", type_="FileSource"):

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import at, completed
 
-from tidegate.protocol.kept import CleanReport, Cost, Damage, Kept, by_sink, reasons_text, weigh
-from tidegate.protocol.records import CheckpointKind, Deletion
-from tidegate.protocol.retention import Reason, Why
+from tidegate.protocol.cleaning.clean_report import CleanReport, Cost, Damage, Kept, by_sink, reasons_text, weigh
+from tidegate.protocol.cleaning.retention import Reason, Why
+from tidegate.protocol.facts.records import CheckpointKind, Deletion
 
 A, B, C, D = (Deletion("storage", name) for name in "abcd")
 FILES = st.dictionaries(st.sampled_from([A, B, C, D]), st.just(10))

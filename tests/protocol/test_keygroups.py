@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.keygroups import (
+from tidegate.protocol.facts.keygroups import (
     KeyGroupRange,
     default_max_parallelism,
     hashes_of,

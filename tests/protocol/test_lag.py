@@ -3,8 +3,8 @@
 import pytest
 from records import at
 
-from tidegate.protocol.lag import SourceLag, lag_of, needs_recording
-from tidegate.protocol.records import Pending, SubtaskId
+from tidegate.protocol.facts.records import Pending, SubtaskId
+from tidegate.protocol.observing.lag import SourceLag, lag_of, needs_recording
 
 
 def lag(pending: int, seconds: float, source: str = "src", unit: str = "files") -> SourceLag:

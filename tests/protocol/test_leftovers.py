@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.leftovers import Listed, checkpoints_of, choose_left, find_foreign, listed_on_storage
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import ByCheckpoint, ByRegion
-from tidegate.protocol.records import Deletion
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.retention import SWEEP_FOR
+from tidegate.protocol.cleaning.leftovers import Listed, checkpoints_of, choose_left, find_foreign, listed_on_storage
+from tidegate.protocol.cleaning.retention import SWEEP_FOR
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import ByCheckpoint, ByRegion
+from tidegate.protocol.facts.records import Deletion
 
 RUN = "p/chk-3/op/0-1-x.parquet"
 SECOND = timedelta(seconds=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Status, is_legal
+from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Phase, Status, is_legal
 
 LEGAL = {
     "IN_PROGRESS/TRIGGERED -> IN_PROGRESS/ACKNOWLEDGED",

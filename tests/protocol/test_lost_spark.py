@@ -4,14 +4,14 @@ import pytest
 
 from tidegate.airflow.outcome import is_deterministic
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     ConfigurationError,
     SourceUnavailableError,
     SparkUnavailableError,
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lost_spark import details_of, is_lost, lost_error, says_gone, says_wrong_setting
+from tidegate.protocol.text.lost_spark import details_of, is_lost, lost_error, says_gone, says_wrong_setting
 
 GRPC = """<_InactiveRpcError of RPC that terminated with:
 \tstatus = StatusCode.{status}

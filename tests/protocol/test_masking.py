@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tidegate.protocol.masking import masked, masked_json
+from tidegate.protocol.text.masking import masked, masked_json
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,12 @@ from hashlib import sha256
 import pytest
 from records import at, completed, run_handle
 
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.errors import MetadataError
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.marker import marker_document, marker_of, read_marker
-from tidegate.protocol.metadata import Metadata, metadata_document, read_metadata
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.errors import MetadataError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     Decision,
     HandleKind,
@@ -27,6 +24,9 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.recovery.marker import marker_document, marker_of, read_marker
+from tidegate.protocol.recovery.metadata import Metadata, metadata_document, read_metadata
 
 RUN = run_handle("p/chk-3/op/0-2-a", 3, key_groups=KeyGroupRange(0, 63), details={"level": 0})
 STAGED = StateHandle("_staging/chk-4/0-1-a", HandleKind.STAGED, 1, 2, "ab", 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.protocol.names import (
+from tidegate.protocol.facts.names import (
     STORAGE,
     Target,
     TargetKind,

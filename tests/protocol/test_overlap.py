@@ -5,9 +5,7 @@ from datetime import timedelta
 import pytest
 from records import T0, record
 
-from tidegate.protocol.errors import EarlierSavepointError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.overlap import (
+from tidegate.protocol.continuous.overlap import (
     FOLLOWS,
     choose_overtaken,
     choose_to_complete,
@@ -20,7 +18,10 @@ from tidegate.protocol.overlap import (
     require_no_earlier_savepoint,
     wanted,
 )
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import REGION_LEASE, RegionRecord
+from tidegate.protocol.facts.errors import EarlierSavepointError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRequest,
     HandleKind,
@@ -29,7 +30,6 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.regions import REGION_LEASE, RegionRecord
 
 NONE = RegionRecord()
 LIVE = RegionRecord(3, T0, T0)

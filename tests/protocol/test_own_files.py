@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.protocol.errors import ForeignPathError
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.own_files import require_own_files, require_own_runs
-from tidegate.protocol.paths import write_prefix
-from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.cleaning.own_files import require_own_files, require_own_runs
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.errors import ForeignPathError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.paths import write_prefix
+from tidegate.protocol.facts.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 
 RUN, STAGED, CHANNEL = HandleKind.RUN, HandleKind.STAGED, HandleKind.CHANNEL
 

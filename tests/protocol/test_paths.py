@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.protocol.paths import (
+from tidegate.protocol.facts.paths import (
     ByCheckpoint,
     ByRegion,
     attempt_prefix,
@@ -17,7 +17,7 @@ from tidegate.protocol.paths import (
     write_prefix,
     writer_of,
 )
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.records import SubtaskId
 
 FIRST = SubtaskId("op", 1)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from records import at
 
-from tidegate.protocol.errors import PipelineStatusError
-from tidegate.protocol.pipelines import (
+from tidegate.protocol.facts.errors import PipelineStatusError
+from tidegate.protocol.facts.pipelines import (
     ACTIVE,
     PIPELINE_TRANSITIONS,
     PipelineRecord,

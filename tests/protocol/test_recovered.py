@@ -6,14 +6,12 @@ from dataclasses import replace
 import pytest
 from records import at, completed, run_handle
 
-from tidegate.protocol.branches import Restore, find_unfinished
-from tidegate.protocol.errors import MetadataError, PipelineIdentityError, RecoveryRefusedError
-from tidegate.protocol.identity import Endpoint, Moved, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.marker import Marker, marker_of
-from tidegate.protocol.metadata import Metadata
-from tidegate.protocol.records import Snapshot, SubtaskId, SubtaskRecord
-from tidegate.protocol.recovered import (
+from tidegate.protocol.facts.branches import Restore, find_unfinished
+from tidegate.protocol.facts.errors import MetadataError, PipelineIdentityError, RecoveryRefusedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.recovery.identity import Endpoint, Moved, Role
+from tidegate.protocol.recovery.lost_database import (
     AcceptedLosses,
     Candidate,
     Numbers,
@@ -28,6 +26,8 @@ from tidegate.protocol.recovered import (
     require_unknown,
     withdrawing,
 )
+from tidegate.protocol.recovery.marker import Marker, marker_of
+from tidegate.protocol.recovery.metadata import Metadata
 
 
 def metadata(checkpoint_id, *handles, **changes):

@@ -3,11 +3,7 @@
 import pytest
 from records import at
 
-from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
-from tidegate.protocol.paths import shared_directory
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import Deletion
-from tidegate.protocol.regions import (
+from tidegate.protocol.continuous.regions import (
     REGION_LEASE,
     SIGN_EVERY,
     DeadRegion,
@@ -26,6 +22,10 @@ from tidegate.protocol.regions import (
     require_startable,
     swept,
 )
+from tidegate.protocol.facts.errors import PipelineFailedError, PipelineStatusError
+from tidegate.protocol.facts.paths import shared_directory
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import Deletion
 
 NEVER = RegionRecord()
 FIRST = begun(NEVER, at(0))

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 import pytest
 from records import completed, run_handle
 
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
-from tidegate.protocol.records import CompactedRun, HandleKind, OperatorPlan, Snapshot, SubtaskId
-from tidegate.protocol.restore import apply_compactions, choose_newer, choose_obsolete, restore_snapshots
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of
+from tidegate.protocol.facts.records import CompactedRun, HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.steps.restored_snapshots import (
+    apply_compactions,
+    choose_newer,
+    choose_obsolete,
+    restore_snapshots,
+)
 
 OP0, OP1 = SubtaskId("op", 0), SubtaskId("op", 1)
 A, B, C, D = (run_handle(name, index) for index, name in enumerate("abcd", start=1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.schedule import PeriodicSchedule, PollSchedule
+from tidegate.protocol.continuous.schedule import PeriodicSchedule, PollSchedule
 
 T0 = timedelta(days=3)
 

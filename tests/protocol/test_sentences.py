@@ -1,6 +1,6 @@
 import pytest
 
-from tidegate.protocol.sentences import UNTOUCHED, reassured
+from tidegate.protocol.text.sentences import UNTOUCHED, reassured
 
 
 @pytest.mark.parametrize(

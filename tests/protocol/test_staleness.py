@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from records import at, record
 
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, restored
-from tidegate.protocol.staleness import EXPECTED, AsBefore, BecameFresh, BecameStale, decide_staleness
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus, moved, restored
+from tidegate.protocol.observing.staleness import EXPECTED, AsBefore, BecameFresh, BecameStale, decide_staleness
 
 AFTER = timedelta(minutes=30)
 

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.statistics import PERCENTILE_WINDOW, Counts, Summary, count_checkpoints, percentile, summary_of
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.observing.statistics import (
+    PERCENTILE_WINDOW,
+    Counts,
+    Summary,
+    count_checkpoints,
+    percentile,
+    summary_of,
+)
 
 
 def test_what_was_subsumed_or_discarded_has_completed():

@@ -7,13 +7,13 @@ import pytest
 from records import at, completed, record
 
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.errors import IllegalRequestError, PipelineStatusError
-from tidegate.protocol.failures import Tolerated, decide_pipeline_failure
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.retention import RetentionRule, choose_subsumed, choose_subsumed_on_cancellation
-from tidegate.protocol.stopping import (
+from tidegate.protocol.cleaning.retention import RetentionRule, choose_subsumed, choose_subsumed_on_cancellation
+from tidegate.protocol.facts.errors import IllegalRequestError, PipelineStatusError
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.steps.failures import Tolerated, decide_pipeline_failure
+from tidegate.protocol.steps.stopping import (
     PipelineEnd,
     Restart,
     StopFailed,

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.stopping import LONGEST_REQUEST_ID, require_legal
-from tidegate.protocol.storable import LONGEST_TEXT, storable_json, storable_text
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.steps.stopping import LONGEST_REQUEST_ID, require_legal
+from tidegate.protocol.text.storable import LONGEST_TEXT, storable_json, storable_text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.subtask.messages import (
     AbortCapture,
     Acknowledge,

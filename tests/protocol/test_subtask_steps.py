@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED, AlignmentType, BarrierOptions
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.subtask.messages import (
     AbortCapture,
     Acknowledge,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
-from tidegate.protocol.table_plan import TableVerdict, changed_rows, changed_state, plan_table
+from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.schema.table_plan import TableVerdict, changed_rows, changed_state, plan_table
 
 AS_BEFORE, OPTION, PARTS = TableVerdict.AS_BEFORE, TableVerdict.WITH_OPTION, TableVerdict.NOT_AS_A_WHOLE
 

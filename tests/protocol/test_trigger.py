@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.errors import PipelineFailedError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.trigger import (
+from tidegate.protocol.facts.errors import PipelineFailedError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.steps.trigger import (
     AlreadyCompleted,
     Resumed,
     decide_repeated,

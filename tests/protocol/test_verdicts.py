@@ -1,8 +1,8 @@
 """What failed of a validation is said expectation by expectation, with what was found."""
 
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import Verdict
-from tidegate.protocol.verdicts import failed_expectations
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import Verdict
+from tidegate.protocol.steps.verdicts import failed_expectations
 
 RANGE = {
     "type": "expect_column_values_to_be_between", "kwargs": {"column": "amount", "max_value": 9}, "success": False,

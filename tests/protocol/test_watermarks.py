@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidegate.protocol.records import Snapshot
-from tidegate.protocol.watermarks import (
+from tidegate.protocol.facts.records import Snapshot
+from tidegate.protocol.steps.watermarks import (
     END_OF_TIME,
     EventTimes,
     ahead_of,

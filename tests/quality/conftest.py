@@ -12,8 +12,8 @@ from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph, compile_graph
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite, expect, suite
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import StageContext
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.judgement import build, judge, judge_here, prepare_suite
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.sinks.staged_files import StagedFiles

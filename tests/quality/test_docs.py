@@ -12,8 +12,8 @@ from records import record
 
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 from tidegate.quality import docs as docs_module
 from tidegate.quality.docs import build_docs, remove_old_docs
 from tidegate.quality.page import Section

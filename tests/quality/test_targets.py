@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import Expectation, expect, suite
-from tidegate.protocol.approvals import MOST_ROWS
-from tidegate.protocol.records import Verdict
-from tidegate.protocol.verdicts import failed_expectations
+from tidegate.protocol.facts.records import Verdict
+from tidegate.protocol.steps.approvals import MOST_ROWS
+from tidegate.protocol.steps.verdicts import failed_expectations
 
 pytestmark = pytest.mark.spark
 

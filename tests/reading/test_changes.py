@@ -133,7 +133,7 @@ def test_a_cut_connection_comes_back_and_says_so(changes, store, sessions):
 
 def test_whoever_comes_while_it_is_lost_hears_when_it_is_back(changes, monkeypatch):
     from tidegate.postgres.listening import ChangeListener
-    from tidegate.protocol.errors import StoreUnavailableError
+    from tidegate.protocol.facts.errors import StoreUnavailableError
 
     away = threading.Event()
     away.set()

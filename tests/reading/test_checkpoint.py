@@ -19,17 +19,17 @@ from store_steps import (
 )
 from worlds import Judge
 
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     IllegalRequestError,
     MetadataError,
     StateIntegrityError,
     ValidationFailedError,
 )
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reading.advice import ADVICE
 from tidegate.reading.pipeline_answers import Lag
 

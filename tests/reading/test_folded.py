@@ -22,9 +22,9 @@ from store_steps import (
 )
 
 from tidegate.postgres import folding
-from tidegate.protocol.errors import RecordRefusedError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.errors import RecordRefusedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import HandleKind
 
 
 @pytest.fixture

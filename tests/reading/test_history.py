@@ -9,10 +9,10 @@ from readings import HOSTILE
 from records import T0
 from store_steps import PIPELINE, acknowledged, completed, fail_checkpoint, triggered
 
-from tidegate.protocol.errors import IllegalRequestError, PipelineNotFoundError
-from tidegate.protocol.names import requests_of_run
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import IllegalRequestError, PipelineNotFoundError
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
 from tidegate.reading.history_answers import DagRun, HistoryFilter
 from tidegate.reading.standing import Outlook, Standing
 

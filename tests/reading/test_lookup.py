@@ -10,9 +10,9 @@ from records import T0, completed
 from store_steps import FIRST, PIPELINE, handle
 from store_steps import completed as take
 
-from tidegate.protocol.errors import IllegalRequestError, StorageError
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.records import HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.facts.errors import IllegalRequestError, StorageError
+from tidegate.protocol.facts.records import HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.reading import lookup
 from tidegate.reading.lookup import LONGEST, MOST_CHECKPOINTS, Lookups, Split, States, find_states
 from tidegate.state.stored import StoredState

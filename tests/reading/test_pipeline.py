@@ -7,8 +7,8 @@ from records import T0
 from store_steps import FIRST, PIPELINE, SECOND, SINK, at, completed, fail_checkpoint, handle, triggered
 
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.history_answers import SERIES, SUMMARIZED
 
 

@@ -6,9 +6,9 @@ import pytest
 from readings import HOSTILE
 from store_steps import PIPELINE, at, completed, fail_checkpoint, triggered
 
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reading.pipeline_answers import Lag, Need
 
 

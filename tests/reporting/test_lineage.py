@@ -20,11 +20,10 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import SourceContext
-from tidegate.protocol.ddl import columns_of
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.paths import directory, write_prefix
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.paths import directory, write_prefix
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     HandleKind,
     Snapshot,
@@ -33,6 +32,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.schema.ddl import columns_of
 from tidegate.reporting.lineage import MOST_FILES, Lineage, dataset_of, run_event, run_id
 from tidegate.reporting.openlineage import OpenLineage
 from tidegate.sinks.parquet import ParquetSink

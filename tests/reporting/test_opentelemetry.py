@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from receivers import receiving
 
-from tidegate.protocol.gauges import UNITS
+from tidegate.protocol.observing.gauges import UNITS
 
 PROCESS = """
 import json, os, sys, time

@@ -14,8 +14,8 @@ from receivers import receiving
 from records import at
 
 import tidegate.reporting.webhook
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.events import ALERTS, Event, EventKind
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.events import ALERTS, Event, EventKind
 from tidegate.reporting.webhook import Webhook, sign, webhook_document
 
 SECRET = "very secret"

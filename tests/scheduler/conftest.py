@@ -20,7 +20,7 @@ from tidegate.local_stack.spark_server import server_connection
 from tidegate.local_stack.stack import LocalStack
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 from tidegate.settings import Settings
 from tidegate.state.storage import open_storage
 

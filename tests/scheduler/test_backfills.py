@@ -9,7 +9,7 @@ from live_airflow import PATIENCE
 
 from tidegate.airflow.triggers import RENEWAL
 from tidegate.local_stack.airflow_api import AirflowApiError
-from tidegate.protocol.lifecycle import COMMITTED
+from tidegate.protocol.facts.lifecycle import COMMITTED
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
 

@@ -11,9 +11,9 @@ from marked_runs import ENDED_BY_HAND
 from sizes import later
 
 from tidegate.local_stack.airflow_api import AirflowApiError
-from tidegate.protocol.errors import CheckpointExpiredError
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import CheckpointExpiredError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 

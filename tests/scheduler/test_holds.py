@@ -5,9 +5,9 @@ import pytest
 from live_airflow import PATIENCE, STEPS, wait_for
 
 from tidegate.clock import SystemClock
-from tidegate.coordination.hold import Holds
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.coordination.steps.hold import Holds
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from live_airflow import PATIENCE, restored
 
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.lifecycle import Status
 from tidegate.ui.same_site import HEADER, token_of
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]

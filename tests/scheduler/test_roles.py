@@ -7,7 +7,7 @@ from routes import asked_of, example_of
 from shown_pipelines import ShownPipeline
 from worlds import MemoryStorage
 
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.ui.app import create_app
 from tidegate.ui.one_user import OneUser
 

@@ -16,8 +16,8 @@ from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
 from tidegate.ports import SourceContext
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.operator_state import OperatorState
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.spark.session.sessions import SparkSettings, open_session
 from tidegate.spark.state_source import register_state_source
 from tidegate.state.reading import StateFiles

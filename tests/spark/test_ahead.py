@@ -9,9 +9,9 @@ from spark_checkpoints import Checkpoints
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, window
 from tidegate.clock import SystemClock
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import AcknowledgeResult, SubtaskId
+from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import AcknowledgeResult, SubtaskId
 
 pytestmark = pytest.mark.spark
 

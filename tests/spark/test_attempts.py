@@ -16,7 +16,7 @@ from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
 from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     PipelineDefinitionError,
     SparkUnavailableError,
     StateIntegrityError,
@@ -24,7 +24,7 @@ from tidegate.protocol.errors import (
     StorageError,
     SupersededAttemptError,
 )
-from tidegate.protocol.records import AcknowledgeResult, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import AcknowledgeResult, StateHandle, SubtaskId
 
 pytestmark = pytest.mark.spark
 

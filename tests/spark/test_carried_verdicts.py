@@ -12,9 +12,9 @@ from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, expect,
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.expectations import Expectation
-from tidegate.protocol.errors import ValidationFailedError
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.facts.errors import ValidationFailedError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Verdict
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage

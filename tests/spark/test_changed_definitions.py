@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, Previous, avg, count, max_, sum_
-from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.facts.errors import StateSchemaError
 
 Open = Callable[[Pipeline], Checkpoints]
 Land = Callable[[str], Landing]
@@ -60,7 +60,7 @@ def current(checkpoints: Checkpoints, name: str) -> list[tuple[Any, ...]]:
 
 def go_on(before: Checkpoints, after: Checkpoints) -> Checkpoints:
     """As the coordinator does it: by the names that operators had."""
-    from tidegate.protocol.restore import restore_snapshots
+    from tidegate.protocol.steps.restored_snapshots import restore_snapshots
 
     latest = completed_record(before)
     after.completed = restore_snapshots(latest, before.completed, after.graph.plan, (), False, after.graph.renamed)

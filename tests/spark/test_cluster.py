@@ -12,9 +12,9 @@ from object_stores import Bucket
 from orders import Shop, check_storage, check_tables
 from spark_clusters import Cluster
 
-from tidegate.protocol.finalize import referred_files
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import with_markers
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.steps.finalize import referred_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.protocol.comparison import CountedRows, Likeness, Part, Rows, judge
+from tidegate.protocol.recovery.comparison import CountedRows, Likeness, Part, Rows, judge
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.spark.comparison import compare_rows
 

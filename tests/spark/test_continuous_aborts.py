@@ -13,9 +13,9 @@ from sizes import later
 from tallies import EXACTLY_ONCE, UNALIGNED, check_tally, payments, seen_in, tally
 
 from tidegate import CheckpointConfig, Pipeline, sum_
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tallies import EXACTLY_ONCE, UNALIGNED, check_tally, payments, seen_in, tally
 
 from tidegate import CheckpointConfig
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
 
 pytestmark = pytest.mark.spark
 

@@ -25,8 +25,8 @@ from tallies import (
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.records import SubtaskId
 
 pytestmark = pytest.mark.spark
 

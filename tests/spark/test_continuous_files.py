@@ -11,7 +11,7 @@ from tallies import EXACTLY_ONCE, PAYMENTS, UNALIGNED, check_tally, payments, ta
 
 from tidegate import CheckpointConfig, FileSource
 from tidegate.dataflow.run_merging import BATCHES
-from tidegate.protocol.records import HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import HandleKind, StateHandle, SubtaskId
 from tidegate.state.compaction import MIN_RUNS
 
 pytestmark = pytest.mark.spark

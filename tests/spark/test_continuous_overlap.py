@@ -14,13 +14,13 @@ from tallies import check_tally, payments, seen_in
 from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, expect, suite, sum_
 from tidegate.assembly import Settings, open_validator
 from tidegate.clock import SystemClock
-from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import CheckpointStore, Validator
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -24,9 +24,9 @@ from tidegate import CheckpointConfig, ParquetSink, Pipeline
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.finished import plan_checkpoint
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
+from tidegate.protocol.steps.finished import plan_checkpoint
 
 pytestmark = pytest.mark.spark
 

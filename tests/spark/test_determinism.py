@@ -13,7 +13,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.sources import parsing
 from tidegate.sources.directory import Directory
 from tidegate.sources.names import is_finished

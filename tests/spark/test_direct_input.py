@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, max_, sum_
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.spark.driver import direct_input, operator_jobs
 from tidegate.spark.driver.operator_jobs import OperatorJobs
 from tidegate.spark.executor.direct_rows import DirectPlan

@@ -26,21 +26,21 @@ from tidegate import (
     sum_,
 )
 from tidegate.clock import SystemClock
-from tidegate.coordination import editing
-from tidegate.coordination.savepoint_directory import write_documents
+from tidegate.coordination.recovery import editing
+from tidegate.coordination.recovery.savepoint_directory import write_documents
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.ports import CheckpointStorage
-from tidegate.protocol.canonical import Complete
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     PipelineDefinitionError,
     SavepointEditError,
     StateSchemaError,
     ValidationFailedError,
 )
-from tidegate.protocol.gestures import AnswerStatus, GestureKind
-from tidegate.protocol.metadata import Metadata
-from tidegate.protocol.records import Verdict
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.facts.records import Verdict
+from tidegate.protocol.observing.gestures import AnswerStatus, GestureKind
+from tidegate.protocol.recovery.canonical import Complete
+from tidegate.protocol.recovery.metadata import Metadata
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage

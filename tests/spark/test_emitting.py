@@ -18,8 +18,8 @@ from tallies import AT_LEAST_ONCE, EXACTLY_ONCE, UNALIGNED
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, Update, count
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
 from tidegate.spark.driver import operator_jobs
 
 pytestmark = pytest.mark.spark

@@ -22,8 +22,8 @@ from expiring import plain
 from expiring.activity import EVENTS, activity_pipeline
 from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, expect, max_, suite, sum_
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, SubtaskId
+from tidegate.protocol.facts.records import AcknowledgeResult, HandleKind, SubtaskId
+from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.state.reading import StateFiles, open_state
 
 pytestmark = pytest.mark.spark

@@ -18,12 +18,12 @@ from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import CheckpointDeclinedError, PipelineStatusError, StateSchemaError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, SubtaskId
-from tidegate.protocol.trigger import Dropped
+from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineStatusError, StateSchemaError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import Acknowledgement, CheckpointKind, SubtaskId
+from tidegate.protocol.steps.trigger import Dropped
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, max_, suite, sum_
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import HandleKind, SubtaskId
-from tidegate.protocol.restore import apply_compactions
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
+from tidegate.protocol.steps.restored_snapshots import apply_compactions
 from tidegate.spark.driver import run_job
 from tidegate.state.compaction import MIN_RUNS
 

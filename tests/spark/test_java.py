@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.spark.session import java
 from tidegate.spark.session.java import find_java
 

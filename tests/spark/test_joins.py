@@ -18,7 +18,7 @@ from spark_checkpoints import Checkpoints
 
 from tidegate import CheckpointConfig, ParquetSink, Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 pytestmark = pytest.mark.spark
 

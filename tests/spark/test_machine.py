@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 OPEN = """
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.spark.session.sessions import SparkSettings, open_session
 try:
     open_session(SparkSettings(master="local[1]"))

@@ -17,7 +17,7 @@ from tidegate.dataflow.operator_chains import build_chains
 from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
 from tidegate.protocol.barriers.tracker import BarrierTracker
 from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state import compaction

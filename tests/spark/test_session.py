@@ -8,8 +8,8 @@ from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.protocol.errors import CheckpointError, ConfigurationError
-from tidegate.protocol.keygroups import key_group_of, subtask_of
+from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError
+from tidegate.protocol.facts.keygroups import key_group_of, subtask_of
 from tidegate.spark.driver.hashing import key_expressions, subtask_expression
 from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.executor.partitions import CompactionPlan

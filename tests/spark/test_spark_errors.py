@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.protocol.errors import CheckpointError, OperatorFailedError, StateIntegrityError
+from tidegate.protocol.facts.errors import CheckpointError, OperatorFailedError, StateIntegrityError
 from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.executor.carried_errors import carried_to_driver

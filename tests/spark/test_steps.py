@@ -16,8 +16,8 @@ from sizes import later, sizes
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
 
 pytestmark = pytest.mark.spark
 

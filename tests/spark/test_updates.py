@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     OperatorFailedError,

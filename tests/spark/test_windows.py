@@ -17,8 +17,8 @@ from window_clicks import ClickShop
 from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, window
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import AcknowledgeResult, CheckpointKind, SubtaskId
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import AcknowledgeResult, CheckpointKind, SubtaskId
 
 pytestmark = pytest.mark.spark
 

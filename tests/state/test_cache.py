@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.state import cache, opening
 from tidegate.state.layout import StateLayout
 from tidegate.state.recent_runs import RecentRuns

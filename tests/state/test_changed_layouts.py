@@ -15,7 +15,7 @@ from state_layouts import INPUT, K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, sum_
-from tidegate.protocol.state_schema import compare_schemas
+from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles, open_state
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.facts.keygroups import key_groups_of
 from tidegate.state import slices
 from tidegate.state.compaction import MAX_RUNS, MIN_RUNS, choose_runs, compact, plan_compaction
 from tidegate.state.layout import StateLayout

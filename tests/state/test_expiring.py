@@ -15,8 +15,9 @@ from state_epochs import between_epochs, table_of
 from state_operator import Operator
 
 from tidegate.pipeline.aggregates import count, max_
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import (
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import (
     UPDATED,
     Moment,
     RecordedTtl,
@@ -24,8 +25,7 @@ from tidegate.protocol.expiry import (
     count_removed,
     find_horizon,
 )
-from tidegate.protocol.records import StateHandle
-from tidegate.protocol.state_schema import compare_schemas
+from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.state.compaction import compact, plan_compaction
 from tidegate.state.expiring import judge, succeeding
 from tidegate.state.layout import StateLayout

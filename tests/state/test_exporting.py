@@ -6,10 +6,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tidegate.protocol.canonical import Rewrite
-from tidegate.protocol.errors import SavepointEditError
-from tidegate.protocol.keygroups import key_groups_of
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.errors import SavepointEditError
+from tidegate.protocol.facts.keygroups import key_groups_of
+from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.recovery.canonical import Rewrite
 from tidegate.state.exporting import rewrite_state
 from tidegate.state.layout import StateLayout
 from tidegate.state.storage import open_storage

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tidegate.pipeline.aggregates import count, max_, sum_
-from tidegate.protocol.errors import CheckpointDeclinedError, StateIntegrityError, StateSchemaError, StorageError
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import CheckpointDeclinedError, StateIntegrityError, StateSchemaError, StorageError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.compaction import compact
 from tidegate.state.layout import StateLayout
 from tidegate.state.subtask import SubtaskSpec, aggregate, lookup, scan, upsert

@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.keygroups import key_group_of
+from tidegate.protocol.facts.keygroups import key_group_of
 from tidegate.state.hashing import key_groups, spark_hash
 
 MOMENT = datetime(2013, 1, 1, 5, 0, 0, 123456)

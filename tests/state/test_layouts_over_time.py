@@ -11,9 +11,9 @@ from state_layouts import K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import avg, count, max_, sum_
-from tidegate.protocol.canonical import Rewrite
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.state_schema import compare_schemas
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.recovery.canonical import Rewrite
+from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.state.exporting import rewrite_state
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles, open_state

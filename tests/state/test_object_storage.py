@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from object_stores import Bucket
 
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.state.layout import StateLayout
 from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.subtask import scan, upsert

@@ -24,7 +24,7 @@ from state_epochs import (
 from state_operator import Operator, with_hash
 from state_readings import ROUTES, changes_of, check_history, check_script, files_of, read, routes
 
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StateSchemaError
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StateSchemaError
 from tidegate.state import cache, keys
 from tidegate.state.keys import key_of_text
 from tidegate.state.layout import StateLayout

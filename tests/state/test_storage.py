@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.state.storage import ArrowCheckpointStorage
 
 

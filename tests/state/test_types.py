@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.pipeline.aggregates import Aggregate, avg, count, max_, max_by, min_, min_by, sum_
-from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
 from tidegate.state import opening
 from tidegate.state.columns import from_fixed
 from tidegate.state.layout import StateLayout
@@ -227,7 +227,7 @@ import sys
 sys.modules["pandas"] = None
 import numpy as np, pyarrow as pa
 from tidegate.pipeline.aggregates import avg, count, max_, min_by
-from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.facts.keygroups import key_groups_of
 from tidegate.state.columns import booleans, integers
 from tidegate.state.compaction import compact
 from tidegate.state.hashing import spark_hash

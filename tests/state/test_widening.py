@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from state_layouts import K, V, rows
 
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.state_schema import can_widen, keeps_hash
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.state_schema import can_widen, keeps_hash
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import type_name
 

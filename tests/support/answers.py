@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from records import T0
 
-from tidegate.protocol.records import CheckpointRecord, Verdict
-from tidegate.protocol.statistics import Counts, Summary
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
+from tidegate.protocol.observing.statistics import Counts, Summary
 from tidegate.reading.checkpoint import explain_failure, phases_of
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, Relations
 from tidegate.reading.history_answers import SUMMARIZED, Figures, PipelineSummary

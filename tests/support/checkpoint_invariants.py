@@ -12,11 +12,11 @@ from worlds import (
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
-from tidegate.protocol.paths import with_markers
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     Decision,

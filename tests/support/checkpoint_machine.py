@@ -27,7 +27,7 @@ from worlds import (
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointListener, CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointExpiredError,
@@ -41,9 +41,9 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Stage, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointKind,
@@ -54,9 +54,9 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.restore import apply_compactions
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued
+from tidegate.protocol.steps.restored_snapshots import apply_compactions
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued
 
 ENDED = (CheckpointNotInProgressError, CheckpointExpiredError)
 STOPS = (PipelineFailedError, StopIncompleteError)  # a subtask failed its last savepoint; or somebody died after it

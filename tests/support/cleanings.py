@@ -3,7 +3,7 @@
 from pasts import Past
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.retention import SWEEP_FOR
+from tidegate.protocol.cleaning.retention import SWEEP_FOR
 
 DAY = 86_400
 

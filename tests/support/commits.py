@@ -5,8 +5,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tidegate.protocol.errors import SupersededAttemptError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SupersededAttemptError
+from tidegate.protocol.facts.records import StateHandle
 
 
 class Attempt:

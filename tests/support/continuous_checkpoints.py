@@ -20,13 +20,20 @@ from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.finished import plan_checkpoint
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.names import Target
-from tidegate.protocol.notify import committables
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord
-from tidegate.protocol.restore import restore_snapshots
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import (
+    Acknowledgement,
+    CheckpointKind,
+    HandleKind,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+)
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.steps.finished import plan_checkpoint
+from tidegate.protocol.steps.notify import committables
+from tidegate.protocol.steps.restored_snapshots import restore_snapshots
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage

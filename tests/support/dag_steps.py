@@ -1,7 +1,7 @@
 """The steps of a DAG run, one after the other, and a judge where Great Expectations would be asked."""
 
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import Verdict
 
 
 def judge(monkeypatch, verdict, results=()):

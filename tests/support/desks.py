@@ -5,9 +5,9 @@ from worlds import CapturingRegion, Judge, ManualClock, MemorySink, MemoryStorag
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, CheckpointRecord, Snapshot
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import TriggerOutcome
+from tidegate.protocol.facts.records import Acknowledgement, CheckpointKind, CheckpointRecord, Snapshot
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import TriggerOutcome
 
 
 class Desk:

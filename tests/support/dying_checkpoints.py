@@ -7,7 +7,7 @@ from spark_checkpoints import Checkpoints
 
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, SubtaskId
+from tidegate.protocol.facts.records import Acknowledgement, AcknowledgeResult, SubtaskId
 
 
 class DiedError(Exception):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.events import ALERTS, EventKind
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import ALERTS, EventKind
 
 
 @dataclass

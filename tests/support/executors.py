@@ -9,7 +9,7 @@ from typing import Any
 
 from worlds import Crash
 
-from tidegate.coordination.completing import Completing
+from tidegate.coordination.continuous.completing import Completing
 
 
 class Inline(Executor):

@@ -7,11 +7,11 @@ from typing import Any
 from savepoint_directories import CurrentSink, Exported
 from worlds import small_pipeline
 
-from tidegate.coordination.fork import PlannedFork
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.fork import PlannedFork
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 #: The original's savepoint, natively; `AT` is its directory.
 SAVEPOINT = ToCheckpoint(2)

@@ -13,7 +13,7 @@ from public_directories import public_directory
 from tidegate.local_stack.processes import belonging
 from tidegate.local_stack.spark_server import SPARK
 from tidegate.local_stack.stack import SUPERVISOR, LocalStack
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 PROJECT = Path(__file__).parents[2]
 #: Seconds for anything that happens in a few where nothing else runs.

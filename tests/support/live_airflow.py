@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pyarrow.dataset
 
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
 
 PROJECT = Path(__file__).parents[2]
 PIPELINE = "small"

@@ -16,16 +16,16 @@ from executors import Inline
 from records import T0
 from worlds import Judge, MemorySink
 
-from tidegate.coordination import continuous_run as continuous
-from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.continuous import continuous_run as continuous
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.ports import CheckpointStore, Declined, Round
-from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.overlap import FOLLOWS
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.regions import RegionStart
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.continuous.overlap import FOLLOWS
+from tidegate.protocol.continuous.regions import RegionStart
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 FIRST_SPLIT, ROWS = SubtaskId("src", 0), SubtaskId("out-sink", 0)
 

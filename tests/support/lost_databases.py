@@ -5,9 +5,9 @@ import json
 from memory_store import MemoryCheckpointStore
 from pasts import Past
 
-from tidegate.coordination.recover import Recovering
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.recovered import AcceptedLosses
+from tidegate.coordination.recovery.lost_database import Recovering
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.recovery.lost_database import AcceptedLosses
 
 
 class Lost(Past):

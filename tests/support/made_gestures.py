@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointRecord
 
 
 def suspend(coordinator: CheckpointCoordinator) -> PipelineRecord:

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from live_airflow import PATIENCE
 from markupsafe import escape
 
-from tidegate.protocol.names import requests_of_run
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.reading.standing import standing_of
 
 ENDED_BY_HAND = FailureReason.COORDINATOR_SUSPEND

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from memory_facts import MemoryFacts
 
-from tidegate.protocol.events import Event, EventKind, Undelivered
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import Event, EventKind, Undelivered
+from tidegate.protocol.text.storable import storable_text
 
 
 class MemoryEvents(MemoryFacts):

@@ -8,23 +8,24 @@ from itertools import count
 from memory_events import MemoryEvents
 from memory_state import as_json
 
-from tidegate.protocol import committing, regions
-from tidegate.protocol.branches import Branch, Restore
-from tidegate.protocol.committing import is_committing
-from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
-from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer, recordable, recordable_answer
-from tidegate.protocol.identity import Endpoint
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous import regions
+from tidegate.protocol.continuous.regions import begun, ended, is_current
+from tidegate.protocol.facts.branches import Branch, Restore
+from tidegate.protocol.facts.errors import CheckpointNotFoundError, RecordRefusedError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.pipelines import PipelineStatus, moved, require_move, restored
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
 )
-from tidegate.protocol.regions import begun, ended, is_current
-from tidegate.protocol.storable import storable_json, storable_text
+from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer, recordable, recordable_answer
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.steps import committing
+from tidegate.protocol.steps.committing import is_committing
+from tidegate.protocol.text.storable import storable_json, storable_text
 
 #: Of a planned restore, what stays as it is once this is known.
 _STAYS = {"planned_at": ("planned_at", "document", "digest", "refusal"), "confirmed": ("confirmed", "accepted")}

@@ -6,16 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.committing import CommitterRecord
-from tidegate.protocol.events import Event, Undelivered
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
@@ -26,7 +21,12 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.observing.events import Event, Undelivered
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.steps.committing import CommitterRecord
 
 
 @dataclass(slots=True)

@@ -16,19 +16,19 @@ from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
 
 from tidegate.ports import Look
-from tidegate.protocol.errors import RecordRefusedError, StoreUnavailableError
-from tidegate.protocol.expiry import count_removed
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.errors import RecordRefusedError, StoreUnavailableError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     SubtaskId,
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.statistics import LatestFigures, LatestRestore, Measurement
+from tidegate.protocol.schema.expiry import count_removed
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 

@@ -8,13 +8,12 @@ from typing import Any
 from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
-from tidegate.protocol.acknowledge import owner_of
-from tidegate.protocol.committing import is_committing
-from tidegate.protocol.history import may_be_folded
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
-from tidegate.protocol.overlap import FOLLOWS
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.cleaning.folding import may_be_folded
+from tidegate.protocol.continuous.overlap import FOLLOWS
+from tidegate.protocol.continuous.regions import directory_in_use, swept
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     CompactedRun,
@@ -27,9 +26,10 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import directory_in_use, swept
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.storable import storable_json, storable_text
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.steps.acknowledge import owner_of
+from tidegate.protocol.steps.committing import is_committing
+from tidegate.protocol.text.storable import storable_json, storable_text
 
 
 class MemoryTransaction(MemoryPipelineWrites):

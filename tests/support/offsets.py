@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.facts.records import Snapshot
 
 
 @dataclass(eq=False)

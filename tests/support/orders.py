@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, max_, sum_
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.ownership import storage_mark
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.recovery.ownership import storage_mark
 
 #: A project's pyproject.toml, and its module `shop`.
 PROJECT = """

@@ -11,7 +11,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import CheckpointStorage, CheckpointStore
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -12,7 +12,7 @@ from commits import commit
 from stopped import EFFECTS
 
 from tidegate.ports import StageContext
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks.parquet import ParquetSink
 
 

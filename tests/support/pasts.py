@@ -6,12 +6,12 @@ from hashlib import sha256
 from desks import Desk
 from worlds import CapturingRegion, Judge, MemoryStorage
 
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import StateIntegrityError
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     HandleKind,
@@ -20,8 +20,8 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskMetrics,
 )
-from tidegate.protocol.restore_plan import RestorePlan
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.recovery.restore_plan import RestorePlan
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 OUT, OP = SubtaskId("out-sink", 0), SubtaskId("op", 0)
 

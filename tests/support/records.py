@@ -3,9 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     HandleKind,
@@ -15,6 +14,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
+from tidegate.protocol.observing.gestures import Actor, ActorKind
 
 T0 = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ def main(home: str, database_url: str, config: str) -> None:
     from orders import orders_pipeline
 
     from tidegate import assembly
-    from tidegate.protocol.errors import CheckpointError
+    from tidegate.protocol.facts.errors import CheckpointError
     from tidegate.settings import Settings
 
     root = Path(home)

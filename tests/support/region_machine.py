@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from worlds import CapturingRegion
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.continuous.regions import RegionStart, is_current
+from tidegate.protocol.facts.errors import (
     CheckpointHeldError,
     PipelineFailedError,
     PipelineStatusError,
     SupersededAttemptError,
 )
-from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.paths import shared_directory
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import COMMITTED
+from tidegate.protocol.facts.paths import shared_directory
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointRecord,
@@ -31,9 +32,8 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.regions import RegionStart, is_current
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import Dropped
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import Dropped
 
 FATES = st.sampled_from(
     [

@@ -17,16 +17,16 @@ from memory_store import MemoryCheckpointStore
 from pasts import Past
 from worlds import DEATHS, Crash, Judge, MortalStore
 
-from tidegate.coordination.restore import ToCheckpoint, Undo
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import (
     CheckpointNotRetainedError,
     NothingToUndoError,
     SavepointInUseError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import marker_path, metadata_path
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path, metadata_path
+from tidegate.protocol.facts.reasons import FailureReason
 
 PICK = st.integers(0, 20)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -10,12 +10,10 @@ from pasts import OP, OUT, ExactStorage, Past
 from worlds import MemorySink, small_pipeline
 
 from tidegate.ports import CheckpointStore, CommitAttempt, SinkInput, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.canonical import FileCopy, Rewrite
-from tidegate.protocol.editing import Base
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.names import STORAGE
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.names import STORAGE
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     HandleKind,
@@ -24,7 +22,9 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
+from tidegate.protocol.recovery.editing import Base
 
 
 class CurrentSink(MemorySink):

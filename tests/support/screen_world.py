@@ -8,9 +8,9 @@ from pathlib import Path
 from shown_pipelines import ShownPipeline
 
 from tidegate.assembly import open_store
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.records import CheckpointKind, HandleKind, StateHandle, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.state.storage import ArrowCheckpointStorage
 
 BEGAN = datetime(2026, 3, 1, 8, tzinfo=UTC)

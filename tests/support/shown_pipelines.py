@@ -13,25 +13,23 @@ from typing import Any, TypeVar
 from worlds import CapturingRegion, MemorySink, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 from tidegate.pipeline.aggregates import count, sum_
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStorage, CheckpointStore
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointHeldError,
     IllegalRequestError,
 )
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.keygroups import key_groups_of
-from tidegate.protocol.names import Target
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.paths import checkpoint_name, directory, write_prefix
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.keygroups import key_groups_of
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.paths import checkpoint_name, directory, write_prefix
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointKind,
     HandleKind,
@@ -42,8 +40,10 @@ from tidegate.protocol.records import (
     SubtaskMetrics,
     Verdict,
 )
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.schema.operator_state import OperatorState
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 T = TypeVar("T")
 

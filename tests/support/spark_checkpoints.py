@@ -17,8 +17,8 @@ from records import completed as completed_record
 from tidegate.clock import SystemClock
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointRecord,
@@ -28,7 +28,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -14,11 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.keygroups import KeyGroupRange, key_group_of, key_groups_of, subtask_of
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.keygroups import KeyGroupRange, key_group_of, key_groups_of, subtask_of
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.paths import metadata_path
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     CompactedRun,
@@ -27,7 +26,8 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.schema.operator_state import OperatorState
+from tidegate.protocol.steps.restored_snapshots import restore_snapshots
 from tidegate.state.compaction import compact, plan_compaction
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout

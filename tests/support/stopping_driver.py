@@ -15,7 +15,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, StageContext
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
 

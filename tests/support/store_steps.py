@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from tidegate.ports import CheckpointStore, StoreTransaction
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     Deletion,

@@ -8,8 +8,8 @@ from desks import Desk
 from made_gestures import suspend
 from worlds import Judge
 
-from tidegate.protocol.errors import CheckpointExpiredError, ValidationFailedError
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import CheckpointExpiredError, ValidationFailedError
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 def take(world: Desk, *requests: str) -> None:

@@ -24,10 +24,10 @@ from tidegate.ports import (
     StoreTransaction,
     Withdrawn,
 )
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import StateIntegrityError, UnknownOutcomeError
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     CompactedRun,
     Snapshot,
@@ -36,7 +36,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 class Crash(BaseException):

@@ -31,8 +31,8 @@ from tidegate.coordination.all_operations import AllOperations
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.records import CheckpointKind, SubtaskId
+from tidegate.protocol.facts.records import CheckpointKind, SubtaskId
+from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reading.readings import Readings
 from tidegate.ui.shared import SharedAnswers
 

@@ -15,7 +15,7 @@ from store_steps import FIRST, PIPELINE, SINK, acknowledged, completed, fail_che
 from worlds import MemoryStorage
 
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import CheckpointKind, HandleKind
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind
 
 Ask = Callable[..., httpx.Response]
 API = "/tidegate/api/v1"
@@ -203,7 +203,7 @@ def test_each_route_says_which_fields_its_answer_has(get, token) -> None:
 
 def test_a_database_that_is_away_is_said(ask, past, postgres_server, monkeypatch, plugin) -> None:
     assert ask("/pipelines").status_code == 200
-    from tidegate.protocol.errors import StoreUnavailableError
+    from tidegate.protocol.facts.errors import StoreUnavailableError
 
     def lost(*_: object) -> None:
         raise StoreUnavailableError("The database is away.")

@@ -16,7 +16,7 @@ from worlds import Crash, MemorySink, MemoryStorage, small_pipeline
 from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.documents.restores import plan_digest, plan_document, shown_plan
-from tidegate.protocol.planned_restore import gesture_of
+from tidegate.protocol.recovery.restores_on_pages import gesture_of
 from tidegate.ui.asking import asking_of
 
 Token = Callable[[str | None], str]
@@ -116,7 +116,7 @@ def plan(hands: Hands, shown: ShownPipeline, to: str = "1") -> str:
 
 
 def make(shown: ShownPipeline, request_id: str) -> str:
-    from tidegate.coordination.restore import ToCheckpoint
+    from tidegate.coordination.recovery.restore import ToCheckpoint
 
     document = plan_document(shown.coordinator.plan_restore(ToCheckpoint(1)))
     shown.coordinator.operations.planned_restores.store(request_id, shown_plan(document), plan_digest(document))

@@ -9,10 +9,10 @@ from registered_dags import register
 from shown_pipelines import HOSTILE, ShownPipeline
 from worlds import MemorySink, small_pipeline
 
-from tidegate.protocol.errors import RestoreRefusedError
-from tidegate.protocol.planned_restore import gesture_of
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.errors import RestoreRefusedError
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.recovery.restores_on_pages import gesture_of
 
 pytestmark = pytest.mark.browser
 
@@ -212,12 +212,12 @@ def test_gestures_fit_a_narrow_dark_window(strikes, opened):
 
 
 def _anybody():
-    from tidegate.protocol.gestures import Actor, ActorKind
+    from tidegate.protocol.observing.gestures import Actor, ActorKind
 
     return Actor(ActorKind.CLI_USER, "ada", "here")
 
 
 def _label():
-    from tidegate.protocol.savepoints import Label
+    from tidegate.protocol.facts.savepoints import Label
 
     return Label("x")

@@ -17,11 +17,11 @@ from made_gestures import approve, reject, suspend
 from shown_pipelines import ShownPipeline
 from worlds import MemoryStorage
 
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.observing.gestures import Actor, ActorKind
 from tidegate.reading.advice import ADVICE
 
 NAME = "flight_delays"

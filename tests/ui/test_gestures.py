@@ -18,7 +18,7 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.ui.asking import asking_of
 from tidegate.ui.same_site import token_of
 

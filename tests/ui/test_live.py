@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import pytest
 
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.records import SubtaskId
 
 pytestmark = pytest.mark.browser
 

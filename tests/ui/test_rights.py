@@ -14,7 +14,7 @@ from routes import PLAN, asked_of, example_of
 from store_steps import at, triggered
 
 from tidegate.clock import SystemClock
-from tidegate.coordination.planned_restores import PlannedRestores
+from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.postgres.store import PostgresCheckpointStore
 
 Get = Callable[..., httpx.Response]

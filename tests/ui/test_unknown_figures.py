@@ -12,10 +12,10 @@ from shown_pipelines import ShownPipeline
 from worlds import MemoryStorage
 
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.gestures import Actor, ActorKind
-from tidegate.protocol.names import handed_over
-from tidegate.protocol.records import Acknowledgement, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.names import handed_over
+from tidegate.protocol.facts.records import Acknowledgement, SubtaskId
+from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.ui.shell import TABS
 
 Page = Callable[..., str]

@@ -13,9 +13,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tidegate.airflow.gestures import ended_by_hand
 from tidegate.airflow.operators import request_id
 from tidegate.airflow.step import CheckpointTask, airflow_outcome
-from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.lifecycle import COMMITTED
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord
 
 _NOT_DONE = {TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED, TaskInstanceState.SKIPPED}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from tidegate.protocol.events import Event, EventKind, sentence
+from tidegate.protocol.observing.events import Event, EventKind, sentence
 from tidegate.reporting.configured import pages_url
 from tidegate.reporting.webhook import page_of
 

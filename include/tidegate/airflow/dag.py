@@ -28,7 +28,7 @@ from tidegate.airflow.outcome import LONGEST_RETRY_DELAY, OUTLASTED, RETRY_DELAY
 from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind
 
 #: Every step may be repeated. Errors that a repetition cannot fix fail at once, and the retries outlast the restart of
 #: any component (`outcome.OUTLASTED`). If slots are scarce,

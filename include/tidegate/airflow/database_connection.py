@@ -3,7 +3,7 @@
 from airflow.sdk import BaseHook
 
 from tidegate.airflow.provider import CONNECTION_TYPE
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 
 class DatabaseHook(BaseHook):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
 
-from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -30,7 +30,7 @@ def drains(context: Context) -> bool:
 
 
 def require_drain(coordinator: "CheckpointCoordinator", context: Context, request_id: str) -> None:
-    """Raises unless a page has started the DAG run for that, for its user (`protocol.draining`)."""
+    """Raises unless a page has started the DAG run for that, for its user (`protocol.observing.draining`)."""
     run = context["dag_run"]
     cleared = bool(run.clear_number)
     coordinator.operations.require_drain(request_id, run.run_id, run.triggering_user_name, cleared)

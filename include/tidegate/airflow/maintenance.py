@@ -11,8 +11,8 @@ from tidegate.airflow.dag import TASK_DEFAULTS
 from tidegate.airflow.gestures import gesture_of
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError
-from tidegate.protocol.gestures import GestureKind
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError
+from tidegate.protocol.observing.gestures import GestureKind
 
 _PIPELINES = "Which pipelines to clean up after."
 _DRY_RUN = "Only say, in each task's log, what is kept and what would be deleted."

@@ -21,18 +21,18 @@ from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcom
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointHeldError,
     ConfigurationError,
     IllegalRequestError,
     StoreUnavailableError,
 )
-from tidegate.protocol.gestures import kind_of_request
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.names import requests_of_run
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import kind_of_request
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 from tidegate.settings import absolute
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class TriggerCheckpointOperator(CheckpointTask):
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
     completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause; a
     DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline;
-    only the pages start one that does so for ever (`protocol.draining`). A request that cannot start yet waits in the
-    triggerer, which looks every `poll_interval` seconds and whenever something was committed; without `wait` it is
-    dropped.
+    only the pages start one that does so for ever (`protocol.observing.draining`). A request that cannot start yet
+    waits in the triggerer, which looks every `poll_interval` seconds and whenever something was committed; without
+    `wait` it is dropped.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:

@@ -6,7 +6,7 @@ Pure. It does not raise Airflow's exceptions; `step` does.
 
 from datetime import timedelta
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
     CheckpointCompletedError,
     CheckpointError,
@@ -42,7 +42,7 @@ from tidegate.protocol.errors import (
     StateSchemaError,
     ValidationFailedError,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 #: How long a component may be away (API server, scheduler, Postgres, Spark server, storage) before a task that needs it
 #: has failed for good. Everything that says how often tasks are retried follows from this.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidegate.protocol.errors import CheckpointError, IllegalRequestError
-from tidegate.protocol.planned_restore import (
+from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
+from tidegate.protocol.recovery.restore_plan import RestorePlan
+from tidegate.protocol.recovery.restores_on_pages import (
     UNDO,
     AskedOfRun,
     PlannedRestore,
@@ -20,11 +21,10 @@ from tidegate.protocol.planned_restore import (
     require_run,
     require_unchanged,
 )
-from tidegate.protocol.restore_plan import RestorePlan
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
-    from tidegate.coordination.restore import Target
+    from tidegate.coordination.recovery.restore import Target
 
 log = logging.getLogger("tidegate")
 
@@ -60,7 +60,7 @@ def carry_out(coordinator: "CheckpointCoordinator", plan_id: str, context: Conte
 
 
 def _plan(coordinator: "CheckpointCoordinator", planned: PlannedRestore) -> None:
-    from tidegate.coordination.audit import UNANSWERED
+    from tidegate.coordination.observing.audit import UNANSWERED
     from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 
     if planned.planned_at is not None:
@@ -105,6 +105,6 @@ def _show(plan: RestorePlan) -> None:
 
 
 def _target(planned: PlannedRestore) -> "Target":
-    from tidegate.coordination.restore import ToCheckpoint, Undo
+    from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 
     return Undo() if planned.target == UNDO else ToCheckpoint(int(planned.target))

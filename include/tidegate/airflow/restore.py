@@ -11,14 +11,14 @@ from tidegate.airflow.assets import sink_asset
 from tidegate.airflow.planned_restore import carry_out
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline, SinkVertex
-from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
-from tidegate.protocol.restore_plan import RestorePlan
+from tidegate.protocol.facts.errors import ConfigurationError, IllegalRequestError
+from tidegate.protocol.recovery.restore_plan import RestorePlan
 from tidegate.settings import absolute
 from tidegate.ui.urls import RESTORES
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
-    from tidegate.coordination.restore import Target
+    from tidegate.coordination.recovery.restore import Target
 
 _TO = "Where to go back to: a checkpoint's number, a savepoint's name, `latest`, or `undo` for the last restore."
 _FROM = "Or the directory of a canonical savepoint, a path or URL."
@@ -91,7 +91,7 @@ class RestoreOperator(BaseOperator):
         raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
 
     def _show(self, coordinator: "CheckpointCoordinator", params: Mapping[str, Any]) -> None:
-        from tidegate.coordination.importing import ImportPlan
+        from tidegate.coordination.recovery.importing import ImportPlan
 
         to, from_ = str(params["to"] or ""), str(params["from"] or "")
         if bool(to) == bool(from_):
@@ -119,7 +119,7 @@ def _assets(pipeline: Pipeline) -> dict[str, Asset]:
 
 def _target(coordinator: "CheckpointCoordinator", to: str) -> "Target":
     """Raises `CheckpointNotFoundError`."""
-    from tidegate.coordination.restore import ToCheckpoint, Undo
+    from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 
     if to == "undo":
         return Undo()

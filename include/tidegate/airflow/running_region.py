@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.airflow.spark_connection import spark_settings
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, CheckpointNotInProgressError
+from tidegate.protocol.facts.errors import CheckpointError, CheckpointExpiredError, CheckpointNotInProgressError
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator

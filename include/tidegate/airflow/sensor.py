@@ -7,9 +7,9 @@ from airflow.sdk import BaseSensorOperator, Context
 from tidegate.airflow.operators import SnapshotOperator
 from tidegate.airflow.step import CheckpointStep
 from tidegate.airflow.triggers import AcknowledgeTrigger
-from tidegate.protocol.errors import StoreUnavailableError
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import StoreUnavailableError
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.reasons import FailureReason
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidegate.protocol.errors import ConfigurationError, MissingConnectionError
+from tidegate.protocol.facts.errors import ConfigurationError, MissingConnectionError
 
 if TYPE_CHECKING:
     from tidegate.spark.session.sessions import SparkSettings

@@ -18,8 +18,7 @@ from tidegate.airflow.callbacks import CallbackNotifier, Callbacks
 from tidegate.airflow.links import CheckpointLink
 from tidegate.airflow.outcome import cause_of, is_final
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.causes import causes_of
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointHeldError,
     ConfigurationError,
@@ -27,8 +26,9 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     ValidationFailedError,
 )
-from tidegate.protocol.installed import not_installed
-from tidegate.protocol.verdicts import failed_expectations
+from tidegate.protocol.steps.verdicts import failed_expectations
+from tidegate.protocol.text.causes import causes_of
+from tidegate.protocol.text.installed import not_installed
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator

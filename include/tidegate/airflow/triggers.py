@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
-from tidegate.protocol.admission import LEASE, choose_waiting, takes_turn
-from tidegate.protocol.clocks import is_ahead, time_left
-from tidegate.protocol.errors import StoreUnavailableError
-from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.facts.clocks import is_ahead, time_left
+from tidegate.protocol.facts.errors import StoreUnavailableError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.steps.admission import LEASE, choose_waiting, takes_turn
 
 if TYPE_CHECKING:
     from asyncpg import Connection

@@ -13,7 +13,7 @@ from tidegate.airflow.dag import TASK_DEFAULTS
 from tidegate.airflow.maintenance import Definitions
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 EVERY = timedelta(minutes=5)
 

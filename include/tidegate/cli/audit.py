@@ -10,7 +10,7 @@ from tidegate.cli.options import OutputFormat, OutputOption, name_of, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.documents.audit import audit_document
-from tidegate.protocol.errors import PipelineNotFoundError
+from tidegate.protocol.facts.errors import PipelineNotFoundError
 
 
 def audit(

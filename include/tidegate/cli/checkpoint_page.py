@@ -10,7 +10,7 @@ from rich.text import Text
 from tidegate.cli.console import plain
 from tidegate.cli.tables import Pairs, Table
 from tidegate.cli.views import count, duration, hold_text, moment, size, status_of
-from tidegate.protocol.verdicts import FailedExpectation, failed_of
+from tidegate.protocol.steps.verdicts import FailedExpectation, failed_of
 from tidegate.settings import Settings
 
 #: Instead of subtasks and files.

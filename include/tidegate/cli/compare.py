@@ -12,7 +12,7 @@ from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
 from tidegate.cli.tables import Table
-from tidegate.protocol.comparison import Compared, Comparison
+from tidegate.protocol.recovery.comparison import Compared, Comparison
 
 Document = dict[str, Any]
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from tidegate import assembly
 from tidegate.cli.log_lines import log_to
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import PipelineFailedError
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.errors import PipelineFailedError
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 
 
 def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:

@@ -10,8 +10,8 @@ from tidegate import assembly
 from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.gestures import GestureKind
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.settings import Settings, is_project
 
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)

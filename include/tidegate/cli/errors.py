@@ -5,9 +5,9 @@ from typing import NoReturn
 from tidegate.cli.checkpoint_page import judged_badly, report_line
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.options import stderr
-from tidegate.protocol.causes import causes_of
-from tidegate.protocol.errors import CheckpointError, ValidationFailedError
-from tidegate.protocol.verdicts import failed_expectations
+from tidegate.protocol.facts.errors import CheckpointError, ValidationFailedError
+from tidegate.protocol.steps.verdicts import failed_expectations
+from tidegate.protocol.text.causes import causes_of
 
 
 class Wishes:

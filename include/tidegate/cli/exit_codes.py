@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
     CheckpointCompletedError,
     CheckpointError,

@@ -15,12 +15,12 @@ from tidegate.cli.run import RunOutcome
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.settings import absolute
 
 _CANONICAL = "canonical:"  # what the ids of requests begin with that only the same command continues

@@ -11,14 +11,14 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.documents.checkpoints import checkpoint_document, fork_document, returning_state_document
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.fork import ForkPlan
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.recovery.fork import ForkPlan
+from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import absolute
 
 NewArgument = Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline, in the same way.")]

@@ -16,9 +16,14 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say_or_show
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.documents.audit import answer_document
-from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, ConfigurationError, PipelineNotFoundError
-from tidegate.protocol.gestures import Actor, GestureAnswer
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    PipelineNotFoundError,
+)
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import Actor, GestureAnswer
 
 log = logging.getLogger("tidegate")
 

@@ -48,13 +48,13 @@ from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import lag_document, statistics_document, status_document
-from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.installed import not_installed
-from tidegate.protocol.lost_spark import is_lost, lost_error
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import CheckpointError, PipelineNotFoundError
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.text.installed import not_installed
+from tidegate.protocol.text.lost_spark import is_lost, lost_error
 
 app = typer.Typer(
     epilog=EPILOG,

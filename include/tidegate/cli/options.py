@@ -12,7 +12,7 @@ from tidegate.cli.console import PlainConsole
 from tidegate.documents.checkpoints import details_document
 from tidegate.documents.values import to_json
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import PipelineNotFoundError
+from tidegate.protocol.facts.errors import PipelineNotFoundError
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "

@@ -11,7 +11,7 @@ from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
 from tidegate.cli.tables import Table
-from tidegate.protocol.change_plan import ChangePlan
+from tidegate.protocol.recovery.changes import ChangePlan
 
 
 def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:

@@ -12,7 +12,7 @@ from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 
 def init(

@@ -11,10 +11,10 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.documents.checkpoints import checkpoint_document
-from tidegate.protocol.finalize import sizes
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.recovered import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.recovery.lost_database import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted
+from tidegate.protocol.steps.finalize import sizes
 
 
 def recover(

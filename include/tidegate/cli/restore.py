@@ -13,13 +13,13 @@ from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, Y
 from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.importing import ImportPlan
-from tidegate.coordination.restore import Target, ToCheckpoint, Undo
+from tidegate.coordination.recovery.importing import ImportPlan
+from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.documents.restores import plan_document
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.imports import ClaimMode
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.recovery.imports import ClaimMode
+from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import absolute
 
 

@@ -14,19 +14,19 @@ from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.progress import Shown, shown_on
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.notify import Delivered
+from tidegate.coordination.steps.outstanding import Delivered
 from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import Acknowledger, CheckpointStore, Region
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointHeldError,
     StoreUnavailableError,
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointKind,
@@ -37,8 +37,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
 
 if TYPE_CHECKING:
     from tidegate.spark.region import SparkRegion

@@ -10,11 +10,11 @@ from tidegate.cli import views
 from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, details, show
-from tidegate.coordination.savepoints import Savepoints
+from tidegate.coordination.recovery.savepoints import Savepoints
 from tidegate.documents.checkpoints import checkpoint_document
-from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
 
 NameOption = Annotated[str | None, typer.Option(help="What the savepoint is called; otherwise by its number.")]
 NoteOption = Annotated[str | None, typer.Option(help="What it is for.")]

@@ -11,12 +11,12 @@ from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, PipelineArg
 from tidegate.cli.restore import AllowNonRestoredStateOption, LeaveOption, MissingFiles, MissingFilesOption, plan_tables
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment, size
-from tidegate.coordination.replacing import Replacement
+from tidegate.coordination.recovery.corrected_files import Replacement
 from tidegate.documents.restores import plan_document
 from tidegate.documents.values import milliseconds
 from tidegate.ports import PieceVersion
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 source = typer.Typer(help="What a pipeline's sources have read.", no_args_is_help=True)
 

@@ -13,9 +13,9 @@ from tidegate.cli.console import plain
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, name_of, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
-from tidegate.coordination.operator_state import find_history, find_state
-from tidegate.protocol.errors import OperatorNotFoundError
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.coordination.recovery.operator_state import find_history, find_state
+from tidegate.protocol.facts.errors import OperatorNotFoundError
+from tidegate.protocol.facts.records import CheckpointRecord
 
 Document = dict[str, Any]
 

@@ -12,9 +12,9 @@ from tidegate.cli.options import OutputFormat, show, stderr
 from tidegate.cli.run import RunOutcome, run_checkpoint
 from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.gestures import kind_of_request
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import UNLABELLED, Label
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import UNLABELLED, Label
+from tidegate.protocol.observing.gestures import kind_of_request
 
 
 def new_request_by_hand() -> str:

@@ -7,7 +7,7 @@ import typer
 
 from tidegate import assembly
 from tidegate.cli.options import say
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 
 def ui(port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0) -> None:

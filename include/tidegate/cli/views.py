@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tidegate.cli.console import plain
 from tidegate.cli.tables import Table
-from tidegate.protocol.names import Fork
+from tidegate.protocol.facts.names import Fork
 from tidegate.reading.history_answers import SUMMARIZED
 
 

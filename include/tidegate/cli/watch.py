@@ -13,10 +13,10 @@ from tidegate.cli.continuous import stopping_on_signals
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
-from tidegate.coordination.reporting import Reporting
-from tidegate.coordination.staleness import Health
+from tidegate.coordination.observing.reporting import Reporting
+from tidegate.coordination.observing.staleness import Health
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 #: Seconds between two looks at what nobody announces: the time.
 LONGEST_WAIT = 60.0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
-from tidegate.protocol.errors import PipelineNotFoundError
+from tidegate.protocol.facts.errors import PipelineNotFoundError
 
 
 class AllOperations:

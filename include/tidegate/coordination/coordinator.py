@@ -1,38 +1,39 @@
 """The checkpoint coordinator: one method per protocol step. Each reads facts, decides and writes.
 
-It keeps nothing between calls. Every step may run twice, late, in another process, or never; what holds is what the
+Every step may run twice, late, in another process, or never; what holds is what the
 store's transactions say. A step that has already happened gives its first answer again.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 
-from tidegate.coordination.audit import Deed
-from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.clean import Cleaning
-from tidegate.coordination.cleanup import Sweeper
-from tidegate.coordination.definitions import Definitions
-from tidegate.coordination.editing import Editing
-from tidegate.coordination.export import Exporting
-from tidegate.coordination.finalize import CommitPoint
-from tidegate.coordination.fork import Forking, PlannedFork
-from tidegate.coordination.handed_on import HandedOn
-from tidegate.coordination.housekeeping import Housekeeping
-from tidegate.coordination.identity import Identification
-from tidegate.coordination.importing import Importing, ImportPlan
-from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
-from tidegate.coordination.notify import Delivered, Delivery
+from tidegate.coordination.cleaning.clean import Cleaning
+from tidegate.coordination.cleaning.housekeeping import Housekeeping
+from tidegate.coordination.cleaning.sweeper import Sweeper
+from tidegate.coordination.observing.audit import Deed
+from tidegate.coordination.observing.listeners import Listeners, NotifiedListeners, watch_failures
+from tidegate.coordination.observing.reporting import Reporting
 from tidegate.coordination.operations import PipelineOperations
-from tidegate.coordination.ownership import Ownership
-from tidegate.coordination.plan import Planning
-from tidegate.coordination.region_lease import RegionControl
-from tidegate.coordination.replacing import Replacing
-from tidegate.coordination.reporting import Reporting
-from tidegate.coordination.restore import Restoring, Target
-from tidegate.coordination.rewind import Rewinding
-from tidegate.coordination.snapshot import Snapshotting
-from tidegate.coordination.trigger import Triggering
-from tidegate.coordination.validate import Validation
+from tidegate.coordination.recovery.change_plan import Planning
+from tidegate.coordination.recovery.corrected_files import Replacing
+from tidegate.coordination.recovery.editing import Editing
+from tidegate.coordination.recovery.export import Exporting
+from tidegate.coordination.recovery.fork import Forking, PlannedFork
+from tidegate.coordination.recovery.importing import Importing, ImportPlan
+from tidegate.coordination.recovery.restore import Restoring, Target
+from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.steps.definitions import Definitions
+from tidegate.coordination.steps.finalize import CommitPoint
+from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import Delivered
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.coordination.steps.region_lease import RegionControl
+from tidegate.coordination.steps.rewinding_sinks import Rewinding
+from tidegate.coordination.steps.snapshot import Snapshotting
+from tidegate.coordination.steps.trigger import Triggering
+from tidegate.coordination.steps.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.pipeline.guarantees import reservations
@@ -47,14 +48,10 @@ from tidegate.ports import (
     StateSchemas,
     Validator,
 )
-from tidegate.protocol.gestures import Gesture
-from tidegate.protocol.identity import Moved
-from tidegate.protocol.imports import ClaimMode
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.ownership import Place
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionLook, RegionStart
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointKind,
@@ -62,12 +59,16 @@ from tidegate.protocol.records import (
     CheckpointRequest,
     SubtaskId,
 )
-from tidegate.protocol.regions import RegionLook, RegionStart
-from tidegate.protocol.restore_plan import Accepted, RestorePlan
-from tidegate.protocol.savepoints import UNLABELLED, Label
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import Triggered, TriggerOutcome
-from tidegate.protocol.validate import ValidatedCheckpoint
+from tidegate.protocol.facts.savepoints import UNLABELLED, Label
+from tidegate.protocol.observing.gestures import Gesture
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Moved
+from tidegate.protocol.recovery.imports import ClaimMode
+from tidegate.protocol.recovery.ownership import Place
+from tidegate.protocol.recovery.restore_plan import Accepted, RestorePlan
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.trigger import Triggered, TriggerOutcome
+from tidegate.protocol.steps.validate import ValidatedCheckpoint
 
 log = logging.getLogger("tidegate")
 
@@ -112,7 +113,7 @@ class CheckpointCoordinator:
         sweeper = Sweeper(self.graph, self.config, store, storage, clock, ownership)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self._delivery = Delivery(
-            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping, ownership
+            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping.along, ownership
         )
         found, announces = self._identification.found, self.reporting.announces
         self._commit_point = CommitPoint(

@@ -20,36 +20,35 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.coordination.audit import Auditing, Deed
-from tidegate.coordination.checkpoint_failures import fail_checkpoint
-from tidegate.coordination.deletions import QueuedDeletions
-from tidegate.coordination.hold import Holds
-from tidegate.coordination.lookup import find_checkpoint
-from tidegate.coordination.pipeline_status import PipelineControl
-from tidegate.coordination.planned_restores import PlannedRestores
-from tidegate.coordination.region_lease import find_presence
-from tidegate.coordination.savepoints import Savepoints
+from tidegate.coordination.cleaning.deletion_queue import QueuedDeletions
+from tidegate.coordination.observing.audit import Auditing, Deed
+from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
+from tidegate.coordination.recovery.savepoints import Savepoints
+from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
+from tidegate.coordination.steps.hold import Holds
+from tidegate.coordination.steps.lookup import find_checkpoint
+from tidegate.coordination.steps.pipeline_status import PipelineControl
+from tidegate.coordination.steps.region_lease import find_presence
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
-from tidegate.protocol.admission import choose_waiting, decide_place
-from tidegate.protocol.branches import find_unfinished
-from tidegate.protocol.draining import require_asked_on_page
-from tidegate.protocol.errors import (
+from tidegate.protocol.continuous.regions import LiveRegion
+from tidegate.protocol.facts.branches import find_unfinished
+from tidegate.protocol.facts.errors import (
     CheckpointCompletedError,
     MetadataError,
     PipelineStatusError,
 )
-from tidegate.protocol.gestures import Actor, Gesture, GestureAnswer, GestureKind, kind_of_request
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import handed_over
-from tidegate.protocol.notify import choose_unnotified
-from tidegate.protocol.planned_restore import asked_by_run
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
-from tidegate.protocol.regions import LiveRegion
-from tidegate.protocol.savepoints import UNLABELLED, Label, require_free, require_legal_label
-from tidegate.protocol.stopping import require_legal
-from tidegate.protocol.trigger import decide_standing
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import asked_by_run, handed_over
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, CheckpointRequest
+from tidegate.protocol.facts.savepoints import UNLABELLED, Label, require_free, require_legal_label
+from tidegate.protocol.observing.draining import require_asked_on_page
+from tidegate.protocol.observing.gestures import Actor, Gesture, GestureAnswer, GestureKind, kind_of_request
+from tidegate.protocol.steps.admission import choose_waiting, decide_place
+from tidegate.protocol.steps.notify import choose_unnotified
+from tidegate.protocol.steps.stopping import require_legal
+from tidegate.protocol.steps.trigger import decide_standing
 
 #: As when a checkpoint scheduler is stopped and started again: it counts as no failure, and a pipeline that was to stop
 #: with this savepoint runs on.

@@ -39,10 +39,10 @@ from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.ports import Round
 from tidegate.protocol.barriers.messages import BarrierOptions
 from tidegate.protocol.barriers.options import choose_barrier_options
-from tidegate.protocol.expiry import microseconds
-from tidegate.protocol.finished import choose_triggered
-from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.schema.expiry import microseconds
+from tidegate.protocol.steps.finished import choose_triggered
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.subtask import messages as steps
 
 #: The most bytes of input that one operator takes at a time, unless a single segment is larger. See `batch_size`.

@@ -13,11 +13,11 @@ from tidegate.dataflow.operator_chains import OperatorChain, build_chains
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import Barrier, BarrierOptions, EndOfPartition
-from tidegate.protocol.finished import finished_operators
-from tidegate.protocol.in_flight import without_channel
-from tidegate.protocol.records import Snapshot, SubtaskId
-from tidegate.protocol.refusal import require_none
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import Snapshot, SubtaskId
+from tidegate.protocol.steps.finished import finished_operators
+from tidegate.protocol.steps.in_flight import without_channel
+from tidegate.protocol.steps.refusal import require_none
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidegate.ports import Segment
 from tidegate.protocol.barriers.messages import AbortSnapshot, BarrierOptions, StopMode
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 
 
 @dataclass(frozen=True, slots=True)

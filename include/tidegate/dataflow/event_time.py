@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Data, Exchange
-from tidegate.protocol.records import Snapshot
-from tidegate.protocol.watermarks import END_OF_TIME, lowest, raised, watermarks_of
+from tidegate.protocol.facts.records import Snapshot
+from tidegate.protocol.steps.watermarks import END_OF_TIME, lowest, raised, watermarks_of
 
 
 class InputWatermarks:

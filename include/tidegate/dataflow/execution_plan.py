@@ -10,7 +10,9 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.expiry import (
+from tidegate.protocol.facts.paths import directory, write_prefix
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import (
     HORIZON,
     Moment,
     RecordedTtl,
@@ -19,17 +21,15 @@ from tidegate.protocol.expiry import (
     newest_recorded,
     recorded_horizon,
 )
-from tidegate.protocol.paths import directory, write_prefix
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
     """`attempts` are of the subtasks to run. `restored` is what each starts from. They write `below` this directory on
     checkpoint storage. Whether state has expired is judged `at` one time, in microseconds, by every subtask and every
-    retry: see `protocol.expiry`. What is staged takes up to `at_once` slots of the cluster; None for as many as there
-    are subtasks."""
+    retry: see `protocol.schema.expiry`. What is staged takes up to `at_once` slots of the cluster; None for as many as
+    there are subtasks."""
 
     checkpoint_id: int
     parallelism: int

@@ -11,8 +11,8 @@ from typing import Any
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Data, Exchange, InFlight
 from tidegate.ports import Segment
-from tidegate.protocol.handles import handle_from_json, handle_to_json
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.handles import handle_from_json, handle_to_json
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle
 
 
 def with_in_flight(snapshot: Snapshot, channels: Sequence[ChannelName], captured: Sequence[InFlight]) -> Snapshot:

@@ -10,9 +10,9 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Clock, Segment
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
-from tidegate.protocol.watermarks import EventTimes
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.steps.watermarks import EventTimes
 
 
 @dataclass(frozen=True, slots=True)

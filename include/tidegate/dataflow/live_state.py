@@ -10,8 +10,8 @@ from dataclasses import replace
 from tidegate.dataflow.elements import Exchange, InFlight
 from tidegate.dataflow.reports import Report
 from tidegate.ports import CheckpointStorage
-from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.restore import apply_compactions
+from tidegate.protocol.facts.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.steps.restored_snapshots import apply_compactions
 
 
 class LiveState:

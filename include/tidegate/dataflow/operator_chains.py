@@ -14,7 +14,7 @@ from tidegate.pipeline.inputs import inputs_of
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.barriers.options import make_handler
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.records import SubtaskId
 
 
 @dataclass(frozen=True, slots=True, eq=False)

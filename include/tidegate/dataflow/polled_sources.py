@@ -12,11 +12,11 @@ from tidegate.dataflow.running import RunningSource
 from tidegate.dataflow.source_snapshots import limits, milliseconds_between, with_time
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
-from tidegate.protocol.lag import SourceLag, lag_of
-from tidegate.protocol.paths import write_prefix
-from tidegate.protocol.records import Acknowledgement, Pending, Snapshot, SubtaskId, SubtaskMetrics
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.watermarks import EventTimes, with_event_time
+from tidegate.protocol.facts.paths import write_prefix
+from tidegate.protocol.facts.records import Acknowledgement, Pending, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.observing.lag import SourceLag, lag_of
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.watermarks import EventTimes, with_event_time
 
 #: A split is polled only while less than so many micro-batches wait in its channel.
 _BATCHES_AHEAD = 4

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidegate.protocol.records import StateHandle, SubtaskId
+from tidegate.protocol.facts.records import StateHandle, SubtaskId
 
 #: Beside the fields of `SubtaskMetrics`: rows that no window took.
 ROWS_LATE = "rows_late"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.live_state import LiveState
-from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.facts.records import CompactedRun, Snapshot, SubtaskId
 
 #: Micro-batches after which runs are merged, whether or not a checkpoint completes.
 BATCHES = 16
@@ -44,7 +44,7 @@ class RunMerging:
 
         Where rows expire by event time, only runs of earlier checkpoints may. Their rows say what time it is, and rows
         of this checkpoint do not yet. A merged run cannot tell them apart, and it may be used only after the next
-        barrier. See `protocol.expiry`.
+        barrier. See `protocol.schema.expiry`.
         """
         settled = self._state.settled
         snapshots = {key: each for key, each in self._state.as_of(checkpoint_id).items() if key not in settled}

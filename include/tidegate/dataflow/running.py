@@ -18,8 +18,8 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.subtask.steps import SubtaskSteps
 
 MicroBatch = dict[str, list[Data]]  # by vertex name of the origin
@@ -74,7 +74,7 @@ class PendingSnapshot:
     """A snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output.
 
     `execution` has what came since the last barrier. If older checkpoints are in progress, there is one that has more
-    for each that may not complete. See `protocol.overlap`."""
+    for each that may not complete. See `protocol.continuous.overlap`."""
 
     plan: ExecutionPlan
     execution: Execution

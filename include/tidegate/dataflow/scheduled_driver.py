@@ -20,11 +20,11 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledger
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.barriers.options import choose_barrier_options
-from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.finished import choose_triggered
-from tidegate.protocol.paths import checkpoint_name
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CheckpointKind, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.paths import checkpoint_name
+from tidegate.protocol.facts.records import Acknowledgement, AcknowledgeResult, CheckpointKind, SubtaskId
+from tidegate.protocol.steps.finished import choose_triggered
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 class ScheduledDriver:

@@ -26,11 +26,11 @@ from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.dataflow.subtask_snapshots import acknowledgements
 from tidegate.ports import Declined
 from tidegate.protocol.barriers.messages import Cancel, EndOfData, Marker
-from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.records import Acknowledgement, SubtaskId
-from tidegate.protocol.sentences import reassured
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.records import Acknowledgement, SubtaskId
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.subtask import messages as steps
+from tidegate.protocol.text.sentences import reassured
 
 
 class SnapshotSteps:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from tidegate.dataflow.jobs import Jobs
 from tidegate.dataflow.reports import Report, joined
 from tidegate.dataflow.running import PendingSnapshot, RunningChain
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.overlap import FOLLOWS
+from tidegate.protocol.continuous.overlap import FOLLOWS
+from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.subtask.messages import WriteEnded, WriteFailed
 
 

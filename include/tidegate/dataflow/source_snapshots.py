@@ -12,12 +12,12 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import Acknowledger, Segment, SourceContext
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.errors import SupersededAttemptError
-from tidegate.protocol.expiry import microseconds
-from tidegate.protocol.paths import directory, write_prefix
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.watermarks import ahead_of, event_time_of, with_event_time
+from tidegate.protocol.facts.errors import SupersededAttemptError
+from tidegate.protocol.facts.paths import directory, write_prefix
+from tidegate.protocol.facts.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.schema.expiry import microseconds
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.watermarks import ahead_of, event_time_of, with_event_time
 
 
 @dataclass(frozen=True, slots=True)

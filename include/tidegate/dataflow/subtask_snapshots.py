@@ -8,8 +8,15 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskMetrics
-from tidegate.protocol.watermarks import with_watermarks
+from tidegate.protocol.facts.records import (
+    Acknowledgement,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+)
+from tidegate.protocol.steps.watermarks import with_watermarks
 
 
 def acknowledgements(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.gestures import AuditRecord, GestureAnswer
+from tidegate.protocol.observing.gestures import AuditRecord, GestureAnswer
 
 
 def audit_document(record: AuditRecord) -> dict[str, Any]:

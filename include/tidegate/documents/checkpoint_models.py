@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tidegate.documents.derived import Document, Handle, model_of
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.statistics import Counts, Summary
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.observing.statistics import Counts, Summary
 from tidegate.reading.checkpoint_answers import Failure, PhaseSpan, Relations, SubtaskSpread
 from tidegate.reading.history_answers import DagRun
 

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.documents.values import handle_document, milliseconds, written
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import Fork
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.restore_plan import ReturningState
-from tidegate.protocol.verdicts import APPROVED, FAILING
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import Fork
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.recovery.restore_plan import ReturningState
+from tidegate.protocol.steps.verdicts import APPROVED, FAILING
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, SubtaskList, SubtaskSpread
 from tidegate.reading.history_answers import Figures, HistoryRow
 from tidegate.reading.standing import Standing, standing_of

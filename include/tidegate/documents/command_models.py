@@ -21,7 +21,7 @@ from tidegate.documents.checkpoint_models import (
 from tidegate.documents.derived import Document, model_of
 from tidegate.documents.pipeline_models import Answer, AuditLine, Latest, PipelineStatus
 from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
-from tidegate.protocol.comparison import Likeness, Part
+from tidegate.protocol.recovery.comparison import Likeness, Part
 from tidegate.reading.pipeline_answers import Lag
 
 LagDocument: Any = model_of(Lag)

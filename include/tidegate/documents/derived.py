@@ -15,7 +15,7 @@ from typing import Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 
 _LISTS = (tuple, list, set, frozenset)
 

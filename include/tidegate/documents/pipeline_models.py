@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from tidegate.documents.checkpoint_models import Checkpoint, HistoryLine, Kind, Numbers, Statistic
 from tidegate.documents.derived import Document, model_of
-from tidegate.protocol.gestures import ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
 from tidegate.reading.checkpoint_answers import FileList
 from tidegate.reading.history_answers import JudgedTarget, Point, QualityHistory
 from tidegate.reading.pipeline_answers import (

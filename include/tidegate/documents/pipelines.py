@@ -6,9 +6,9 @@ from typing import Any
 
 from tidegate.documents.checkpoints import checkpoint_document, history_documents
 from tidegate.documents.values import milliseconds, written
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.statistics import LatestRestore
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.observing.statistics import LatestRestore
 from tidegate.reading.checkpoint_answers import CheckpointPage
 from tidegate.reading.history_answers import Figures, History, PipelineSummary
 from tidegate.reading.pipeline_answers import Configuration, Lag

@@ -7,10 +7,10 @@ from typing import Any
 
 from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.metadata import edited_document
-from tidegate.protocol.planned_restore import AskedOfRun, PlannedRestore, accepted_document
-from tidegate.protocol.restore_plan import RestorePlan
-from tidegate.protocol.storable import storable_json
+from tidegate.protocol.recovery.metadata import edited_document
+from tidegate.protocol.recovery.restore_plan import RestorePlan
+from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document
+from tidegate.protocol.text.storable import storable_json
 
 #: Names of missing files that a stored plan shows of each source.
 MISSING_SHOWN = 500

@@ -7,8 +7,8 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any
 
-from tidegate.protocol.handles import handle_for_readers
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.handles import handle_for_readers
+from tidegate.protocol.facts.records import StateHandle
 
 
 def to_json(document: Any) -> str:

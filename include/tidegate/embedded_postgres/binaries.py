@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.embedded_postgres.accounts import Account
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 #: Where copies go: the system's place for files that can be made again. Only root needs it, and only root can write to
 #: it.

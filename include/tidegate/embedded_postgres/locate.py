@@ -16,7 +16,7 @@ from sqlalchemy import URL
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import database_url
 from tidegate.postgres.migrate import is_behind, upgrade
-from tidegate.protocol.errors import ConfigurationError, MissingConnectionError
+from tidegate.protocol.facts.errors import ConfigurationError, MissingConnectionError
 from tidegate.settings import Settings, is_project
 
 CONNECTION_ID = "tidegate_default"

@@ -26,7 +26,7 @@ from tidegate.embedded_postgres.binaries import Binaries, find_binaries
 from tidegate.embedded_postgres.postmaster import free_port, in_use, is_postgres, remove_stale_pid_file, said_since
 from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.roles import RUNNING_ROLE
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 USER = "tidegate"
 DATABASE = "tidegate"

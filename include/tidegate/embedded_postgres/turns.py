@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.facts.errors import StoreUnavailableError
 
 #: Seconds: longer than a first start with recovery and another one before it take.
 PATIENCE = 180.0

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import httpx
 
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 #: Seconds between two polls.
 INTERVAL = 0.3

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tidegate.local_stack.secrets_file import open_log
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 #: In the environment of every process of a stack: names the stack.
 MARK = "TIDEGATE_STACK"

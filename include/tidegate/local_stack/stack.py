@@ -49,7 +49,7 @@ from tidegate.local_stack.spark_server import (
     takes_connections,
 )
 from tidegate.postgres.migrate import upgrade
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server",),

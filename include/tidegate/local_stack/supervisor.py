@@ -22,7 +22,7 @@ import psutil
 
 from tidegate.local_stack.processes import Session, end, started_by, write_sessions
 from tidegate.local_stack.stack import SUPERVISOR, LocalStack
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 #: Seconds between two checks of the processes.
 INTERVAL = 1.0

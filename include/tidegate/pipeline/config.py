@@ -14,10 +14,10 @@ from pydantic.dataclasses import dataclass
 from tidegate.pipeline.history import CheckpointHistory
 from tidegate.pipeline.options import Duration, OneOf, OptionalDuration, default, must, refusal
 from tidegate.protocol.barriers.options import GateOptions
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.history import HistoryRule
-from tidegate.protocol.retention import RetentionRule
-from tidegate.protocol.schedule import OFF
+from tidegate.protocol.cleaning.folding import HistoryRule
+from tidegate.protocol.cleaning.retention import RetentionRule
+from tidegate.protocol.continuous.schedule import OFF
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 MAX_MIN_PAUSE = timedelta(days=365)
 MIN_TIMEOUT = MIN_INTERVAL = timedelta(milliseconds=10)

@@ -24,11 +24,11 @@ from tidegate.ports import (
     Sink,
     Source,
 )
-from tidegate.protocol.ddl import ddl_of
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import TimeToLive
-from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
-from tidegate.protocol.names import operator_of_sink
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
+from tidegate.protocol.facts.names import operator_of_sink
+from tidegate.protocol.schema.ddl import ddl_of
+from tidegate.protocol.schema.expiry import TimeToLive
 
 Transform = Callable[[Any], Any]
 

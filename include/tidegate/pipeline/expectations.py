@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.durations import duration
 
 #: Characters of a suite's name: it is part of an index, whose entries are bounded.
 LONGEST_NAME = 200

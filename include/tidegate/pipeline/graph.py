@@ -21,12 +21,12 @@ from tidegate.pipeline.ttl import check_ttl
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.hold import HoldRules
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import CheckpointRecord, OperatorPlan, SubtaskId
-from tidegate.protocol.restore import kept_max_parallelism
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import CheckpointRecord, OperatorPlan, SubtaskId
+from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.steps.hold import HoldRules
+from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism
 from tidegate.settings import Settings, relative_to_home
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

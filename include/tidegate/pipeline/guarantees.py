@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidegate.pipeline.config import CheckpointingMode
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.ports import DeliveryGuarantee
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def guarantee_of(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:

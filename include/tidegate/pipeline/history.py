@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.history import HistoryRule
+from tidegate.protocol.cleaning.folding import HistoryRule
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.durations import duration
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream, Vertex
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:

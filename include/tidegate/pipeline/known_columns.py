@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Stream, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.vertices import SourceVertex
-from tidegate.protocol.ddl import columns_of
-from tidegate.protocol.ddl_promises import unkept_promises
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.protocol.schema.ddl_promises import unkept_promises
 
 
 def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:

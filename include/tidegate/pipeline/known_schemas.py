@@ -2,8 +2,8 @@
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.schema.operator_state import OperatorState
+from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
 
 
 class KnownSchemas:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.durations import duration
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Written = TypeVar("_Written", contravariant=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
 from tidegate.pipeline.vertices import SourceVertex
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def check_effect(pipeline: Pipeline) -> None:

@@ -18,9 +18,9 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.pipeline.fingerprint import facts_of
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.carried_verdicts import Judged
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.steps.carried_verdicts import Judged
 
 #: Expectations that look at the rows alone, and not at their order. Those of a user's own are not among them.
 _STEADY = frozenset(

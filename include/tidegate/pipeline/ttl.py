@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import UPDATED, TimeToLive
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.expiry import UPDATED, TimeToLive
+from tidegate.protocol.text.durations import duration
 
 #: Longer ones end after the last time that a column can hold.
 _LONGEST = timedelta(days=200 * 365)

@@ -8,7 +8,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.windows import EventTime
 from tidegate.ports import BacklogSource, LaggingSource, Segment, Source
-from tidegate.protocol.records import Pending
+from tidegate.protocol.facts.records import Pending
 
 
 @dataclass(frozen=True, slots=True, eq=False)

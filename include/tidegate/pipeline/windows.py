@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.protocol.ddl import columns_of
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.protocol.text.durations import duration
 
 #: The columns in which a window's bounds are: part of the key of state, and of what is emitted.
 WINDOW_START, WINDOW_END = "window_start", "window_end"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.connectors import Segment
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 
 
 class LeftToSparkError(Exception):

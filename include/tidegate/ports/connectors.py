@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.records import (
     Pending,
     Snapshot,
     StateHandle,
@@ -87,7 +87,7 @@ class Source(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """JSON for the checkpoint's metadata: class and options, no secrets. Its `type` and `path`, if it has one,
-        identify it: see `protocol.identity`."""
+        identify it: see `protocol.recovery.identity`."""
         ...
 
 
@@ -212,7 +212,7 @@ class SinkWriter(Protocol):
         """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
 
         A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
-        report that names another one is refused (`protocol.own_files`).
+        report that names another one is refused (`protocol.cleaning.own_files`).
         """
         ...
 

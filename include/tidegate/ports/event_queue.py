@@ -4,8 +4,8 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from tidegate.protocol.events import EventKind, Undelivered
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import EventKind, Undelivered
 
 
 class EventQueue(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from tidegate.protocol.records import CheckpointRecord, Deletion
+from tidegate.protocol.facts.records import CheckpointRecord, Deletion
 
 
 class GarbageQueue(Protocol):

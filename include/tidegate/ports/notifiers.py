@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidegate.protocol.events import Event, EventKind
+from tidegate.protocol.observing.events import Event, EventKind
 
 
 class Notifier(Protocol):

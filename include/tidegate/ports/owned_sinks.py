@@ -2,13 +2,13 @@
 
 from typing import Protocol, runtime_checkable
 
-from tidegate.protocol.ownership import Owner
+from tidegate.protocol.recovery.ownership import Owner
 
 
 @runtime_checkable
 class OwnedSink(Protocol):
-    """A sink whose place has one owner, which a mark in it names: see `protocol.ownership`. Without this ability, two
-    pipelines that write to one place are not found out before they commit."""
+    """A sink whose place has one owner, which a mark in it names: see `protocol.recovery.ownership`. Without this
+    ability, two pipelines that write to one place are not found out before they commit."""
 
     def owner(self) -> Owner | None:
         """Whose the place is; None if it has no mark."""

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidegate.protocol.canonical import FileCopy, Rewrite
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.names import Target
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointRecord,
@@ -19,7 +17,9 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 Acknowledger = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.records import StateHandle
-from tidegate.protocol.state_schema import StateSchema
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.operator_state import OperatorState
+from tidegate.protocol.schema.state_schema import StateSchema
 
 
 class StateSchemas(Protocol):

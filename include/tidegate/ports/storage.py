@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 
 
 class ReadableStorage(Protocol):

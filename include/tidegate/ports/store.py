@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate.ports.transaction import StoreTransaction
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     SubtaskId,
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.statistics import LatestFigures
 
 
 class Clock(Protocol):

@@ -6,16 +6,12 @@ from typing import Protocol
 
 from tidegate.ports.event_queue import EventQueue
 from tidegate.ports.garbage_queue import GarbageQueue
-from tidegate.protocol.branches import Branch, Restore
-from tidegate.protocol.committing import CommitterRecord
-from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
-from tidegate.protocol.identity import Endpoint
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.branches import Branch, Restore
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     CheckpointRequest,
@@ -26,8 +22,12 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.steps.committing import CommitterRecord
 
 
 class StoreTransaction(EventQueue, GarbageQueue, Protocol):
@@ -262,8 +262,8 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
-        """Forget files of versions (see `protocol.overlap`) that a checkpoint in progress has staged, and queue them
-        for deletion."""
+        """Forget files of versions (see `protocol.continuous.overlap`) that a checkpoint in progress has staged, and
+        queue them for deletion."""
         ...
 
     def complete(

@@ -1,8 +1,8 @@
 """Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
 
 The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
-staging table first. `protocol.acknowledge` has decided which acknowledgements count. The statement fences once more:
-only the current attempt counts, of a subtask that has not acknowledged, in a checkpoint in progress.
+staging table first. `protocol.steps.acknowledge` has decided which acknowledgements count. The statement fences once
+more: only the current attempt counts, of a subtask that has not acknowledged, in a checkpoint in progress.
 """
 
 import json
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.postgres.rows import HANDLE_COLUMNS, handle_row
 from tidegate.postgres.tables import METRICS
-from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import Acknowledgement, SubtaskId, SubtaskRecord
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 

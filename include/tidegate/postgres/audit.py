@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, RowMapping, insert, select
 
 from tidegate.postgres.tables import audit
-from tidegate.protocol.gestures import (
+from tidegate.protocol.observing.gestures import (
     Actor,
     ActorKind,
     AnswerStatus,

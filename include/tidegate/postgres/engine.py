@@ -12,7 +12,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from tidegate.postgres.timeouts import name_timeouts
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 CONNECT_TIMEOUT = 10  # seconds
 # A coordinator that is stopped (SIGSTOP, a lost host) inside a transaction holds its pipeline's lock. Its session is

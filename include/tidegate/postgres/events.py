@@ -9,11 +9,11 @@ from sqlalchemy import Row, text, update
 
 from tidegate.postgres.facts import Facts, is_of_checkpoints
 from tidegate.postgres.tables import pipelines
-from tidegate.protocol.events import Event, EventKind, Undelivered
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.observing.events import Event, EventKind, Undelivered
+from tidegate.protocol.text.storable import storable_text
 
 LIMIT = 100
 

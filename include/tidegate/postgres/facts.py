@@ -9,15 +9,11 @@ from sqlalchemy import Connection
 from tidegate.postgres import audit, folding, lag, picture, reads, restore_plans, snapshots
 from tidegate.postgres.picture import Locked
 from tidegate.postgres.rows import committer_record, pipeline_record, region_record
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.committing import CommitterRecord
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.identity import Endpoint
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
@@ -25,7 +21,11 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.steps.committing import CommitterRecord
 
 Fact = TypeVar("Fact")
 

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, text
 
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 
 # Of each of 11 figures the smallest, average and largest of the subtasks that reported it, -1 if none has; in the order
 # of `reading.checkpoint_answers.SUBTASK_FIGURES`. Sizes are of the handles: of a subtask what it refers to, of the

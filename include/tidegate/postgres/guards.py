@@ -1,15 +1,15 @@
 """Which changes of rows are legal, as SQL. The running role cannot undo what completed, or go back in time.
 
-The tables of transitions are those of `protocol.lifecycle` and `protocol.pipelines`. This file lists what is fixed, and
-from when on. Every rule names its columns, so that later columns are free until a migration adds them to a list. A rule
-on single rows is a trigger whose condition the database evaluates by itself: it costs nothing while the rule is kept.
-Rules that look at another table run once per statement.
+The tables of transitions are those of `protocol.facts.lifecycle` and `protocol.facts.pipelines`. This file lists what
+is fixed, and from when on. Every rule names its columns, so that later columns are free until a migration adds them to
+a list. A rule on single rows is a trigger whose condition the database evaluates by itself: it costs nothing while the
+rule is kept. Rules that look at another table run once per statement.
 """
 
 from collections.abc import Iterable
 
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
 
 #: Raises what the trigger's arguments say, as a violation of the rule they name.
 REFUSE = """\

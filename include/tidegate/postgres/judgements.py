@@ -8,7 +8,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.postgres.rows import verdict_record, verdict_values
 from tidegate.postgres.tables import verdicts
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.facts.records import Verdict
 
 # The count makes the old ones go before the new ones come. One that is to be accepted and cannot be keeps the old ones.
 _REPLACE = """

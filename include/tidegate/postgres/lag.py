@@ -1,4 +1,4 @@
-"""How far a pipeline is behind its sources, as rows: see `protocol.lag`."""
+"""How far a pipeline is behind its sources, as rows: see `protocol.observing.lag`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, select, text
 
 from tidegate.postgres.tables import source_lag
-from tidegate.protocol.lag import SourceLag
+from tidegate.protocol.observing.lag import SourceLag
 
 _RECORD = text("""
 WITH gone AS (

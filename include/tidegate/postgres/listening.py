@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.postgres.outcomes import explain
-from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 #: The seconds within which a session hears of what another one has just committed, and the channel to try it on.
 HEARD_WITHIN = 2.0

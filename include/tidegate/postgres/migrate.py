@@ -19,8 +19,8 @@ from tidegate.postgres.grants import grant_rights
 from tidegate.postgres.outcomes import explain
 from tidegate.postgres.tables import SCHEMA
 from tidegate.postgres.timeouts import name_timeouts
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureAnswer
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.postgres.timeouts import QUERY_CANCELED, timeout_reached
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     ConfigurationError,
     RecordRefusedError,

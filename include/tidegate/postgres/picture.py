@@ -18,9 +18,9 @@ from sqlalchemy import Connection, Table, TextClause, text
 from tidegate.ports import Look
 from tidegate.postgres.rows import checkpoint_record, request_record, restore_record
 from tidegate.postgres.tables import checkpoints, pipelines
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.recovery.identity import Endpoint, Role
 
 
 def _columns(table: Table, alias: str) -> str:

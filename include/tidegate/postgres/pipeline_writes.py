@@ -20,20 +20,21 @@ from tidegate.postgres.rows import (
     request_values,
 )
 from tidegate.postgres.tables import checkpoints, pipelines, requests
-from tidegate.protocol import committing, regions
-from tidegate.protocol.branches import Branch, Restore
-from tidegate.protocol.committing import is_committing
-from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
-from tidegate.protocol.identity import Endpoint
-from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous import regions
+from tidegate.protocol.continuous.regions import RegionRecord, begun, ended, is_current
+from tidegate.protocol.facts.branches import Branch, Restore
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus, moved, require_move, restored
+from tidegate.protocol.facts.records import (
     CheckpointRequest,
 )
-from tidegate.protocol.regions import RegionRecord, begun, ended, is_current
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer
+from tidegate.protocol.observing.lag import SourceLag
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.steps import committing
+from tidegate.protocol.steps.committing import is_committing
+from tidegate.protocol.text.storable import storable_text
 
 _RECORD_ENDPOINT = text("""
 INSERT INTO tidegate.endpoints AS e (pipeline_id, role, name, type, place, recorded_at)

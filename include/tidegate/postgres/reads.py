@@ -32,19 +32,19 @@ from tidegate.postgres.tables import (
     restores,
     verdicts,
 )
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
+from tidegate.protocol.observing.statistics import LatestFigures, LatestRestore, Measurement
+from tidegate.protocol.recovery.identity import Endpoint, Role
 
 
 def identity(connection: Connection) -> str:
@@ -191,7 +191,7 @@ SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, proces
 FROM tidegate.figures WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
 """)
 
-# As `protocol.expiry.count_removed`: a run that several subtasks share counts where its smallest hash is.
+# As `protocol.schema.expiry.count_removed`: a run that several subtasks share counts where its smallest hash is.
 _EXPIRED_ROWS = text("""
 SELECT coalesce(sum((details -> 'ttl' ->> 'removed')::bigint), 0) FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND details -> 'ttl' ->> 'removed' <> '0'

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, RowMapping, text
 
-from tidegate.protocol.records import Deletion
+from tidegate.protocol.facts.records import Deletion
 
 # What is live is read as it was before: without the checkpoints that end here, which is as it is after.
 _RELEASE = """

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, insert, text
 
 from tidegate.postgres.rows import restore_values
 from tidegate.postgres.tables import restores
-from tidegate.protocol.branches import Branch, Restore
+from tidegate.protocol.facts.branches import Branch, Restore
 
 _ABANDON = text("""
 UPDATE tidegate.checkpoints SET abandoned_by = :number

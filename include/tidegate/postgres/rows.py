@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from tidegate.postgres.tables import METRICS
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.committing import CommitterRecord
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.keygroups import KeyGroupRange
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
@@ -31,8 +31,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.storable import storable_json, storable_text
+from tidegate.protocol.steps.committing import CommitterRecord
+from tidegate.protocol.text.storable import storable_json, storable_text
 
 
 def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
@@ -171,8 +171,9 @@ def subtask_records(
 
 IDENTITY_COLUMNS = ("operator_id", "subtask_index")
 SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", "finished", *METRICS)
-# A handle has columns rather than the JSON of `protocol.handles`, because the database works with them: it derives the
-# owner, checks sizes and key groups, and finds files by their paths. Both ways between handle and columns are here.
+# A handle has columns rather than the JSON of `protocol.facts.handles`, because the database works with them: it
+# derives the owner, checks sizes and key groups, and finds files by their paths. Both ways between handle and columns
+# are here.
 HANDLE_COLUMNS = (
     *("path", "kind", "rows", "bytes", "checksum", "created_by"),
     *("first_key_group", "last_key_group", "details"),

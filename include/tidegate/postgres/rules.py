@@ -3,7 +3,7 @@
 `tables` attaches these texts to its tables. `migrations/` has its own copies, and a test proves that both say the same.
 """
 
-from tidegate.protocol.lifecycle import TRANSITIONS, Phase, Status
+from tidegate.protocol.facts.lifecycle import TRANSITIONS, Phase, Status
 
 
 def _transitions() -> str:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from tidegate.postgres.rows import HANDLE_COLUMNS, IDENTITY_COLUMNS, SUBTASK_COLUMNS, subtask_records
 from tidegate.postgres.tables import handles, subtasks
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord
 
 #: The columns that order the rows of one checkpoint.
 _PLACE = (*IDENTITY_COLUMNS, "ordinal")

@@ -18,12 +18,12 @@ from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect, is_repeatable
 from tidegate.postgres.picture import lock
 from tidegate.postgres.transaction import PostgresTransaction
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.statistics import LatestFigures
 
 Answer = TypeVar("Answer")
 

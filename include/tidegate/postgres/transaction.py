@@ -23,12 +23,11 @@ from tidegate.postgres.rows import (
     readable,
 )
 from tidegate.postgres.tables import checkpoints, compactions, pipelines
-from tidegate.protocol import committing
-from tidegate.protocol.committing import CommitterRecord, is_committing
-from tidegate.protocol.errors import CheckpointNotFoundError
-from tidegate.protocol.lifecycle import Phase, Status, is_legal
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import directory_in_use, swept
+from tidegate.protocol.facts.errors import CheckpointNotFoundError
+from tidegate.protocol.facts.lifecycle import Phase, Status, is_legal
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     CheckpointRecord,
     CompactedRun,
@@ -38,9 +37,10 @@ from tidegate.protocol.records import (
     SubtaskId,
     Verdict,
 )
-from tidegate.protocol.regions import directory_in_use, swept
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.steps import committing
+from tidegate.protocol.steps.committing import CommitterRecord, is_committing
+from tidegate.protocol.text.storable import storable_text
 
 _ADD_CHECKPOINT = """
 WITH counter AS (

@@ -26,8 +26,8 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.migrate import answers, check
 from tidegate.project.registered import load_pipeline, registered_pipelines
-from tidegate.protocol.errors import CheckpointError, ConfigurationError, StoreUnavailableError
-from tidegate.protocol.installed import mend_pair
+from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, StoreUnavailableError
+from tidegate.protocol.text.installed import mend_pair
 from tidegate.settings import Settings, is_project
 from tidegate.spark.session.installed import installed
 from tidegate.spark.session.java import find_java

@@ -10,13 +10,13 @@ from traceback import extract_tb
 from types import ModuleType
 
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     ConfigurationError,
     PipelineDefinitionError,
     PipelineNotFoundError,
 )
-from tidegate.protocol.installed import not_installed
+from tidegate.protocol.text.installed import not_installed
 from tidegate.settings import Settings, project_table
 
 _OURS = str(Path(__file__).parents[1])

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 
 _TEMPLATE = Path(__file__).parent / "template"
 #: Where each file of the template goes. They end in `.txt`: some are programs that lack a name yet.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.known_columns import meant
-from tidegate.protocol.names import Target
+from tidegate.protocol.facts.names import Target
 from tidegate.quality.judgement import ExpectationError, build
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.quality.page import Section, render
 
 PAGE = "index.html"

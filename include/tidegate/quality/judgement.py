@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.ports import ArrowRows
-from tidegate.protocol.lost_spark import lost_error, says_gone
+from tidegate.protocol.text.lost_spark import lost_error, says_gone
 from tidegate.quality.arrow_pass import Prepared, good_results, prepare
 from tidegate.quality.failing import failing_rows
 from tidegate.quality.importing import load_great_expectations

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.judgement import Finding
 

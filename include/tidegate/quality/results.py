@@ -8,8 +8,8 @@ table), `element_count` (rows examined; None if unknown), `unexpected_count`, `u
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from tidegate.protocol.names import Target
-from tidegate.protocol.verdicts import FAILING
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.steps.verdicts import FAILING
 from tidegate.quality.json_values import json_object, json_value
 from tidegate.quality.judgement import Finding
 

@@ -22,13 +22,13 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
 from tidegate.ports import ArrowRows, ArrowSink, SinkInput
-from tidegate.protocol.approvals import MOST_ROWS
-from tidegate.protocol.carried_verdicts import files_of
-from tidegate.protocol.errors import UnavailableError
-from tidegate.protocol.hold import decide_hold
-from tidegate.protocol.lost_spark import is_lost, lost_error
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.errors import UnavailableError
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.steps.approvals import MOST_ROWS
+from tidegate.protocol.steps.carried_verdicts import files_of
+from tidegate.protocol.steps.hold import decide_hold
+from tidegate.protocol.text.lost_spark import is_lost, lost_error
 from tidegate.quality.arrow_pass import Prepared
 from tidegate.quality.docs import build_docs
 from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge, judge_here, prepare_suite

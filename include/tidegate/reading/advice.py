@@ -3,7 +3,7 @@
 All of them hold for every pipeline: nothing of a failed checkpoint counts, and nothing of it became visible.
 """
 
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 UNHARMED = "State, positions and tables are as the last completed checkpoint left them."
 

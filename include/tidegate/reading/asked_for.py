@@ -6,9 +6,8 @@ from dataclasses import replace
 from sqlalchemy import Connection, func, or_, select
 
 from tidegate.postgres.tables import checkpoints
-from tidegate.protocol.gestures import ActorKind, AnswerStatus, AuditRecord, GestureKind
-from tidegate.protocol.names import handed_over, requests_of_run
-from tidegate.protocol.planned_restore import run_id_of
+from tidegate.protocol.facts.names import handed_over, requests_of_run, run_id_of
+from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, AuditRecord, GestureKind
 from tidegate.reading.dags import escape_like
 
 _ASKS = frozenset({GestureKind.CHECKPOINT, GestureKind.SAVEPOINT, GestureKind.STOP, GestureKind.DRAIN})

@@ -15,7 +15,7 @@ from enum import StrEnum
 from sqlalchemy import Engine
 
 from tidegate.postgres.listening import ChangeListener
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 
 log = logging.getLogger("tidegate")
 

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.names import Fork
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.names import Fork
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.reading.advice import ADVICE, UNHARMED
 from tidegate.reading.checkpoint_answers import CheckpointPage, Failure, PhaseSpan, Relations
 from tidegate.reading.history import counted, dag_run_of, figures_of, neighbours, sources_of

@@ -7,8 +7,8 @@ Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means th
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.records import CheckpointRecord, StateHandle, SubtaskRecord, Verdict
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.records import CheckpointRecord, StateHandle, SubtaskRecord, Verdict
 from tidegate.reading.history_answers import DagRun, Figures
 from tidegate.reading.standing import Standing
 

@@ -7,10 +7,10 @@ from sqlalchemy import Connection, text
 
 from tidegate.postgres import reads
 from tidegate.postgres.lag import lag_of
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import operator_of_sink, sink_of_operator
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import operator_of_sink, sink_of_operator
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.need import utc
 from tidegate.reading.parts import subtask_page

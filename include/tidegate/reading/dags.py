@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, text
 
-from tidegate.protocol.names import requests_of_run
+from tidegate.protocol.facts.names import requests_of_run
 from tidegate.reading.need import utc
 from tidegate.reading.pipeline_answers import Dag
 

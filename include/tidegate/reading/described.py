@@ -12,10 +12,10 @@ from threading import Lock
 from typing import Any
 
 from tidegate.ports import ReadableStorage
-from tidegate.protocol.errors import MetadataError, StateIntegrityError, StorageError
-from tidegate.protocol.metadata import METADATA_FORMAT, METADATA_VERSION
-from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.stored_documents import read_document
+from tidegate.protocol.facts.errors import MetadataError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.paths import metadata_path
+from tidegate.protocol.recovery.metadata import METADATA_FORMAT, METADATA_VERSION
+from tidegate.protocol.recovery.stored_documents import read_document
 
 _KEPT = 512
 

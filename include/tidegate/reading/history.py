@@ -10,11 +10,11 @@ from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select
 from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints, figures
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.identity import Role
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import is_sink, run_of_request
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import is_sink, run_of_request
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.recovery.identity import Role
 from tidegate.reading.dags import escape_like
 from tidegate.reading.history_answers import DagRun, Figures, History, HistoryFilter, HistoryRow
 from tidegate.reading.standing import standing_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.statistics import Counts, LatestRestore, Summary
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.observing.statistics import Counts, LatestRestore, Summary
 from tidegate.reading.standing import Standing
 
 

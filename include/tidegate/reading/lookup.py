@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 
 from tidegate.ports import KeyReader
 from tidegate.postgres import reads, snapshots
-from tidegate.protocol.errors import CheckpointError, IllegalRequestError, OperatorNotFoundError, StorageError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
-from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError, OperatorNotFoundError, StorageError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.schema.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
 from tidegate.reading.need import utc
 from tidegate.reading.pipeline_answers import FileRead, FilesRead, KeyAt, KeyColumn, KeyLookup
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
-from tidegate.protocol.committing import COMMIT_LEASE
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.committing import COMMIT_LEASE
 from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, select, text
 from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
-from tidegate.protocol.identity import Endpoint, Role
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import is_sink, sink_of_operator
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import is_sink, sink_of_operator
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.checkpoint_answers import OperatorAt
 from tidegate.reading.dags import dags_of
 from tidegate.reading.described import Described, MetadataFiles

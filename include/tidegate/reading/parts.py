@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Table, literal, select, tuple_
 from tidegate.postgres.folding import FOLDED, SUMS
 from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_record, subtask_records
 from tidegate.postgres.tables import handles, subtasks
-from tidegate.protocol.errors import IllegalRequestError
-from tidegate.protocol.names import is_sink
-from tidegate.protocol.records import CheckpointRecord, SubtaskRecord
+from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.names import is_sink
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord
 from tidegate.reading.checkpoint_answers import (
     SUBTASK_FIGURES,
     FileLine,

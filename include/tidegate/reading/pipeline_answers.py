@@ -10,9 +10,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.records import CheckpointKind, StateHandle
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointKind, StateHandle
 
 
 class Need(IntEnum):

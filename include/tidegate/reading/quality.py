@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.reading.history_answers import (
     ExpectationSeries,
     HoldAt,

@@ -12,11 +12,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.ports import KeyReader, ReadableStorage
 from tidegate.postgres import audit, reads, restore_plans, snapshots
 from tidegate.postgres.outcomes import explain
-from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
-from tidegate.protocol.gestures import AuditRecord
-from tidegate.protocol.pipelines import PipelineRecord
-from tidegate.protocol.planned_restore import PlannedRestore
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.errors import CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
 from tidegate.reading.asked_for import with_checkpoints
 from tidegate.reading.changes import Changes

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from tidegate.protocol.hold import is_approved, is_held
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, Decision
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, Decision
+from tidegate.protocol.steps.hold import is_approved, is_held
 from tidegate.reading.advice import ADVICE
 
 

@@ -8,9 +8,15 @@ from sqlalchemy import Connection, Row, text
 
 from tidegate.postgres import reads
 from tidegate.postgres.folding import BY_STATUS
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.statistics import PERCENTILE_WINDOW, LatestRestore, Summary, count_checkpoints, summary_of
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.observing.statistics import (
+    PERCENTILE_WINDOW,
+    LatestRestore,
+    Summary,
+    count_checkpoints,
+    summary_of,
+)
 from tidegate.reading.history import figures_of
 from tidegate.reading.history_answers import SERIES, SUMMARIZED, PipelineSummary, Point, Spread
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, Meter, Notifier, ReadableStorage
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.reporting.webhook import Webhook
 
 log = logging.getLogger("tidegate")

@@ -24,10 +24,10 @@ from openlineage.client.facet_v2 import (
 
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
-from tidegate.protocol.ddl import columns_of
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.notify import committables
-from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.protocol.steps.notify import committables
 
 #: A subset of more files is only counted: an event has a limit in every backend.
 MOST_FILES = 1000

@@ -10,9 +10,9 @@ import tidegate
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.ports import CheckpointStore, ListingSource, ReadableStorage
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.events import Event, EventKind
-from tidegate.protocol.records import SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.records import SubtaskId, SubtaskRecord
+from tidegate.protocol.observing.events import Event, EventKind
 from tidegate.reporting.deadline import PATIENCE, within
 from tidegate.reporting.lineage import Lineage, run_event
 

@@ -17,8 +17,8 @@ from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMe
 from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import Resource
 
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.gauges import UNITS
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.gauges import UNITS
 from tidegate.reporting.deadline import within
 
 _GROUP = "opentelemetry_metrics_exporter"

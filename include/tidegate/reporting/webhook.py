@@ -14,8 +14,8 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.events import ALERTS, Event, EventKind, sentence
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.protocol.observing.events import ALERTS, Event, EventKind, sentence
 from tidegate.reporting.deadline import PATIENCE, within
 
 SIGNATURE = "Tidegate-Signature"

@@ -6,13 +6,13 @@ from typing import Any
 
 from tidegate import assembly
 from tidegate.clock import SystemClock
-from tidegate.coordination.editing import Changes, Editing
+from tidegate.coordination.recovery.editing import Changes, Editing
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.editing import Base
-from tidegate.protocol.errors import ConfigurationError, SavepointEditError
-from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import ConfigurationError, SavepointEditError
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.recovery.editing import Base
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.settings import Settings, absolute
 from tidegate.spark.editor import SparkEditor
@@ -141,7 +141,7 @@ class SavepointEdit:
         current rows are judged by the pipeline's expectations first, and what does not meet them is not written.
 
         State is written in the columns, the parallelism and the key groups of the definition. Raises what
-        `coordination.editing.Editing.write` does; then nothing is left there.
+        `coordination.recovery.editing.Editing.write` does; then nothing is left there.
         """
         location = absolute(to)
         docs = Settings.from_environment().docs / _REPORTS

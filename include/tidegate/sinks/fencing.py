@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tidegate.ports import CommitAttempt
-from tidegate.protocol.errors import SinkError, SupersededAttemptError
+from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 
 COMMITTING = "_committing"
 _MOST_ROUNDS = 100  # an older attempt that still runs may go on adding files while they are taken away

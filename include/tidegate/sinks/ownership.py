@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 
-from tidegate.protocol.errors import SinkError
-from tidegate.protocol.ownership import MARK, Owner
+from tidegate.protocol.facts.errors import SinkError
+from tidegate.protocol.recovery.ownership import MARK, Owner
 from tidegate.sinks.publish import sync
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)

@@ -13,12 +13,12 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
-from tidegate.protocol.ownership import Owner
-from tidegate.protocol.paths import attempt_prefix
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.facts.paths import attempt_prefix
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.text.durations import duration
 from tidegate.settings import absolute, spark_path
 from tidegate.sinks import merged, outdated, ownership, publish, rewind
 from tidegate.sinks.encoding import ambiguous, encoded, without_type

@@ -24,9 +24,9 @@ from datetime import timedelta
 from typing import NoReturn, Protocol
 
 from tidegate.ports import CommitAttempt
-from tidegate.protocol.errors import SinkError
-from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SinkError
+from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
 from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outdated, version_of
 

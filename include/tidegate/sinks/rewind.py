@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Sequence
 
 from tidegate.ports import CommitAttempt, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks import publish
 from tidegate.sinks.fencing import PrivateDirectory, committing
 from tidegate.sinks.versions import note_replaced

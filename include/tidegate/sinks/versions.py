@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
 from tidegate.sinks.fencing import PrivateDirectory
 
 VERSIONS = "_versions"

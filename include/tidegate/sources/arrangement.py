@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.headers import Layout, Mismatch, arranged, expected_names, header_fields, layout_of
 from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE

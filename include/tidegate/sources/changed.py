@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from tidegate.ports import ReadableStorage
-from tidegate.protocol.errors import SourceChangedError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SourceChangedError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sources import manifests
 from tidegate.sources.directory import Directory
 from tidegate.sources.links import is_a_link_now

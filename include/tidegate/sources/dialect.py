@@ -7,7 +7,7 @@ Spark's own dialect.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
 from tidegate.sources.json_names import Names
 from tidegate.sources.json_texts import NOT_NUMBERS, Floats, Places, Syntax

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tidegate.protocol.errors import ConfigurationError, SourceUnavailableError, StorageError
+from tidegate.protocol.facts.errors import ConfigurationError, SourceUnavailableError, StorageError
 from tidegate.sources.decoding import PIECE
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.links import moved_away, require_as_listed

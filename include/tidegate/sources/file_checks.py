@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from tidegate.ports import Sink, SinkInput
-from tidegate.protocol.ddl import columns_of
-from tidegate.protocol.durations import duration
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.protocol.text.durations import duration
 from tidegate.sources.dialect import canonical_options
 from tidegate.sources.selection import Selection, patterns, require_possible
 

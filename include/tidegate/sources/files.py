@@ -21,9 +21,9 @@ from tidegate.ports import (
     Sink,
     SourceContext,
 )
-from tidegate.protocol.ddl import ddl_of
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
-from tidegate.protocol.records import Pending, Snapshot
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.facts.records import Pending, Snapshot
+from tidegate.protocol.schema.ddl import ddl_of
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.beginnings import has_rows

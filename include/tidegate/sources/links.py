@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.protocol.errors import ConfigurationError, SourceChangedError
+from tidegate.protocol.facts.errors import ConfigurationError, SourceChangedError
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.ports import ReadableStorage, SourceContext
-from tidegate.protocol.errors import StateIntegrityError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.sources.arrow_columns import flags, integers, numbers_of, strings
 from tidegate.sources.listing import FileVersion, Listing
 

@@ -8,7 +8,7 @@ read by Spark. `files.py` decides which files are read.
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.settings import spark_path
 from tidegate.sources.dialect import text_format
 from tidegate.sources.json_names import names_of

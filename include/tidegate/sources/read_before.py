@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.ports import ReadableStorage
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.sources import manifests
 from tidegate.sources.arrow_columns import integers, numbers_of, rows_with_values
 from tidegate.sources.listing import FileVersion, Listing, in_reading_order, joined

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from tidegate.protocol.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
+from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
 from tidegate.sources.links import place_of
 
 AS_BEFORE = "This checkpoint has no effect; positions, state and tables are as before. "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.protocol.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources import json_texts
 from tidegate.sources.arrangement import Arrangement
 from tidegate.sources.decoding import PIECE, Decoder, hint, open_file

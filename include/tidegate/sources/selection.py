@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.sources.names import is_finished
 
 #: What stands for null in the name of a directory.

@@ -16,8 +16,8 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
 from tidegate.pipeline.vertices import CheckVertex
 from tidegate.ports import TypedSink
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
-from tidegate.protocol.names import Target, TargetKind
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
+from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.spark.driver.columns import arrow_schema
 from tidegate.spark.driver.results import require_keys, result_of
 from tidegate.spark.driver.returned import UNSENDABLE, raised, require_frame

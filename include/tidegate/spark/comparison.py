@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import ReadableSink
-from tidegate.protocol.comparison import Compared, CountedRows, Part, Rows, find_unmatched, judge
+from tidegate.protocol.recovery.comparison import Compared, CountedRows, Part, Rows, find_unmatched, judge
 from tidegate.spark.state_source import FORMAT
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from tidegate.dataflow.execution_plan import identity_of
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import PortableSink, SinkInput
-from tidegate.protocol.canonical import FileCopy, Rewrite
-from tidegate.protocol.editing import Base, staging_root
-from tidegate.protocol.expiry import Moment, microseconds
-from tidegate.protocol.names import Target
-from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
-from tidegate.protocol.restore import former_names
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
+from tidegate.protocol.recovery.editing import Base, staging_root
+from tidegate.protocol.schema.expiry import Moment, microseconds
+from tidegate.protocol.steps.restored_snapshots import former_names
 from tidegate.spark.driver.columns import map_in_arrow
 from tidegate.spark.driver.editing import checked_changes
 from tidegate.spark.driver.export import export_files, runs_of

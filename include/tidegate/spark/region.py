@@ -19,10 +19,10 @@ from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledger, CheckpointStorage, Clock, PortableSink
-from tidegate.protocol.canonical import FileCopy, Rewrite
-from tidegate.protocol.names import STORAGE, Target, staged_by
-from tidegate.protocol.paths import directory, shared_directory
-from tidegate.protocol.records import (
+from tidegate.protocol.continuous.regions import RegionStart
+from tidegate.protocol.facts.names import STORAGE, Target, staged_by
+from tidegate.protocol.facts.paths import directory, shared_directory
+from tidegate.protocol.facts.records import (
     CheckpointRecord,
     CompactedRun,
     Snapshot,
@@ -30,8 +30,8 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.regions import RegionStart
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
+from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.driver.export import export_files
 from tidegate.spark.driver.frames import Frames

@@ -3,8 +3,8 @@
 from pyspark.sql import SparkSession
 
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.state_schema import StateSchema
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.schema.state_schema import StateSchema
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.session.sessions import adopt_session

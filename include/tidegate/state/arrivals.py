@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
 from tidegate.state.columns import (
     Hashes,
     Ints,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.expiry import may_expire_between
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import may_expire_between
 from tidegate.state.columns import Bools, booleans, canonical_key, hashes_of_column, integers, one_chunk, same_rows
 from tidegate.state.expiring import recorded_as
 from tidegate.state.keys import Keys

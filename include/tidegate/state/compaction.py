@@ -7,8 +7,8 @@ as the state can double. The number of runs must stay small, because every looku
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment, may_have_alive
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, Moment, may_have_alive
 from tidegate.state.expiring import Span, judge
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices

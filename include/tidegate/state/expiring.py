@@ -1,7 +1,7 @@
 """Which rows of a run have expired, for a reader with a horizon: they are to it what deleted rows are.
 
-What decides is in `protocol.expiry`. Rows of a run may be older than the column that counts, or than a change of the
-time to live; then the layouts say what that means for them.
+What decides is in `protocol.schema.expiry`. Rows of a run may be older than the column that counts, or than a change of
+the time to live; then the layouts say what that means for them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.expiry import Expired, Moment, RecordedTtl, find_horizon, merged, with_removed, with_times
-from tidegate.protocol.records import StateHandle
-from tidegate.protocol.state_schema import StateSchema
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import Expired, Moment, RecordedTtl, find_horizon, merged, with_removed, with_times
+from tidegate.protocol.schema.state_schema import StateSchema
 from tidegate.state.columns import Bools, Ints, fixed, integers, one_chunk, valid
 from tidegate.state.layout import StateLayout
 from tidegate.state.spec import SubtaskSpec

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.canonical import Rewrite
-from tidegate.protocol.errors import SavepointEditError
-from tidegate.protocol.keygroups import covering
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import SavepointEditError
+from tidegate.protocol.facts.keygroups import covering
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.recovery.canonical import Rewrite
 from tidegate.state.arrivals import arrange, gather
 from tidegate.state.columns import booleans, flags, hashes_of_column, integers
 from tidegate.state.expiring import Span

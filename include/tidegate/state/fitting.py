@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.state_schema import StateColumn, can_widen
+from tidegate.protocol.schema.state_schema import StateColumn, can_widen
 from tidegate.state.columns import from_fixed, integers
 from tidegate.state.layout import StateLayout
 from tidegate.state.values import value_array

@@ -39,7 +39,7 @@ def spark_hash(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def key_groups(hashes: pa.Array, max_parallelism: int) -> Ints:
-    """The key group of each hash (an Arrow array of bigint), like `protocol.keygroups.key_group_of`."""
+    """The key group of each hash (an Arrow array of bigint), like `protocol.facts.keygroups.key_group_of`."""
     high = fixed(hashes).view(np.uint64) >> np.uint64(32)
     return ((high * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
 

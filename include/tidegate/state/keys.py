@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.state.columns import Hashes, canonical_key, hashes_of_column
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import Column, StateLayout

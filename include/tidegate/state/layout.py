@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.expiry import UPDATED, Expired, TimeToLive
-from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.facts.errors import PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.schema.expiry import UPDATED, Expired, TimeToLive
+from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
 from tidegate.state.values import stored_default
 
 HASH = "_hash"
@@ -62,9 +62,9 @@ class StateLayout:
     """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`).
 
     `defaults`, by value column, are what rows have that are older than the column. `version` counts the changes since
-    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.state_schema`. With a
-    `ttl` by processing time, the last of `values` says when a row was last changed. `expired` rows of older runs are
-    gone, whatever counts now.
+    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.schema.state_schema`.
+    With a `ttl` by processing time, the last of `values` says when a row was last changed. `expired` rows of older runs
+    are gone, whatever counts now.
     """
 
     keys: tuple[Column, ...]
@@ -189,7 +189,7 @@ class StateLayout:
 
     @cached_property
     def schema(self) -> StateSchema:
-        """What `protocol.state_schema` compares."""
+        """What `protocol.schema.state_schema` compares."""
         ids, defaults = dict(self.ids), dict(self.defaults)
         keys, values = (
             tuple(StateColumn(c.name, c.sql, ids.get(c.name, c.name), defaults.get(c.name)) for c in columns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.columns import Bools, Hashes, Ints, integers, no_rows, one_chunk, same_rows
 from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.protocol.errors import StateIntegrityError, StateSchemaError, StorageError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import StateIntegrityError, StateSchemaError, StorageError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state import cache
 from tidegate.state.columns import Bools, Hashes, Ints, flags, hashes_of_column, integers
 from tidegate.state.expiring import Limits, limits_of

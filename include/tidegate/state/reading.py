@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.expiry import Moment, microseconds
-from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
-from tidegate.protocol.operator_state import OperatorState
+from tidegate.protocol.facts.errors import StateSchemaError
+from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of
+from tidegate.protocol.schema.expiry import Moment, microseconds
+from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
 from tidegate.state.expiring import judge, succeeding
 from tidegate.state.fitting import misfits

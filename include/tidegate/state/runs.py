@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.protocol.expiry import TTL
-from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.protocol.restore import layout_version
+from tidegate.protocol.facts.handles import layout_version
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.schema.expiry import TTL
 from tidegate.state import cache
 from tidegate.state.columns import flags, hashes_of_column, one_chunk
 from tidegate.state.expiring import Span

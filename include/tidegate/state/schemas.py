@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.known_schemas import KnownSchemas
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.state_schema import StateSchema
+from tidegate.protocol.schema.operator_state import OperatorState
+from tidegate.protocol.schema.state_schema import StateSchema
 from tidegate.state.opening import read_layout
 from tidegate.state.runs import newest_of
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.columns import Bools, Hashes, Ints, booleans, flags, integers, key_classes, one_chunk, same_rows
 from tidegate.state.expiring import Span
 from tidegate.state.layout import TOMBSTONE

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tidegate.protocol.keygroups import KeyGroupRange, hashes_of
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.keygroups import KeyGroupRange, hashes_of
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.layout import StateLayout
 
 
@@ -14,7 +14,7 @@ class SubtaskSpec:
     `cache_dir` None stands for the user's own directory on the machine where the subtask runs.
     `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first. Each is read only where its
     key groups and the subtask's overlap, so after a rescale several subtasks may read one run. Rows up to the `horizon`
-    have expired, and one that is written now is changed `at` that time: see `protocol.expiry`.
+    have expired, and one that is written now is changed `at` that time: see `protocol.schema.expiry`.
     """
 
     storage_url: str

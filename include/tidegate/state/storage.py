@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.local_files import temporary_name, write_once, written_locally
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from tidegate.protocol.errors import ConfigurationError, IllegalRequestError, StateSchemaError
-from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import ConfigurationError, IllegalRequestError, StateSchemaError
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.operator_state import OperatorState
 
 if TYPE_CHECKING:
     from tidegate.state.layout import StateLayout

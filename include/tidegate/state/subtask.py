@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.accumulators import Stored, SumOverflowError, accumulate, finished
 from tidegate.state.arrivals import Arrivals, arrange, gather
 from tidegate.state.columns import Bools, Hashes, booleans, flags, from_fixed, integers, no_rows, one_chunk, valid

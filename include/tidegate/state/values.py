@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 NOT_A_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 

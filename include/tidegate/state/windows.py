@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.windows import WINDOW_END, WINDOW_START
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.columns import booleans, fixed, one_chunk
 from tidegate.state.layout import HASH
 from tidegate.state.runs import run_schema, writing_run

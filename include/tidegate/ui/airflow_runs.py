@@ -20,7 +20,7 @@ from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import HTTPException
 
-from tidegate.protocol.errors import GestureRefusedError
+from tidegate.protocol.facts.errors import GestureRefusedError
 from tidegate.ui.dag_runs import RunState
 from tidegate.ui.urls import RESTORES
 

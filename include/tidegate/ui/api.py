@@ -19,8 +19,8 @@ from tidegate.documents.checkpoints import details_document, subtasks_document, 
 from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
 from tidegate.documents.restores import planned_restore_document
 from tidegate.documents.values import written
-from tidegate.protocol.paths import checkpoint_name
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.paths import checkpoint_name
+from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of

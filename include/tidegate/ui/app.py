@@ -14,8 +14,8 @@ from fastapi.responses import Response
 
 from tidegate.assembly import open_all_operations, open_readings
 from tidegate.coordination.all_operations import AllOperations
-from tidegate.protocol.errors import CheckpointNotFoundError
-from tidegate.protocol.paths import checkpoint_id_of
+from tidegate.protocol.facts.errors import CheckpointNotFoundError
+from tidegate.protocol.facts.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
 from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, restore_pages, static_files

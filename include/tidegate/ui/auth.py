@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, HTTPException, Request
 
-from tidegate.protocol.gestures import Actor
+from tidegate.protocol.observing.gestures import Actor
 from tidegate.ui.asking import readings_of
 from tidegate.ui.same_site import require_same_site
 

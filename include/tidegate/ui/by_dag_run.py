@@ -9,14 +9,20 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from tidegate.coordination.audit import Deed
+from tidegate.coordination.observing.audit import Deed
 from tidegate.coordination.operations import PipelineOperations
-from tidegate.protocol.errors import CheckpointError, GestureRefusedError, IllegalRequestError, RestoreRefusedError
-from tidegate.protocol.gestures import Actor, AnswerStatus, GestureAnswer
-from tidegate.protocol.planned_restore import PlannedRestore, gesture_of, run_id_of
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
-from tidegate.protocol.savepoints import Label
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    GestureRefusedError,
+    IllegalRequestError,
+    RestoreRefusedError,
+)
+from tidegate.protocol.facts.names import run_id_of
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import Actor, AnswerStatus, GestureAnswer
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, gesture_of
 from tidegate.ui.dag_runs import DagRuns
 
 

@@ -8,8 +8,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.text.storable import storable_text
 from tidegate.ui.auth import users_of
 from tidegate.ui.errors import say_error, status_of
 from tidegate.ui.shell import sentence

@@ -3,7 +3,7 @@
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     ConfigurationError,

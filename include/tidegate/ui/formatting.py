@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate.protocol.durations import written
+from tidegate.protocol.text.durations import written
 
 #: The options that a checkpoint records in milliseconds.
 DURATIONS = frozenset(

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.documents.audit import answer_document
 from tidegate.documents.pipeline_models import Answer, Errors
-from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
-from tidegate.protocol.hold import LONGEST_COMMENT
-from tidegate.protocol.planned_restore import run_id_of
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.storable import LONGEST_TEXT
+from tidegate.protocol.facts.names import run_id_of
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import AnswerStatus, GestureAnswer
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.steps.hold import LONGEST_COMMENT
+from tidegate.protocol.text.storable import LONGEST_TEXT
 from tidegate.ui import by_dag_run
 from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline, Plan
 from tidegate.ui.asking import OperationsDep, ReadingsDep

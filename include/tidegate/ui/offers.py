@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from tidegate.protocol.hold import LONGEST_COMMENT
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.regions import REGION_LEASE
-from tidegate.protocol.savepoints import LONGEST_NAME, LONGEST_NOTE
+from tidegate.protocol.continuous.regions import REGION_LEASE
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.savepoints import LONGEST_NAME, LONGEST_NOTE
+from tidegate.protocol.steps.hold import LONGEST_COMMENT
 from tidegate.reading.history_answers import HistoryRow
 from tidegate.reading.pipeline_answers import Overview
 from tidegate.reading.standing import Standing

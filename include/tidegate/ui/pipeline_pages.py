@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     ConfigurationError,
     StateIntegrityError,
     StorageError,
     StoreUnavailableError,
 )
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
 from tidegate.reading.pipeline_answers import FilesRead, KeyLookup, Vertex
 from tidegate.reading.readings import Readings

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from tidegate.protocol.branches import Restore, choose_undone
-from tidegate.protocol.errors import NothingToUndoError
-from tidegate.protocol.gestures import AnswerStatus, AuditRecord
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.planned_restore import UNDO, PlannedRestore
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.branches import Restore, choose_undone
+from tidegate.protocol.facts.errors import NothingToUndoError
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
+from tidegate.protocol.recovery.restores_on_pages import UNDO, PlannedRestore
 from tidegate.reading.pipeline_answers import Overview
 from tidegate.ui.dag_runs import Startable
 from tidegate.ui.forms import Button, Check, Field, Hidden, Offer
@@ -80,7 +80,7 @@ def offers_of_plan(planned: PlannedRestore, answer: AuditRecord | None, startabl
 
 
 def checks_of(document: Mapping[str, Any]) -> list[Check]:
-    """What somebody must accept of a plan, as `protocol.restore_plan.require_accepted` asks."""
+    """What somebody must accept of a plan, as `protocol.recovery.restore_plan.require_accepted` asks."""
     checks = []
     if missing := sum(source["missing_files"] for source in document["sources"]):
         said = f"Go on without the rows of {missing} files that are gone or have changed"

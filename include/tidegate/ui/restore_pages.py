@@ -5,8 +5,8 @@ from uuid import UUID
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate.protocol.gestures import AnswerStatus, AuditRecord
-from tidegate.protocol.planned_restore import AskedOfRun, PlannedRestore
+from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
+from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
 from tidegate.ui.dag_runs import DagRunsDep, StartableDep

@@ -5,9 +5,9 @@ A colour never says anything alone: it stands beside its word.
 
 from dataclasses import dataclass
 
-from tidegate.protocol.gestures import ActorKind, AnswerStatus
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus
 from tidegate.reading.history_answers import HoldAt
 from tidegate.reading.pipeline_answers import Need, PipelineLine
 from tidegate.reading.standing import Outlook, Standing

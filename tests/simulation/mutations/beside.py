@@ -7,7 +7,7 @@ from mutations.planting import mutation
 from tidegate.dataflow.run_merging import RunMerging
 from tidegate.dataflow.running import RunningChain, append
 from tidegate.dataflow.snapshot_writes import SnapshotWrites
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.subtask.messages import WriteEnded
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.coordination import validate as validations
-from tidegate.protocol import carried_verdicts
+from tidegate.coordination.steps import validate as validations
+from tidegate.protocol.steps import carried_verdicts
 
 
 @mutation("a verdict carries over although the files have changed", (carried_verdicts, "basis_of"))

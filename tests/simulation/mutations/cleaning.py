@@ -1,14 +1,14 @@
 """Planted mistakes in what `tidegate clean` finds, takes and reports."""
 
 from mutations.planting import mutation
-from tidegate.coordination import clean as cleanings
-from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import kept_files
-from tidegate.coordination.clean import Cleaning
-from tidegate.coordination.cleanup import Sweeper
-from tidegate.protocol import leftovers
-from tidegate.protocol.kept import Weights
-from tidegate.protocol.leftovers import Leftovers
+from tidegate.coordination.cleaning import clean as cleanings
+from tidegate.coordination.cleaning import referenced_files as kept_files
+from tidegate.coordination.cleaning import sweeper as sweepers
+from tidegate.coordination.cleaning.clean import Cleaning
+from tidegate.coordination.cleaning.sweeper import Sweeper
+from tidegate.protocol.cleaning import leftovers
+from tidegate.protocol.cleaning.clean_report import Weights
+from tidegate.protocol.cleaning.leftovers import Leftovers
 
 
 @mutation("what a checkpoint in progress has written counts as left", (leftovers, "_has_ended"))

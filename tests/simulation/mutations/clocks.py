@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from mutations.planting import mutation
-from tidegate.coordination import checkpoint_failures, region_lease
-from tidegate.coordination.continuous_run import ContinuousRun
-from tidegate.protocol import admission
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
+from tidegate.coordination.steps import checkpoint_failures, region_lease
+from tidegate.protocol.steps import admission
 
 
 @mutation("the minimum pause is waited for until a clock that was set back has caught up", (admission, "time_left"))

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.coordination import finalize as commit_points
-from tidegate.coordination import notify as deliveries
-from tidegate.coordination import validate as validations
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.finalize import CommitPoint
-from tidegate.coordination.notify import Outstanding
-from tidegate.protocol.errors import UnknownOutcomeError
-from tidegate.protocol.lifecycle import Status
+from tidegate.coordination.steps import finalize as commit_points
+from tidegate.coordination.steps import notify as deliveries
+from tidegate.coordination.steps import validate as validations
+from tidegate.coordination.steps.finalize import CommitPoint
+from tidegate.coordination.steps.outstanding import Outstanding
+from tidegate.protocol.facts.errors import UnknownOutcomeError
+from tidegate.protocol.facts.lifecycle import Status
 
 
 @mutation("a failed verdict is overlooked", (validations, "decide_rejection"))

@@ -9,7 +9,7 @@ from tidegate.dataflow.driver_base import DriverBase
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
 
 
 @mutation("an operator begins with nothing", (ExecutionPlan, "runs"))

@@ -8,7 +8,7 @@ from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import KeyedVertex
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
 
 
 def _has(report, kind):

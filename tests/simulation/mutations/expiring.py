@@ -7,8 +7,8 @@ from simulator import expiring
 from mutations.planting import mutation
 from tidegate.dataflow import execution_plan
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.protocol import expiry
-from tidegate.protocol.expiry import BY_RUNS_ALONE
+from tidegate.protocol.schema import expiry
+from tidegate.protocol.schema.expiry import BY_RUNS_ALONE
 
 
 @mutation("what has expired is judged by the time of a retry", (ScheduledDriver, "__init__"))

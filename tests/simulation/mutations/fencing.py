@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.protocol import committing as rules
+from tidegate.protocol.steps import committing as rules
 from tidegate.sinks import fencing, publish, versions
 
 

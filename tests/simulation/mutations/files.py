@@ -5,13 +5,13 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import deletions as deleting
-from tidegate.coordination import finalize as commits
-from tidegate.coordination import pipeline_status as controls
-from tidegate.coordination.snapshot import Snapshotting
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.regions import ended
+from tidegate.coordination.cleaning import deletion_queue as deleting
+from tidegate.coordination.cleaning import sweeper as sweepers
+from tidegate.coordination.steps import finalize as commits
+from tidegate.coordination.steps import pipeline_status as controls
+from tidegate.coordination.steps.snapshot import Snapshotting
+from tidegate.protocol.continuous.regions import ended
+from tidegate.protocol.facts.records import CheckpointKind
 
 
 @mutation("the newest checkpoint is subsumed", (commits, "choose_subsumed"))

@@ -4,9 +4,9 @@ import memory_facts
 import memory_transaction
 
 from mutations.planting import mutation
-from tidegate.protocol import history
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.cleaning import folding as history
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind
 
 PLACES = (history, "may_be_folded"), (memory_transaction, "may_be_folded"), (memory_facts, "is_gone")
 

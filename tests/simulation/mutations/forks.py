@@ -6,19 +6,19 @@ from memory_transaction import MemoryTransaction
 from simulator.graphs import PIPELINE_ID
 
 from mutations.planting import mutation
-from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import fork as forking
-from tidegate.coordination.fork import Forking
-from tidegate.coordination.history import History
-from tidegate.coordination.identity import Identification
-from tidegate.coordination.import_lease import ImportLease
-from tidegate.coordination.notify import Outstanding
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.coordination.savepoint_directory import CopiedFiles
-from tidegate.protocol import fork as rules
-from tidegate.protocol.imports import Imported
-from tidegate.protocol.names import Fork
-from tidegate.protocol.records import HandleKind
+from tidegate.coordination.cleaning import sweeper as sweepers
+from tidegate.coordination.observing.history import History
+from tidegate.coordination.recovery import fork as forking
+from tidegate.coordination.recovery.fork import Forking
+from tidegate.coordination.recovery.import_lease import ImportLease
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.recovery.savepoint_directory import CopiedFiles
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.outstanding import Outstanding
+from tidegate.protocol.facts.names import Fork
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.recovery import fork as rules
+from tidegate.protocol.recovery.imports import Imported
 
 
 def _nothing(original):

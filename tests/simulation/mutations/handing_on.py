@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 from mutations.planting import mutation
-from tidegate.coordination import handed_on
+from tidegate.coordination.steps import handed_on
 
 
 @mutation("what is remembered of one checkpoint is taken for another one's", (handed_on, "_known"))

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.coordination import finalize as commits
-from tidegate.coordination import listeners
-from tidegate.coordination import snapshot as snapshotting
-from tidegate.coordination.notify import Delivery
+from tidegate.coordination.observing import listeners
+from tidegate.coordination.steps import finalize as commits
+from tidegate.coordination.steps import snapshot as snapshotting
+from tidegate.coordination.steps.notify import Delivery
 
 
 @mutation("listeners are notified before the sinks have committed", (Delivery, "_commit"))

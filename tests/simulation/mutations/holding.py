@@ -8,17 +8,17 @@ from memory_transaction import MemoryTransaction
 from simulator.holding import held_in, waits
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import completing
-from tidegate.coordination import hold as holds
-from tidegate.coordination import region_lease as region_control
-from tidegate.coordination import trigger as desks
-from tidegate.coordination import validate as validations
-from tidegate.coordination.hold import Holds
-from tidegate.protocol import approvals as approving
-from tidegate.protocol.hold import Decide
-from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.records import CheckpointRecord, Decision
-from tidegate.protocol.verdicts import APPROVED
+from tidegate.coordination.continuous import completing
+from tidegate.coordination.steps import hold as holds
+from tidegate.coordination.steps import region_lease as region_control
+from tidegate.coordination.steps import trigger as desks
+from tidegate.coordination.steps import validate as validations
+from tidegate.coordination.steps.hold import Holds
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.records import CheckpointRecord, Decision
+from tidegate.protocol.steps import approvals as approving
+from tidegate.protocol.steps.hold import Decide
+from tidegate.protocol.steps.verdicts import APPROVED
 
 
 @mutation("an approval lets a checkpoint go on and is not recorded", (MemoryTransaction, "decide"))

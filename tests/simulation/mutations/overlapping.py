@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.coordination import finalize, trigger, validate
-from tidegate.coordination.validate import _Begun
+from tidegate.coordination.steps import finalize, trigger, validate
+from tidegate.coordination.steps.validate import _Begun
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.running import RunningChain
-from tidegate.protocol import overlap
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.continuous import overlap
+from tidegate.protocol.facts.records import CheckpointKind
 
 
 @mutation("older checkpoints go on beside one that has completed", (finalize, "choose_overtaken"))

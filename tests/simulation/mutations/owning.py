@@ -1,11 +1,11 @@
 """Planted mistakes about whose a directory is."""
 
 from mutations.planting import mutation
-from tidegate.coordination import identity
-from tidegate.coordination import ownership as places
-from tidegate.coordination.ownership import Ownership
-from tidegate.protocol.names import staged_by
-from tidegate.protocol.ownership import Standing
+from tidegate.coordination.steps import identity
+from tidegate.coordination.steps import ownership as places
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.protocol.facts.names import staged_by
+from tidegate.protocol.recovery.ownership import Standing
 
 
 @mutation("the mark of another pipeline counts for nothing", (places, "stand"))

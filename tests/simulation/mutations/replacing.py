@@ -1,7 +1,7 @@
 """Planted mistakes in how a corrected file is taken on purpose."""
 
 from mutations.planting import mutation
-from tidegate.coordination.replacing import Replacing
+from tidegate.coordination.recovery.corrected_files import Replacing
 
 
 @mutation("a corrected file is taken from the last but one checkpoint on, which has read it", (Replacing, "_plan_from"))

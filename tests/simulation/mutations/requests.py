@@ -3,15 +3,15 @@
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import checkpoint_failures as failing
-from tidegate.coordination import pipeline_status as controls
-from tidegate.coordination import region_lease as region_control
-from tidegate.coordination import snapshot as snapshotting
-from tidegate.coordination import trigger as desks
-from tidegate.protocol import admission as admissions
-from tidegate.protocol import failures
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.trigger import AlreadyCompleted, Resumed
+from tidegate.coordination.steps import checkpoint_failures as failing
+from tidegate.coordination.steps import pipeline_status as controls
+from tidegate.coordination.steps import region_lease as region_control
+from tidegate.coordination.steps import snapshot as snapshotting
+from tidegate.coordination.steps import trigger as desks
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.steps import admission as admissions
+from tidegate.protocol.steps import failures
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Resumed
 
 
 @mutation("a request that is resumed gets a new checkpoint", (desks, "decide_repeated"))

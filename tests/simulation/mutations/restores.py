@@ -7,15 +7,15 @@ from datetime import timedelta
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import finalize as commits
-from tidegate.coordination import notify as deliveries
-from tidegate.coordination import restore as restoring
-from tidegate.coordination import restore_planning as planning
-from tidegate.coordination import rewind as rewinding
-from tidegate.coordination import trigger as desks
-from tidegate.coordination.restore import Restoring
-from tidegate.protocol import branches
+from tidegate.coordination.cleaning import sweeper as sweepers
+from tidegate.coordination.recovery import restore as restoring
+from tidegate.coordination.recovery import restore_plan as planning
+from tidegate.coordination.recovery.restore import Restoring
+from tidegate.coordination.steps import finalize as commits
+from tidegate.coordination.steps import notify as deliveries
+from tidegate.coordination.steps import rewinding_sinks as rewinding
+from tidegate.coordination.steps import trigger as desks
+from tidegate.protocol.facts import branches
 from tidegate.sinks import publish, rewind
 
 # -- which checkpoints count
@@ -203,3 +203,10 @@ def _(original):
         return [record.checkpoint_id for record in abandoned if ends[record.abandoned_by] < now]
 
     return choose
+
+
+@mutation(
+    "a rewind reports what it misses although the pipeline was restored since", (rewinding.Rewinding, "_is_left_behind")
+)
+def _(original):
+    return lambda self, restore: False

@@ -5,9 +5,9 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.coordination import region_lease as control
-from tidegate.coordination.continuous_run import ContinuousRun
-from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
+from tidegate.coordination.steps import region_lease as control
+from tidegate.coordination.steps.region_lease import RegionControl
 from tidegate.dataflow import in_flight, snapshot_steps
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.driver_base import DriverBase
@@ -15,7 +15,7 @@ from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.running import Epoch, RunningChain
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind
 
 
 @mutation("a sink forgets what it held for a checkpoint that is aborted", (RunningChain, "aborted"))

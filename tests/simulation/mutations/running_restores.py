@@ -5,11 +5,11 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.coordination import region_lease as control
-from tidegate.coordination import rewind as rewinding
-from tidegate.coordination.region_lease import RegionControl
-from tidegate.coordination.restore import Restoring
-from tidegate.coordination.rewind import Rewinding
+from tidegate.coordination.recovery.restore import Restoring
+from tidegate.coordination.steps import region_lease as control
+from tidegate.coordination.steps import rewinding_sinks as rewinding
+from tidegate.coordination.steps.region_lease import RegionControl
+from tidegate.coordination.steps.rewinding_sinks import Rewinding
 
 
 @mutation("a region goes on although its pipeline was restored", (Restoring, "_commit"))

@@ -5,15 +5,15 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import export as exports
-from tidegate.coordination import importing as imports
-from tidegate.coordination import savepoints as owners
-from tidegate.coordination.importing import Importing
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.canonical import MARKER, complete, complete_document
-from tidegate.protocol.imports import ClaimMode
-from tidegate.protocol.recovered import Numbers
+from tidegate.coordination.cleaning import sweeper as sweepers
+from tidegate.coordination.recovery import export as exports
+from tidegate.coordination.recovery import importing as imports
+from tidegate.coordination.recovery import savepoints as owners
+from tidegate.coordination.recovery.importing import Importing
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.recovery.canonical import MARKER, complete, complete_document
+from tidegate.protocol.recovery.imports import ClaimMode
+from tidegate.protocol.recovery.lost_database import Numbers
 
 # -- written
 

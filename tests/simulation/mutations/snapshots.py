@@ -5,14 +5,14 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import snapshot as snapshotting
-from tidegate.coordination import validate as validations
-from tidegate.coordination.snapshot import Snapshotting
+from tidegate.coordination.steps import snapshot as snapshotting
+from tidegate.coordination.steps import validate as validations
+from tidegate.coordination.steps.snapshot import Snapshotting
 from tidegate.dataflow import scheduled_driver, source_snapshots
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.protocol import restore as restores
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.steps import restored_snapshots as restores
 
 
 @mutation("a retry takes a new cut instead of replaying the one on record", (scheduled_driver, "snapshot_sources"))

@@ -1,15 +1,15 @@
 """Planted mistakes in what has finished, and in how a pipeline stops."""
 
 from mutations.planting import mutation
-from tidegate.coordination import checkpoint_failures as failing
-from tidegate.coordination import pipeline_status as controls
-from tidegate.coordination import trigger as desks
-from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.steps import checkpoint_failures as failing
+from tidegate.coordination.steps import pipeline_status as controls
+from tidegate.coordination.steps import trigger as desks
+from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.dataflow.input_gate import InputGate
-from tidegate.protocol import finished
-from tidegate.protocol import snapshot as snapshots
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.stopping import Restart
+from tidegate.protocol.steps import finished
+from tidegate.protocol.steps import snapshot as snapshots
+from tidegate.protocol.steps.stopping import Restart
 
 
 @mutation("an operator finishes with the first of its inputs", (InputGate, "_ended"))

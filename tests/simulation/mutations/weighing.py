@@ -1,7 +1,7 @@
 """Planted mistakes in what a checkpoint is said to weigh."""
 
 from mutations.planting import mutation
-from tidegate.coordination import finalize
+from tidegate.coordination.steps import finalize
 
 
 @mutation("a run that subtasks share counts once for each of them in the full size", (finalize, "sizes"))

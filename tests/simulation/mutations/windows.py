@@ -11,8 +11,8 @@ from tidegate.dataflow.elements import has_rows
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.protocol import restore
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.facts.records import Snapshot
+from tidegate.protocol.steps import restored_snapshots as restore
 
 
 @mutation("a watermark is not restored", (DriverBase, "restore_watermarks"))

@@ -13,11 +13,11 @@ from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import KeyedVertex, Pipeline
 from tidegate.pipeline.inputs import inputs_of
-from tidegate.protocol.change_plan import ChangeVerdict
-from tidegate.protocol.errors import PipelineIdentityError, StateSchemaError
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind
-from tidegate.protocol.trigger import Resumed, Triggered
+from tidegate.protocol.facts.errors import PipelineIdentityError, StateSchemaError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.recovery.changes import ChangeVerdict
+from tidegate.protocol.steps.trigger import Resumed, Triggered
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from simulator.live_files import references
 from simulator.scheduler import require
-from tidegate.protocol.kept import CleanReport
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.cleaning.clean_report import CleanReport
+from tidegate.protocol.facts.lifecycle import Status
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import Process, require
-from tidegate.protocol.regions import REGION_LEASE
+from tidegate.protocol.continuous.regions import REGION_LEASE
 
 if TYPE_CHECKING:
     from simulator.running import Process as Run

@@ -10,8 +10,8 @@ from simulator.drivers import EXPECTED, STEPS, DagRun, abandons, abort, dag_run,
 from simulator.requests import Request, trigger
 from simulator.scheduler import Crash
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import UnknownOutcomeError
-from tidegate.protocol.trigger import Dropped, Queued
+from tidegate.protocol.facts.errors import UnknownOutcomeError
+from tidegate.protocol.steps.trigger import Dropped, Queued
 
 if TYPE_CHECKING:
     from simulator.world import World

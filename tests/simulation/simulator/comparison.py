@@ -12,8 +12,8 @@ from simulator.sources import Row
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.expiry import microseconds
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import microseconds
 
 if TYPE_CHECKING:
     from simulator.world import World

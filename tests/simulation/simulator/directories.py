@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from worlds import MemoryStorage
 
 from simulator.scheduler import require
-from tidegate.protocol.errors import StateIntegrityError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import StateHandle
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

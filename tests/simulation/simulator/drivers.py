@@ -17,7 +17,7 @@ from simulator.scheduler import Process, Violation, require
 from simulator.temper import CALM
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
     CheckpointDeclinedError,
     CheckpointError,
@@ -47,10 +47,10 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.steps.trigger import Dropped, Queued, TriggerOutcome
 
 if TYPE_CHECKING:
     from simulator.world import World

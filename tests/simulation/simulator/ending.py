@@ -21,14 +21,14 @@ from simulator.savepoints import check_directories
 from simulator.scheduler import require
 from simulator.stops import has_finished, is_at_its_end
 from simulator.strangers import keep_strangers_out
-from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.pipeline.config import CheckpointRetention
-from tidegate.protocol.errors import PipelineStatusError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId
-from tidegate.protocol.trigger import Dropped
+from tidegate.protocol.facts.errors import PipelineStatusError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId
+from tidegate.protocol.steps.trigger import Dropped
 
 if TYPE_CHECKING:
     from simulator.world import World

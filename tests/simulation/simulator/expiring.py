@@ -9,9 +9,9 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tidegate.protocol import expiry
-from tidegate.protocol.expiry import Moment, RecordedTtl, TimeToLive
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema import expiry
+from tidegate.protocol.schema.expiry import Moment, RecordedTtl, TimeToLive
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -4,9 +4,9 @@ in a row than it tolerates (protocol.md section 8)."""
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import require
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from simulator.scheduler import require
 from tidegate.pipeline.history import CheckpointHistory
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

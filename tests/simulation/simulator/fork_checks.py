@@ -15,10 +15,10 @@ from simulator.scheduler import Process, require
 from simulator.stops import check_finished
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import directory
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import directory
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

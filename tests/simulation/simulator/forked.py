@@ -18,7 +18,7 @@ from simulator.store import SimulatedStore
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.facts.records import CheckpointRecord
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -16,21 +16,21 @@ from simulator.restores import draw_target, restore
 from simulator.savepoints import dispose_of
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.coordination.savepoints import Savepoints
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.recovery.savepoints import Savepoints
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     CopyInterruptedError,
     ForkRefusedError,
     StateIntegrityError,
 )
-from tidegate.protocol.imports import IMPORT_LEASE
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.recovery.imports import IMPORT_LEASE
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -6,7 +6,7 @@ from typing import Any
 
 from simulator.scheduler import require
 from tidegate.ports import CheckpointListener
-from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 
 
 class Hearing(CheckpointListener):

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from simulator.sources import Row
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.records import CheckpointRecord, SubtaskId
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -12,14 +12,14 @@ from made_gestures import DECISIONS
 
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.hold import Holds
+from tidegate.coordination.steps.hold import Holds
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite, expect, suite
-from tidegate.protocol.errors import NotHeldError, RecordRefusedError
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.names import Target
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, Decision, Verdict
-from tidegate.protocol.verdicts import FAILING
+from tidegate.protocol.facts.errors import NotHeldError, RecordRefusedError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, Decision, Verdict
+from tidegate.protocol.steps.verdicts import FAILING
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

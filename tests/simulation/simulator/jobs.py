@@ -24,12 +24,12 @@ from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment, SinkInput
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
-from tidegate.protocol.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, RecordedTtl
-from tidegate.protocol.keygroups import key_groups_of, subtask_of
-from tidegate.protocol.paths import compaction_prefix
-from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.watermarks import EventTimes
+from tidegate.protocol.facts.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.facts.keygroups import key_groups_of, subtask_of
+from tidegate.protocol.facts.paths import compaction_prefix
+from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, RecordedTtl
+from tidegate.protocol.steps.watermarks import EventTimes
 
 if TYPE_CHECKING:
     from simulator.world import World

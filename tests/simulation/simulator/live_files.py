@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import require
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import with_markers
-from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 if TYPE_CHECKING:
     from simulator.world import World

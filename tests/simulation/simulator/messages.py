@@ -8,10 +8,10 @@ from simulator.live_files import is_current
 from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import Target, operator_of_sink
-from tidegate.protocol.paths import marker_path
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import Target, operator_of_sink
+from tidegate.protocol.facts.paths import marker_path
+from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
     Snapshot,
@@ -20,8 +20,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.verdicts import APPROVED_FROM
+from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.protocol.steps.verdicts import APPROVED_FROM
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -9,8 +9,8 @@ from simulator.savepoints import FromDirectory, draw_directory, restore_from
 from simulator.storage import SavedDirectory
 from simulator.store import SimulatedStore
 from simulator.temper import CALM
-from tidegate.protocol.errors import PipelineIdentityError
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.errors import PipelineIdentityError
+from tidegate.protocol.facts.lifecycle import Status
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -17,13 +17,13 @@ from simulator.savepoints import FromDirectory, check_export, check_import
 from simulator.scheduler import Process, require
 from simulator.stops import check_finished, check_stops, require_finished_before
 from simulator.weighing import check_sizes
-from tidegate.coordination.restore import Target
+from tidegate.coordination.recovery.restore import Target
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.admission import LEASE
-from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
-from tidegate.protocol.metadata import read_metadata
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.recovery.metadata import read_metadata
+from tidegate.protocol.steps.admission import LEASE
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -12,9 +12,9 @@ from simulator.running_ports import Judge
 from simulator.scheduler import require
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import SinkInput
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, HandleKind
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind
 
 if TYPE_CHECKING:
     from simulator.running import Running

@@ -9,11 +9,11 @@ from simulator.requests import Request, trigger
 from simulator.savepoints import export
 from simulator.scheduler import Violation
 from simulator.stops import has_finished
-from tidegate.protocol.errors import PipelineFailedError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.savepoints import Label
-from tidegate.protocol.trigger import Dropped, Queued
+from tidegate.protocol.facts.errors import PipelineFailedError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.steps.trigger import Dropped, Queued
 
 if TYPE_CHECKING:
     from simulator.world import World

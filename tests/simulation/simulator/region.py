@@ -12,9 +12,9 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledger
-from tidegate.protocol.errors import StateIntegrityError, StoreUnavailableError
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, SubtaskId
-from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.facts.errors import StateIntegrityError, StoreUnavailableError
+from tidegate.protocol.facts.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.steps.snapshot import SnapshotTask
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from simulator.history import Moment
 from simulator.scheduler import Violation, require
 from simulator.sources import DirectorySource
-from tidegate.coordination.restore import ToCheckpoint
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.errors import RestoreRefusedError, StateIntegrityError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import SubtaskId
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.errors import RestoreRefusedError, StateIntegrityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from simulator.scheduler import Process, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.hold import is_with_people
-from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.names import requests_of_run
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, CheckpointRequest
+from tidegate.protocol.steps.hold import is_with_people
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -10,17 +10,17 @@ from simulator.replacing import BeforeRead, check_way_back
 from simulator.savepoints import FromDirectory, check_claim
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.restore import Target, ToCheckpoint, Undo
-from tidegate.protocol.errors import (
+from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import (
     CheckpointNotRetainedError,
     NothingToUndoError,
     RestoreRefusedError,
     StateIntegrityError,
 )
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, HandleKind
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, HandleKind
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

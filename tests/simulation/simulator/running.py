@@ -34,17 +34,17 @@ from simulator.running_restores import clean, draw_target, restore
 from simulator.running_windows import draw_windows
 from simulator.scheduler import require
 from simulator.windowed import windows
-from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.continuous.continuous_run import ContinuousRun
+from tidegate.coordination.continuous.recording import Recording
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.recording import Recording
 from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
-from tidegate.protocol.paths import shared_directory
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.regions import RegionStart
+from tidegate.protocol.continuous.regions import RegionStart
+from tidegate.protocol.facts.errors import CheckpointError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.paths import shared_directory
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
 
 
 class Process:

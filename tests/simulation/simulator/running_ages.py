@@ -16,7 +16,7 @@ from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.running import PendingSnapshot
 from tidegate.pipeline.definition import KeyedVertex
-from tidegate.protocol.expiry import TimeToLive, microseconds
+from tidegate.protocol.schema.expiry import TimeToLive, microseconds
 
 LogRow = tuple[str, int, int]  # log, split and place
 

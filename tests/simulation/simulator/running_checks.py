@@ -9,11 +9,11 @@ from simulator.running_parts import Log, PlainJobs, Rows
 from simulator.running_plain import plain_execution, rows_before
 from simulator.running_windows import WINDOWED, check_shown, check_windows
 from simulator.scheduler import require
-from tidegate.coordination.restore import Target, ToCheckpoint
+from tidegate.coordination.recovery.restore import Target, ToCheckpoint
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.ports import SinkInput
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapshot, SubtaskId
 
 if TYPE_CHECKING:
     from simulator.running import Running

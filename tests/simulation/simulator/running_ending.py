@@ -14,14 +14,14 @@ from simulator.running_plain import plain_execution
 from simulator.running_restores import draw_target, restore
 from simulator.running_windows import LATE_TABLE, SHOWN
 from simulator.scheduler import require
-from tidegate.coordination.restore import Target, ToCheckpoint, Undo
+from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import with_markers
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import HandleKind, Snapshot, SubtaskId
 
 if TYPE_CHECKING:
     from simulator.running import Running

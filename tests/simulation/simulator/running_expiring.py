@@ -16,8 +16,8 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, Stream
 from tidegate.ports import Segment, SinkInput
-from tidegate.protocol.expiry import BY_RUNS_ALONE, TTL, Moment, RecordedTtl
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, TTL, Moment, RecordedTtl
 
 if TYPE_CHECKING:
     from simulator.running import Running

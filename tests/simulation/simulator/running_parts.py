@@ -21,10 +21,10 @@ from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
-from tidegate.protocol.expiry import HORIZON
-from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of, subtask_of
-from tidegate.protocol.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.watermarks import EventTimes
+from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of, subtask_of
+from tidegate.protocol.facts.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import HORIZON
+from tidegate.protocol.steps.watermarks import EventTimes
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key

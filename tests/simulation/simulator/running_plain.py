@@ -7,7 +7,7 @@ from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_parts import Rows
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.records import SubtaskId
 
 
 def rows_before(log: str, splits: Mapping[str, int], offsets: Mapping[SubtaskId, int]) -> list[tuple[int, int]]:

@@ -10,8 +10,8 @@ from memory_transaction import MemoryTransaction
 from worlds import Crash
 
 from tidegate.ports import Look
-from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.facts.errors import StoreUnavailableError, UnknownOutcomeError
+from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 
 if TYPE_CHECKING:
     from simulator.running import Running

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import Violation
-from tidegate.coordination.restore import Target, ToCheckpoint, Undo
-from tidegate.protocol.errors import StateIntegrityError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 if TYPE_CHECKING:
     from simulator.running import Running

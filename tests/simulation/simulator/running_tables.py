@@ -6,9 +6,9 @@ from typing import Any
 
 from simulator.scheduler import require
 from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import SinkError, StateIntegrityError, StorageError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 

@@ -19,8 +19,8 @@ from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, Stream
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import SinkInput
-from tidegate.protocol.records import Snapshot, SubtaskId
-from tidegate.protocol.watermarks import END_OF_TIME
+from tidegate.protocol.facts.records import Snapshot, SubtaskId
+from tidegate.protocol.steps.watermarks import END_OF_TIME
 
 if TYPE_CHECKING:
     from simulator.running import Running

@@ -4,8 +4,8 @@ import json
 from functools import cache
 from hashlib import sha256
 
-from tidegate.protocol.keygroups import key_group_of
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.keygroups import key_group_of
+from tidegate.protocol.facts.records import StateHandle
 
 
 @cache

@@ -15,9 +15,8 @@ from made_gestures import dispose
 from simulator.runs import values_of
 from simulator.scheduler import Violation, require
 from tidegate.ports import CheckpointStorage, SinkInput
-from tidegate.protocol.branches import Restore
-from tidegate.protocol.canonical import FileCopy, Rewrite
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.branches import Restore
+from tidegate.protocol.facts.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
     CopyInterruptedError,
@@ -26,17 +25,18 @@ from tidegate.protocol.errors import (
     SavepointExportError,
     StateIntegrityError,
 )
-from tidegate.protocol.imports import IMPORT_LEASE, ClaimMode
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import STORAGE, sink_of_operator
-from tidegate.protocol.records import (
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import STORAGE, sink_of_operator
+from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
     HandleKind,
     StateHandle,
     SubtaskId,
 )
-from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
+from tidegate.protocol.recovery.imports import IMPORT_LEASE, ClaimMode
+from tidegate.protocol.recovery.restore_plan import Accepted
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

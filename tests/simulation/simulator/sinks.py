@@ -15,11 +15,11 @@ from simulator.live_files import require_unneeded
 from simulator.scheduler import Violation, require
 from simulator.sources import Row
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
-from tidegate.protocol.branches import Branch
-from tidegate.protocol.errors import SinkError, StateIntegrityError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.ownership import Owner
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import SinkError, StateIntegrityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks import fencing, merged, publish, rewind
 
 if TYPE_CHECKING:

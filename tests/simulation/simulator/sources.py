@@ -11,8 +11,8 @@ from records import T0
 
 from simulator.scheduler import Violation
 from tidegate.ports import CheckpointStorage, PieceVersion, ReadPiece, ReadSince, Segment, SourceContext
-from tidegate.protocol.errors import SourceChangedError
-from tidegate.protocol.records import HandleKind, Pending, Snapshot, StateHandle
+from tidegate.protocol.facts.errors import SourceChangedError
+from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
 
 if TYPE_CHECKING:
     from simulator.world import World

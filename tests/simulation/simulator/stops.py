@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from simulator.history import History
 from simulator.scheduler import require
 from tidegate.pipeline.inputs import inputs_of
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.names import is_sink
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import is_sink
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from simulator.directories import ObjectStore, require_closed
 from simulator.live_files import require_unneeded
 from simulator.scheduler import Process, require
-from tidegate.protocol.canonical import MARKER
-from tidegate.protocol.errors import StorageError
-from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import StorageError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.recovery.canonical import MARKER
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -9,8 +9,8 @@ from memory_transaction import MemoryTransaction
 
 from simulator.scheduler import require
 from tidegate.ports import Look
-from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.facts.errors import StoreUnavailableError, UnknownOutcomeError
+from tidegate.protocol.facts.lifecycle import Status
 
 if TYPE_CHECKING:
     from memory_state import PipelineState

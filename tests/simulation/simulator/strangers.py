@@ -14,9 +14,9 @@ from worlds import MemoryStorage
 from simulator.graphs import rebuilt
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.errors import PipelineIdentityError
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.facts.errors import PipelineIdentityError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.steps.trigger import Triggered
 
 if TYPE_CHECKING:
     from simulator.world import World

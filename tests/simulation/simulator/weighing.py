@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from simulator.scheduler import require
-from tidegate.protocol.records import CheckpointRecord, HandleKind, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, SubtaskId, SubtaskRecord
 
 
 def check_sizes(record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> None:

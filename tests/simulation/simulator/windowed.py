@@ -17,7 +17,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import SinkInput
-from tidegate.protocol.watermarks import END_OF_TIME
+from tidegate.protocol.steps.watermarks import END_OF_TIME
 
 if TYPE_CHECKING:
     from simulator.world import World

@@ -46,11 +46,11 @@ from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
 from simulator.windowed import windows
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.hold import Holds
+from tidegate.coordination.steps.hold import Holds
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import SinkError, StopIncompleteError
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.errors import SinkError, StopIncompleteError
+from tidegate.protocol.facts.records import CheckpointKind
 
 #: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that, unless somebody runs
 #: `tidegate clean`, which finds all.

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from tidegate.postgres.guards import AUDIT_GUARDS
 from tidegate.postgres.tables.columns import INSTANT, after_create, members, metadata
-from tidegate.protocol.gestures import ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
 
 audit = Table(
     "audit",

@@ -29,9 +29,9 @@ from tidegate.postgres.tables.columns import (
     members,
     metadata,
 )
-from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, Decision
+from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind, Decision
 
 _COMMITTED = listed(sorted(COMMITTED))
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from sqlalchemy import DDL, TIMESTAMP, MetaData, Table, event
 
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind
 
 SCHEMA = "tidegate"
 CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id

@@ -16,8 +16,8 @@ from sqlalchemy import (
 )
 
 from tidegate.postgres.tables.columns import INSTANT, listed, members, metadata
-from tidegate.protocol.events import EventKind
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.observing.events import EventKind
 
 events = Table(
     "events",
@@ -39,7 +39,7 @@ events = Table(
     ),
 )
 
-#: A row for each notifier that was tried, see `protocol.events.Undelivered`.
+#: A row for each notifier that was tried, see `protocol.observing.events.Undelivered`.
 event_deliveries = Table(
     "event_deliveries",
     metadata,

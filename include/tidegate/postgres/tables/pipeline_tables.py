@@ -25,10 +25,10 @@ from tidegate.postgres.tables.columns import (
     members,
     metadata,
 )
-from tidegate.protocol.identity import Role
-from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.recovery.identity import Role
 
 pipelines = Table(
     "pipelines",
@@ -39,20 +39,20 @@ pipelines = Table(
     Column("since", INSTANT),
     Column("message", Text),
     Column("forgiven_until", BigInteger, nullable=False, server_default=text("0")),
-    # The newest region, see `protocol.regions.RegionRecord`.
+    # The newest region, see `protocol.continuous.regions.RegionRecord`.
     Column("region_attempt", Integer, nullable=False, server_default=text("0")),
     Column("region_started_at", INSTANT),
     Column("region_seen_at", INSTANT),
     Column("region_ended_at", INSTANT),
     Column("region_swept", Integer, nullable=False, server_default=text("0")),
-    # The newest commit attempt, see `protocol.committing.CommitterRecord`.
+    # The newest commit attempt, see `protocol.steps.committing.CommitterRecord`.
     Column("commit_attempt", Integer, nullable=False, server_default=text("0")),
     Column("committer_seen_at", INSTANT),
     # How often the pipeline went on from a checkpoint, after a failure or with a new region, and the latest time.
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
     Column("restored_at", INSTANT),
-    # When it was found to have completed no checkpoint for too long, see `protocol.staleness`.
+    # When it was found to have completed no checkpoint for too long, see `protocol.observing.staleness`.
     Column("stale_since", INSTANT),
     # The newest of `restores`, which the user asked for.
     Column("last_restore", Integer, nullable=False, server_default=text("0")),
@@ -76,7 +76,7 @@ pipelines = Table(
     ),
 )
 
-#: Sources and sinks, and where they are: see `protocol.identity`.
+#: Sources and sinks, and where they are: see `protocol.recovery.identity`.
 endpoints = Table(
     "endpoints",
     metadata,
@@ -92,7 +92,7 @@ endpoints = Table(
     CheckConstraint("name <> '' AND type <> ''", name="endpoints_named"),
 )
 
-#: How often the user went back to a checkpoint: see `protocol.branches`.
+#: How often the user went back to a checkpoint: see `protocol.facts.branches`.
 restores = Table(
     "restores",
     metadata,

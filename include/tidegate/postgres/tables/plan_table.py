@@ -1,4 +1,4 @@
-"""Plans of restores that pages have asked for, and who confirmed them. See `protocol.planned_restore`."""
+"""Plans of restores that pages have asked for, and who confirmed them. See `protocol.recovery.restores_on_pages`."""
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB

@@ -21,8 +21,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from tidegate.postgres.guards import HANDLE_GUARDS, SUBTASK_GUARDS
 from tidegate.postgres.rules import HANDLES_FUNCTION, HANDLES_TRIGGERS, LIVE_REFERENCES
 from tidegate.postgres.tables.columns import INSTANT, after_create, confined, members, metadata
-from tidegate.protocol.names import SAVED_AT, STAGED_BY, STORAGE
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.facts.names import SAVED_AT, STAGED_BY, STORAGE
+from tidegate.protocol.facts.records import HandleKind
 
 #: Metrics of protocol.md section 19, in the order of `records.SubtaskMetrics`; -1 is "not reported".
 METRICS = (

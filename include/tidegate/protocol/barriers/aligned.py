@@ -20,7 +20,7 @@ from tidegate.protocol.barriers.messages import (
     StartAlignment,
     Timeout,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 class AlignedBarrierHandler:

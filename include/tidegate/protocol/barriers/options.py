@@ -9,7 +9,7 @@ from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
 from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED, AlignmentType, BarrierHandler, BarrierOptions
 from tidegate.protocol.barriers.tracker import BarrierTracker
 from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tidegate.protocol.barriers.messages import (
     StartAlignment,
     Timeout,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 MAX_TRACKED = 50
 

@@ -30,7 +30,7 @@ from tidegate.protocol.barriers.messages import (
     StopCapture,
     Timeout,
 )
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 class UnalignedBarrierHandler:

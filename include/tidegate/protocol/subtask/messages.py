@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidegate.protocol.barriers.messages import BarrierOptions
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 
 
 @dataclass(frozen=True, slots=True)

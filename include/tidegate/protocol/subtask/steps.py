@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import assert_never
 
 from tidegate.protocol.barriers.messages import BarrierOptions
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.subtask.messages import (
     AbortCapture,
     Acknowledge,

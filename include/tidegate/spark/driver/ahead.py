@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import QuarantiningSource, Segment
-from tidegate.protocol.durations import written
-from tidegate.protocol.errors import MalformedRowsError
-from tidegate.protocol.records import SubtaskId
-from tidegate.protocol.watermarks import EventTimes
+from tidegate.protocol.facts.errors import MalformedRowsError
+from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.steps.watermarks import EventTimes
+from tidegate.protocol.text.durations import written
 from tidegate.spark.driver.windows import micros
 
 #: Characters of a row in an error.

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.executor.named_columns import NamedColumns, Run
 from tidegate.state.layout import type_name

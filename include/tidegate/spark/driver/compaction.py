@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment
-from tidegate.protocol.paths import compaction_prefix
-from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.paths import compaction_prefix
+from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, Moment
 from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams

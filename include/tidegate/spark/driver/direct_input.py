@@ -15,7 +15,7 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import ArrowReader, Segment
-from tidegate.protocol.keygroups import hashes_of, key_groups_of
+from tidegate.protocol.facts.keygroups import hashes_of, key_groups_of
 from tidegate.spark.driver.columns import are_alike, arrow_schema
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams

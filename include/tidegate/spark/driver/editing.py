@@ -4,8 +4,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate.protocol.errors import SavepointEditError
-from tidegate.protocol.expiry import UPDATED
+from tidegate.protocol.facts.errors import SavepointEditError
+from tidegate.protocol.schema.expiry import UPDATED
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.results import require_types
 from tidegate.spark.driver.returned import is_frame, kind_of

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import SparkSession
 
 from tidegate.dataflow.reports import Report
-from tidegate.protocol.records import StateHandle, SubtaskId
+from tidegate.protocol.facts.records import StateHandle, SubtaskId
 from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.executor.exporting import ExportPlan
 

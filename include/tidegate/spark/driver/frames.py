@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import Moment
-from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.names import Target, TargetKind
+from tidegate.protocol.facts.records import (
+    CheckpointRecord,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+)
+from tidegate.protocol.schema.expiry import Moment
 from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams

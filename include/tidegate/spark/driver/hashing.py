@@ -1,6 +1,6 @@
 """Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (docs/state.md).
 
-The same arithmetic as `protocol/keygroups.py`, on the unsigned value of Spark's signed hash.
+The same arithmetic as `protocol/facts/keygroups.py`, on the unsigned value of Spark's signed hash.
 """
 
 from collections.abc import Sequence

@@ -16,9 +16,9 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
-from tidegate.protocol.watermarks import EventTimes
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.steps.watermarks import EventTimes
 from tidegate.spark.driver.ahead import found_event_times
 from tidegate.spark.driver.compaction import compact_runs
 from tidegate.spark.driver.interrupts import noting_interrupts

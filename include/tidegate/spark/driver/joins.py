@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.update import Update
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 
 LEFT, RIGHT = "left_rows", "right_rows"

@@ -17,9 +17,9 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import Window
-from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.in_flight import OUTPUT
-from tidegate.protocol.records import SubtaskId
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.steps.in_flight import OUTPUT
 from tidegate.spark.driver.columns import ddl, map_in_arrow
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression

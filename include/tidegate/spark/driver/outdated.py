@@ -9,12 +9,12 @@ from dataclasses import replace
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.expiry import Moment
-from tidegate.protocol.in_flight import find_stranded
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.refusal import require_none
-from tidegate.protocol.restore import layout_version
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.handles import layout_version
+from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.schema.expiry import Moment
+from tidegate.protocol.steps.in_flight import find_stranded
+from tidegate.protocol.steps.refusal import require_none
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.update import Update
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.driver.columns import arrow_schema, require_plain_text
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.joins import joined

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 #: What pyspark raises for a function that it cannot send to workers.
 UNSENDABLE = "PicklingError"

@@ -1,4 +1,4 @@
-"""Spark's errors as the errors of `protocol/errors.py`, with the text of the original error."""
+"""Spark's errors as the errors of `protocol/facts/errors.py`, with the text of the original error."""
 
 import re
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from tidegate.protocol.errors import (
+from tidegate.protocol.facts.errors import (
     CheckpointError,
     OperatorFailedError,
     PipelineDefinitionError,
     SparkUnavailableError,
 )
-from tidegate.protocol.lost_spark import is_lost
+from tidegate.protocol.text.lost_spark import is_lost
 from tidegate.spark.executor.carried_errors import carried_from_task
 from tidegate.spark.session.jvm import where_the_log_is
 from tidegate.spark.session.machine import jvm_end

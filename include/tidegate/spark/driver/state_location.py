@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.expiry import Moment
-from tidegate.protocol.keygroups import key_groups_of
-from tidegate.protocol.records import StateHandle
-from tidegate.protocol.refusal import require_none, unfit_state
-from tidegate.protocol.state_schema import compare_schemas
+from tidegate.protocol.facts.keygroups import key_groups_of
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import Moment
+from tidegate.protocol.schema.state_schema import compare_schemas
+from tidegate.protocol.steps.refusal import require_none, unfit_state
 from tidegate.state.expiring import Judged, judge, succeeding
 from tidegate.state.layout import StateLayout
 from tidegate.state.opening import known_layout

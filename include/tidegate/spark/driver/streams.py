@@ -16,8 +16,8 @@ from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Ste
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.spark.driver.ahead import read_segments
 from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
 from tidegate.spark.driver.determinism import nondeterministic_parts

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from tidegate.pipeline.windows import BOUNDS, WINDOW_END, WINDOW_START, Window
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 
 _START = "_window_start"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidegate.protocol import errors
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.facts import errors
+from tidegate.protocol.facts.errors import CheckpointError
 
 _OPEN, _CLOSE = "<<tidegate-error:", ":tidegate-error>>"
 _MARKED = re.compile(re.escape(_OPEN) + r"(.*?)" + re.escape(_CLOSE), re.DOTALL)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import ArrowReader, LeftToSparkError
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange
 from tidegate.spark.executor.partitions import KeyedPlan

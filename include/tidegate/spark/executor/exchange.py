@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.protocol.errors import StateIntegrityError
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.state.storage import open_storage
 
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tidegate.dataflow.reports import Report
-from tidegate.protocol.canonical import Rewrite
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.recovery.canonical import Rewrite
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.task import not_empty, partition_id

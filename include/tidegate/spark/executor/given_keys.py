@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
 from tidegate.state.columns import booleans, flags, hashes_of_column, one_chunk
 from tidegate.state.layout import HASH
 from tidegate.state.showing import key_text

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.dataflow.staging import Staging
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
 from tidegate.spark.executor.given_keys import returned_rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from tidegate.dataflow.reports import Report
-from tidegate.protocol.handles import handle_from_json, handle_to_json
+from tidegate.protocol.facts.handles import handle_from_json, handle_to_json
 
 #: Not as text, which would cost a call to the JVM each time.
 REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringType())

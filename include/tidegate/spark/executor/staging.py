@@ -11,8 +11,8 @@ import pyarrow as pa
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
-from tidegate.protocol.expiry import HORIZON
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.expiry import HORIZON
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pyspark
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.spark.session.sessions import LOOPBACK, prepare_machine, settings_of
 
 #: Where Spark looks for the token if no setting has it.

@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.protocol.installed import unequal_pair
+from tidegate.protocol.text.installed import unequal_pair
 
 
 def installed(package: str) -> str | None:

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.settings import Settings
 from tidegate.state.private_directories import private_directory, user_directory
 

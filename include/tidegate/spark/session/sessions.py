@@ -19,8 +19,8 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tidegate.protocol.errors import CheckpointError, ConfigurationError, SparkUnavailableError
-from tidegate.protocol.lost_spark import details_of, says_wrong_setting
+from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, SparkUnavailableError
+from tidegate.protocol.text.lost_spark import details_of, says_wrong_setting
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import remember_classes, start_jvm, where_the_log_is

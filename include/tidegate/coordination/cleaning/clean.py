@@ -1,0 +1,156 @@
+"""Says what of a pipeline is kept, why, and what it costs; verifies it; and deletes what is too old or was left behind.
+
+A report comes first. The cleaning then does what the report says. Expiring is one transaction, which fills the queue
+of deletions; the next process repeats everything else. So a cleaning may die anywhere, and may run beside checkpoints
+and other cleanings. While something that is kept is damaged, nothing is deleted: what would go may be the way back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.coordination.cleaning.outdated import OutdatedFiles
+from tidegate.coordination.cleaning.referenced_files import Handles, KeptFiles
+from tidegate.coordination.cleaning.sweeper import Sweeper
+from tidegate.coordination.observing.audit import Auditing
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.coordination.steps.rewinding_sinks import Rewinding
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.protocol.cleaning.clean_report import CleanReport, Damage, Kept, Weights, by_sink, weigh
+from tidegate.protocol.cleaning.retention import Reason, find_reasons, find_undo_reasons
+from tidegate.protocol.facts.branches import Restore, choose_withdrawn_for_good
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import STORAGE
+from tidegate.protocol.facts.records import CheckpointRecord, CompactedRun, Deletion
+from tidegate.protocol.observing.events import KEPT_FOR
+from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """As of one transaction. `reasons` has none for what is too old."""
+
+    completed: Sequence[CheckpointRecord]
+    reasons: dict[int, tuple[Reason, ...]]
+    in_progress: Sequence[CheckpointRecord]
+    restores: Sequence[Restore]
+    merged: Sequence[CompactedRun]
+    queued: Sequence[Deletion]
+
+    @property
+    def kept(self) -> list[CheckpointRecord]:
+        return [record for record in self.completed if self.reasons[record.checkpoint_id]]
+
+    @property
+    def expired(self) -> list[CheckpointRecord]:
+        return [record for record in self.completed if not self.reasons[record.checkpoint_id]]
+
+
+class Cleaning:
+    """Cleans up after one pipeline when somebody asks for it; `Sweeper` does its part of it in each run."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        identification: Identification,
+        sweeper: Sweeper,
+        rewinding: Rewinding,
+        ownership: Ownership,
+        clock: Clock,
+    ) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._rule = config.retention_rule()
+        self._store = store
+        self._identification = identification
+        self._sweeper = sweeper
+        self._rewinding = rewinding
+        self._outdated = OutdatedFiles(graph.pipeline.name, store, clock, ownership)
+        self._clock = clock
+        self._files = KeptFiles(graph, store, storage)
+        self._auditing = Auditing(self._pipeline_id, store, clock)
+
+    def clean(self, gesture: Gesture | None = None) -> CleanReport:
+        """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
+        then a part of it is done. A gesture is recorded with the plan, before anything is deleted."""
+        with self._auditing.attempt(gesture) as deed:
+            report = self.plan()
+            if gesture is not None:
+                status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
+                said = " ".join(report.damage_lines() or report.summary())
+                with self._store.transaction(self._pipeline_id) as tx:
+                    deed.noted(tx, self._clock.now(), GestureAnswer(status, said))
+            return report if report.damage else self._carry_out(report)
+
+    def _carry_out(self, report: CleanReport) -> CleanReport:
+        self._sweeper.clean()
+        self._sweeper.delete_leftovers()
+        self._rewinding.delete_withdrawn()
+        self._outdated.remove()
+        with self._store.transaction(self._pipeline_id) as tx:
+            tx.forget_events(self._clock.now() - KEPT_FOR)
+        return replace(report, changed=True)
+
+    def plan(self) -> CleanReport:
+        """What is kept, and what a cleaning would do now. Changes nothing.
+
+        Raises `PipelineIdentityError` if the definition or the storage is not the pipeline's, `StorageError`,
+        `SinkError`.
+        """
+        self._identification.check()
+        leftovers = self._sweeper.find_leftovers()
+        facts = self._facts()
+        files = {record.checkpoint_id: self._files.of(record.checkpoint_id) for record in facts.completed}
+        kept = {record.checkpoint_id: files[record.checkpoint_id] for record in facts.kept}
+        weights = self._weigh(facts, files)
+        withdrawn = self._rewinding.find_withdrawn()
+        gone = {id_: choose_withdrawn_for_good(ids, facts.kept, facts.restores) for id_, ids in withdrawn.items()}
+        verified = self._files.verify(facts.kept, kept, self._clock.now().toordinal())
+        return CleanReport(
+            self._pipeline_id,
+            False,
+            tuple(Kept(r, facts.reasons[r.checkpoint_id], *weights.each[r.checkpoint_id]) for r in facts.kept),
+            weights.total,
+            tuple(facts.expired),
+            weights.freed,
+            tuple(dict.fromkeys([*facts.queued, *leftovers.files, *self._outdated.find()])),
+            by_sink({id_: [each for each in ids if each not in gone[id_]] for id_, ids in withdrawn.items()}),
+            by_sink(gone),
+            tuple(leftovers.foreign),
+            verified.read,
+            tuple(self._still_there(verified.damage)),
+        )
+
+    def _weigh(self, facts: _Facts, files: Mapping[int, Handles]) -> Weights:
+        sizes = {id_: {file: handle.bytes for file, handle in each.items()} for id_, each in files.items()}
+        merged = {Deletion(STORAGE, run.handle.path): run.handle.bytes for run in facts.merged}
+        in_use = {file for record in facts.in_progress for file in self._files.of(record.checkpoint_id)}
+        expired = [sizes[record.checkpoint_id] for record in facts.expired]
+        return weigh(
+            {record.checkpoint_id: sizes[record.checkpoint_id] for record in facts.kept}, expired, merged, in_use
+        )
+
+    def _facts(self) -> _Facts:
+        with self._store.transaction(self._pipeline_id) as tx:
+            self._identification.require(tx)
+            now, retained, abandoned, restores = self._clock.now(), tx.retained(), tx.abandoned(), tx.restores()
+            reasons = find_reasons(retained, self._rule, now)
+            reasons |= find_undo_reasons(abandoned, restores, self._rule, now)
+            completed = sorted((*retained, *abandoned), key=lambda record: record.checkpoint_id)
+            queued = self._sweeper.deletions.queued(tx)
+            return _Facts(completed, reasons, tx.in_progress(), restores, tx.compactions(), queued)
+
+    def _still_there(self, damage: Sequence[Damage]) -> list[Damage]:
+        """Without what has gone rightly since somebody looked: another process has expired its checkpoints."""
+        if not damage:
+            return []
+        ids = {id_ for each in damage for id_ in each.checkpoints}
+        with self._store.transaction(self._pipeline_id) as tx:
+            records = {id_: tx.checkpoint(id_) for id_ in ids}
+        there = {id_ for id_, record in records.items() if record is not None and record.status is Status.COMPLETED}
+        left = [replace(each, checkpoints=tuple(sorted(there.intersection(each.checkpoints)))) for each in damage]
+        return [each for each in left if each.checkpoints]

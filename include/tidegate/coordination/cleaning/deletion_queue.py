@@ -1,0 +1,124 @@
+"""Deletes what the queue of deletions holds. Without the pipeline's sinks it deletes what is on checkpoint storage and
+in directories of savepoints; what sinks have staged waits for somebody who has the definition."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.ports import CheckpointStorage, CheckpointStore, Sink, StoreTransaction
+from tidegate.protocol.cleaning.closed_directories import choose_closed, closed_for_ever
+from tidegate.protocol.continuous.regions import RegionRecord
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.facts.names import STORAGE, location_of
+from tidegate.protocol.facts.paths import with_markers
+from tidegate.protocol.facts.records import Deletion
+from tidegate.protocol.recovery.canonical import PARTS
+
+log = logging.getLogger("tidegate")
+
+BATCH = 1000  # files that are deleted before their deletion is recorded
+#: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
+ASKED = 100 * BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What the queue holds, and where somebody may be writing, as of one transaction. `for_ever`: directories of a
+    pipeline that was cancelled."""
+
+    queued: Sequence[Deletion]
+    going: Collection[int]
+    region: RegionRecord
+    for_ever: set[str]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it may hold more than this."""
+        return len(self.queued) >= ASKED
+
+
+class QueuedDeletions:
+    """The queue of one pipeline. `sinks` by the owner of what they have staged, as far as they are known and their
+    directories are the pipeline's."""
+
+    def __init__(
+        self,
+        pipeline_id: str,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        sinks: Callable[[], Mapping[str, Sink]],
+    ) -> None:
+        self._pipeline_id = pipeline_id
+        self._store = store
+        self._storage = storage
+        self._sinks = sinks
+
+    def look(self, tx: StoreTransaction) -> Queue:
+        going = [record.checkpoint_id for record in tx.in_progress()]
+        return Queue(tx.pending_deletions(ASKED), going, tx.region(), closed_for_ever(tx.pipeline()))
+
+    def queued(self, tx: StoreTransaction) -> list[Deletion]:
+        """What `delete_queued` would delete first."""
+        return self._deletable(tx.pending_deletions(ASKED))
+
+    def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
+        """Without what was staged by sinks that the definition no longer has, or in directories of others."""
+        sinks = self._sinks()
+        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in sinks]
+
+    def delete_queued(self) -> None:
+        """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
+        remove its directories too."""
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                queue = self.look(tx)
+            if gone := self.carry_out(queue):
+                with self._store.transaction(self._pipeline_id) as tx:
+                    self.record(tx, gone)
+            if not queue.has_more:
+                return
+
+    def carry_out(self, queue: Queue) -> list[Deletion]:
+        """Delete what it holds. Returns what is still to be recorded: the last of many are left to the caller."""
+        self._delete_savepoints(queue.queued)
+        mine = self._deletable(queue.queued)
+        batches = [mine[first : first + BATCH] for first in range(0, len(mine), BATCH)]
+        for batch in batches:
+            stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
+            self.delete(batch, choose_closed(self._pipeline_id, stored, queue.going, queue.region))
+            if batch is not batches[-1]:
+                with self._store.transaction(self._pipeline_id) as tx:
+                    tx.remove_deletions(batch)
+        if not queue.has_more:
+            self.delete([], queue.for_ever)
+        return batches[-1] if batches else []
+
+    def record(self, tx: StoreTransaction, gone: Sequence[Deletion]) -> None:
+        """The last of what a look at the queue has found is deleted."""
+        tx.mark_discarded(gone)
+
+    def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
+        """In directories of their own. One that cannot be reached waits, and holds up nothing else."""
+        by_location: dict[str, list[Deletion]] = {}
+        for deletion in queued:
+            if (location := location_of(deletion.owner)) is not None:
+                by_location.setdefault(location, []).append(deletion)
+        for location, deletions in by_location.items():
+            try:
+                self._storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
+            except CheckpointError as error:
+                log.warning("The savepoint in %s is deleted later: %s", location, error)
+                continue
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.remove_deletions(deletions)
+
+    def delete(self, deletions: Sequence[Deletion], closed: set[str]) -> None:
+        by_owner: dict[str, list[str]] = {STORAGE: []} if closed else {}
+        for deletion in deletions:
+            by_owner.setdefault(deletion.owner, []).append(deletion.path)
+        sinks = self._sinks() if by_owner.keys() - {STORAGE} else {}
+        for owner, paths in by_owner.items():
+            if owner == STORAGE:
+                self._storage.delete(with_markers(paths), closed)
+            elif owner in sinks:  # else its directory was taken over by another pipeline since it was looked at
+                sinks[owner].discard(paths)

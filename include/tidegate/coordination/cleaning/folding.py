@@ -1,0 +1,44 @@
+"""Folds the history: subtasks, files and metrics of checkpoints that ended long ago become what they come to.
+
+The cleanup looks whether anything is due, in a transaction that it has open anyway. A portion is then folded in a
+transaction of its own. If a process dies between two, whoever cleans up next goes on.
+"""
+
+from datetime import datetime
+
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.cleaning.folding import FOLD_EVERY, MOST_CHECKPOINTS, HistoryRule, choose_folded
+from tidegate.protocol.facts.clocks import is_over
+
+
+class HistoryFolding:
+    """Of one pipeline; without a rule everything stays on record. Safe to run in several processes at once."""
+
+    def __init__(self, pipeline_id: str, rule: HistoryRule | None, store: CheckpointStore, clock: Clock) -> None:
+        self._pipeline_id = pipeline_id
+        self._rule = rule
+        self._store = store
+        self._clock = clock
+        self._is_due = False
+        self._found_nothing_at: datetime | None = None
+
+    def look(self, tx: StoreTransaction) -> None:
+        """Whether there is anything to fold: the oldest says it. A process that has found nothing looks again after a
+        while."""
+        now, before = self._clock.now(), self._found_nothing_at
+        self._is_due = False
+        if self._rule is None or (before is not None and not is_over(before, FOLD_EVERY, now)):
+            return
+        self._is_due = bool(self._choose(tx, 1, self._rule, now))
+        self._found_nothing_at = None if self._is_due else now
+
+    def fold(self) -> None:
+        """Fold a portion of what is due, if there was anything at the last look."""
+        if self._rule is None or not self._is_due:
+            return
+        with self._store.transaction(self._pipeline_id) as tx:
+            if chosen := self._choose(tx, MOST_CHECKPOINTS, self._rule, self._clock.now()):
+                tx.fold(chosen)
+
+    def _choose(self, tx: StoreTransaction, limit: int, rule: HistoryRule, now: datetime) -> list[int]:
+        return choose_folded(tx.unfolded(limit), tx.last_checkpoint_id(), rule, now)

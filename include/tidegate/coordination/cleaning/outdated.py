@@ -1,0 +1,43 @@
+"""Removes what lies in the places of a pipeline's sinks for a time only, where no commit comes to do it."""
+
+from collections.abc import Iterator
+
+from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.ports import CheckpointStore, Clock, LingeringSink
+from tidegate.protocol.facts.records import Deletion
+
+
+class OutdatedFiles:
+    """See `ports.LingeringSink`. Only in places that are the pipeline's own."""
+
+    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock, ownership: Ownership) -> None:
+        self._pipeline_id = pipeline_id
+        self._store = store
+        self._clock = clock
+        self._ownership = ownership
+
+    def find(self) -> list[Deletion]:
+        """Changes nothing."""
+        now = self._clock.now()
+        return [Deletion(owner, path) for owner, sink in self._sinks() for path in sink.outdated(now)]
+
+    def remove(self) -> None:
+        """As the newest attempt at changing the sinks. Raises what sinks raise."""
+        if not self.find():
+            return
+
+        def remove(committer: Committer) -> None:
+            for _, sink in self._sinks():
+                committer.keep()
+                sink.remove_outdated(committer)
+            committer.release()
+
+        in_turn(
+            SinkWork(self._pipeline_id, "removing what is outdated", lambda _: False), remove, self._store, self._clock
+        )
+
+    def _sinks(self) -> Iterator[tuple[str, LingeringSink]]:
+        for owner, sink in self._ownership.own_sinks().items():
+            if isinstance(sink, LingeringSink):
+                yield owner, sink

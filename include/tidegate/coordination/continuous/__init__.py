@@ -1,0 +1,1 @@
+"""Drives a pipeline that runs continuously, through the same steps."""

@@ -1,0 +1,1 @@
+"""Puts on record who asked for what, and tells listeners, notifiers and meters what has happened."""

@@ -1,0 +1,38 @@
+"""Gives meters the figures of a pipeline after each step that changes them. `protocol.observing.gauges` says which
+there are."""
+
+import logging
+from collections.abc import Sequence
+
+from tidegate.ports import CheckpointStore, Meter
+from tidegate.protocol.observing.gauges import gauges
+
+log = logging.getLogger("tidegate")
+
+
+class Metrics:
+    """Of one pipeline. Without meters nothing is read."""
+
+    def __init__(self, pipeline_id: str, store: CheckpointStore, meters: Sequence[Meter]) -> None:
+        self._pipeline_id = pipeline_id
+        self._store = store
+        self._meters = meters
+
+    def record(self) -> None:
+        """Raises nothing: a checkpoint is worth more than its figures."""
+        if not self._meters:
+            return
+        try:
+            figures = gauges(self._store.figures(self._pipeline_id))
+            for meter in self._meters:
+                meter.record(self._pipeline_id, figures)
+        except Exception as error:
+            log.warning("Metrics of pipeline %s were not recorded (%s).", self._pipeline_id, type(error).__name__)
+
+    def flush(self) -> None:
+        """Raises nothing."""
+        for meter in self._meters:
+            try:
+                meter.flush()
+            except Exception as error:
+                log.warning("Metrics of pipeline %s were not sent (%s).", self._pipeline_id, type(error).__name__)

@@ -1,0 +1,49 @@
+"""Reports a pipeline to those outside: events to notifiers, figures to meters. Nothing here harms a checkpoint."""
+
+from collections.abc import Sequence
+
+from tidegate.coordination.observing.events import EventDelivery
+from tidegate.coordination.observing.metrics import Metrics
+from tidegate.coordination.observing.staleness import Health, Staleness
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.ports import CheckpointStore, Clock, Meter, Notifier
+from tidegate.protocol.observing.events import EventKind
+
+
+class Reporting:
+    """Of one pipeline. Every method may be repeated."""
+
+    def __init__(
+        self,
+        pipeline_id: str,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        clock: Clock,
+        notifiers: Sequence[Notifier],
+        meters: Sequence[Meter],
+    ) -> None:
+        self.pipeline_id = pipeline_id
+        self._events = EventDelivery(pipeline_id, store, notifiers, clock)
+        self._metrics = Metrics(pipeline_id, store, meters)
+        self._staleness = Staleness(pipeline_id, config.stale_after, store, clock)
+        #: Whether somebody is to be told of completions.
+        self.announces = self._events.wants(EventKind.CHECKPOINT_COMPLETED)
+
+    def deliver(self) -> None:
+        """What is due, whoever has left it. Raises nothing."""
+        self._events.deliver()
+
+    def report(self) -> None:
+        """After a step that changed something: the current figures, then what is due. Raises nothing."""
+        self._metrics.record()
+        self._events.deliver()
+
+    def watch(self) -> Health:
+        """See `Staleness.look`; then what is due is delivered."""
+        health = self._staleness.look()
+        self._events.deliver()
+        return health
+
+    def flush(self) -> None:
+        """Send the figures now: the process may be ended without a chance to do so later. Raises nothing."""
+        self._metrics.flush()

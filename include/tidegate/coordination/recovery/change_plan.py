@@ -1,0 +1,218 @@
+"""Compares a definition with what a checkpoint of its pipeline recorded. Reads only, and changes nothing.
+
+`protocol.recovery.change_plan` decides.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from tidegate.coordination.steps.identity import Identification
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.guarantees import guarantee_of
+from tidegate.pipeline.known_schemas import known_schema
+from tidegate.pipeline.vertices import SourceVertex
+from tidegate.ports import CheckpointStorage, CheckpointStore, SinkInput, StateSchemas
+from tidegate.protocol.facts.branches import drops_unmatched
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.records import (
+    CheckpointRecord,
+    CompactedRun,
+    OperatorPlan,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+)
+from tidegate.protocol.recovery.change_plan import compare_states, plan_changes
+from tidegate.protocol.recovery.changes import ChangePlan, DefinedVertex, Definition, Recorded, VertexKind
+from tidegate.protocol.schema.operator_state import state_of
+from tidegate.protocol.schema.state_schema import SchemaChange, StateSchema
+from tidegate.protocol.steps.refusal import require_none, unfit_state
+from tidegate.protocol.steps.restored_snapshots import apply_compactions, former_names
+
+Subtasks = Mapping[SubtaskId, SubtaskRecord]
+
+
+class Planning:
+    """Plans for one pipeline."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        schemas: StateSchemas,
+        identification: Identification,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._schemas = schemas
+        self._identification = identification
+
+    def plan(self) -> ChangePlan:
+        """What a run would do with the latest completed checkpoint.
+
+        Raises `PipelineIdentityError` if that is not on this storage, or only the storage knows of one,
+        `StateIntegrityError` if a file of it is missing or damaged, and `PipelineDefinitionError`.
+        """
+        while True:
+            self._identification.require_stored_here()
+            with self._store.transaction(self._pipeline_id) as tx:
+                pipeline, latest = tx.pipeline(), tx.latest_completed()
+                refused = self._identification.refused_places(tx)
+                if latest is None:
+                    break
+                subtasks, endpoints = _merged(tx.subtasks(latest.checkpoint_id), tx.compactions()), tx.endpoints()
+                targets = [verdict.target for verdict in tx.verdicts(latest.checkpoint_id)]
+                drop = self._config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
+            try:
+                schemas = self._stored(latest, subtasks)
+                options = self._options(latest)
+            except StateIntegrityError:  # unless it was replaced meanwhile, and its files were deleted
+                if self._is_latest(latest):
+                    raise
+                continue
+            recorded = Recorded(latest, _snapshots(subtasks), schemas, endpoints, targets, options)
+            changes = plan_changes(recorded, self._definition(schemas, drop, latest), refused)
+            return ChangePlan(pipeline, latest, changes)
+        if not self._store.history(self._pipeline_id, 1):
+            self._identification.require_not_lost()
+        return ChangePlan(pipeline, None, plan_changes(None, self._definition({}, True), refused))
+
+    def compare(
+        self,
+        record: CheckpointRecord,
+        subtasks: Subtasks,
+        latest: CheckpointRecord | None,
+        storage_url: str | None = None,
+    ) -> dict[str, SchemaChange]:
+        """By operator, what becomes of the state that a checkpoint has of it, if the pipeline goes back to it. The
+        state lies at `storage_url`, by default on the checkpoint storage.
+
+        The definition's types are looked up only where the state has other columns than at the `latest` checkpoint:
+        that may take a Spark session. Raises `StateSchemaError` if the definition cannot go on from it, in the words of
+        `plan`, and `StateIntegrityError`.
+        """
+        schemas = self._stored(record, subtasks, storage_url)
+        typed = set[str]()
+        if schemas and latest is not None and latest.checkpoint_id != record.checkpoint_id:
+            typed = self._different(record, schemas, latest)
+        return self._compare(Recorded(record, _snapshots(subtasks), schemas), typed)
+
+    def compare_anew(self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str) -> dict[str, SchemaChange]:
+        """The same for state of another pipeline. No code of this one has ever read it, so all types are looked up."""
+        schemas = self._stored(record, subtasks, storage_url)
+        return self._compare(Recorded(record, _snapshots(subtasks), schemas), set(schemas))
+
+    def _compare(self, recorded: Recorded, typed: Collection[str]) -> dict[str, SchemaChange]:
+        changes = compare_states(recorded, self._definition(recorded.schemas, True, recorded.record, typed))
+        unfit = [unfit_state(self._pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems]
+        require_none(unfit)
+        return changes
+
+    def _different(
+        self, record: CheckpointRecord, schemas: Mapping[str, StateSchema], latest: CheckpointRecord
+    ) -> set[str]:
+        """The operators whose state has other columns at the latest checkpoint, as `record` calls them."""
+        now = self._stored(latest, self._store.subtasks(self._pipeline_id, latest.checkpoint_id))
+        found = set()
+        for vertex in self._graph.keyed:
+            then, today = (
+                former_names(each, self._graph.renamed).get(vertex.operator_id, vertex.operator_id)
+                for each in (record, latest)
+            )
+            if then in schemas and now.get(today, schemas[then]) != schemas[then]:
+                found.add(then)
+        return found
+
+    def _is_latest(self, record: CheckpointRecord) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            now = tx.latest_completed()
+        return now is not None and now.checkpoint_id == record.checkpoint_id
+
+    def _stored(
+        self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str | None = None
+    ) -> dict[str, StateSchema]:
+        found = {}
+        for plan in record.operators:
+            state = state_of(record, subtasks, plan.operator_id)
+            schema = None if state is None else self._schemas.stored(state, storage_url)
+            if schema is not None:
+                found[plan.operator_id] = schema
+        return found
+
+    def _options(self, record: CheckpointRecord) -> dict[str, Mapping[str, Any]]:
+        """As `_metadata` has them, for readers."""
+        if record.metadata_path is None:
+            return {}
+        with suppress(ValueError, KeyError, TypeError):
+            document = json.loads(self._storage.read(record.metadata_path))
+            return {each["operator_id"]: each["definition"] for each in document["operators"]}
+        return {}
+
+    def _definition(
+        self,
+        stored: Mapping[str, StateSchema],
+        drop: bool,
+        record: CheckpointRecord | None = None,
+        typed: Collection[str] | None = None,
+    ) -> Definition:
+        """`typed`: the operators, as stored, whose types are looked up; by default all that have state."""
+        renamed = {} if record is None else former_names(record, self._graph.renamed)
+        return Definition(
+            self._pipeline_id,
+            tuple(self._vertices(stored if typed is None else typed, renamed)),
+            self._graph.upstreams,
+            self._graph.renamed,
+            self._graph.endpoints,
+            self._graph.targets,
+            drop,
+            self._graph.outputs,
+        )
+
+    def _vertices(self, typed: Collection[str], renamed: Mapping[str, str]) -> Iterator[DefinedVertex]:
+        plans = {plan.operator_id: plan for plan in self._graph.plan}
+        for vertex in (*self._graph.sources, *self._graph.operators):
+            plan = plans[vertex.operator_id]
+            if isinstance(vertex, KeyedVertex):
+                is_typed = renamed.get(vertex.operator_id, vertex.operator_id) in typed
+                schema = self._schemas.defined(vertex.operator_id) if is_typed else known_schema(vertex)
+                yield DefinedVertex(VertexKind.OPERATOR, vertex.name, plan, schema, vertex.previous.columns)
+            else:
+                yield _described(self._graph, vertex, plan)
+
+
+def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, plan: OperatorPlan) -> DefinedVertex:
+    match vertex:
+        case SourceVertex():
+            return DefinedVertex(VertexKind.SOURCE, vertex.name, plan, options=_as_json(vertex.source.describe()))
+        case SinkVertex():
+            options = {**vertex.sink.describe(), "guarantee": guarantee_of(graph.pipeline, vertex)}
+            appends = vertex.sink.input is SinkInput.CHANGES
+            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=_as_json(options), appends=appends)
+        case StepVertex():
+            return DefinedVertex(VertexKind.STEP, vertex.name, plan)
+
+
+def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is when it was written and read."""
+    described: dict[str, Any] = json.loads(json.dumps(options))
+    return described
+
+
+def _merged(subtasks: Subtasks, compactions: Sequence[CompactedRun]) -> Subtasks:
+    """With the runs that a run would start from."""
+    merged = apply_compactions(_snapshots(subtasks), compactions)
+    return {subtask: replace(known, snapshot=merged[subtask]) for subtask, known in subtasks.items()}
+
+
+def _snapshots(subtasks: Subtasks) -> dict[SubtaskId, Snapshot]:
+    return {subtask: known.snapshot for subtask, known in subtasks.items()}

@@ -1,0 +1,267 @@
+"""Begins a pipeline with the state of another one, which is only read.
+
+The files are copied as those of a checkpoint to come, which nobody knows and a sweep removes if it never comes. One
+transaction is the fork: the new pipeline's first checkpoint, which has the state and the positions and adds no rows.
+From then on nothing tells it from any other one, but its request, which names the original.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.history import History
+from tidegate.coordination.recovery.change_plan import Planning
+from tidegate.coordination.recovery.import_lease import ImportLease
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.coordination.recovery.restore_plan import Snapshots, returning_states
+from tidegate.coordination.recovery.savepoint_directory import CopiedFiles, SavepointDirectory
+from tidegate.coordination.steps.finalize import write_metadata
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import find_outstanding
+from tidegate.coordination.steps.ownership import is_used
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import (
+    CheckpointStorage,
+    CheckpointStore,
+    Clock,
+    RereadingSource,
+    StoreTransaction,
+)
+from tidegate.protocol.facts.branches import require_restorable
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.names import STORAGE, Fork
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.recovery.fork import (
+    ForkPlan,
+    NewTable,
+    TakenOver,
+    find_moved_sources,
+    forked,
+    not_forked,
+    require_another,
+    require_fork_accepted,
+    require_nothing_in_flight,
+    require_own_tables,
+    require_unknown,
+)
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.recovery.imports import recorded
+from tidegate.protocol.recovery.lost_database import Recovered
+from tidegate.protocol.recovery.metadata import Metadata
+from tidegate.protocol.recovery.ownership import require_own_places
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.protocol.steps.finalize import referred_files
+from tidegate.protocol.steps.finished import require_legal_restore
+from tidegate.protocol.steps.restored_snapshots import find_unmatched, former_names, restore_snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A checkpoint of the original, as it was read, and its files."""
+
+    record: CheckpointRecord
+    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    endpoints: Sequence[Endpoint]
+    files: CopiedFiles
+
+    @property
+    def fork(self) -> Fork:
+        return Fork(self.record.pipeline_id, self.record.checkpoint_id, self.record.name)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        return {subtask: known.snapshot for subtask, known in self.subtasks.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFork:
+    plan: ForkPlan
+    origin: Origin
+
+
+class Forking:
+    """Forks other pipelines to one. Planning changes nothing."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        delivery: Delivery,
+        identification: Identification,
+        planning: Planning,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._delivery = delivery
+        self._identification = identification
+        self._planning = planning
+        self._clock = clock
+
+    # -- the plan
+
+    def plan(self, original: Graph, where: ToCheckpoint | str) -> PlannedFork:
+        """What a fork would do now: from a checkpoint of the original in this database, or from the directory of a
+        canonical savepoint, a URL.
+
+        Raises `ForkRefusedError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `PipelineIdentityError` if
+        the new pipeline has completed checkpoints on its storage, and `StateSchemaError` if its definition cannot go on
+        from that state.
+        """
+        require_another(self._pipeline_id, original.pipeline.name)
+        origin = self._saved(original, where) if isinstance(where, str) else self._native(original, where)
+        self._require_unknown(origin.fork)
+        refusals = self._identification.find_refusals()
+        theirs = [*origin.endpoints, *original.endpoints]
+        require_own_tables(self._pipeline_id, origin.fork, theirs, self._graph.endpoints, self._used_sinks())
+        require_own_places(self._pipeline_id, refusals)
+        require_nothing_in_flight(self._pipeline_id, origin.fork, origin.snapshots.values())
+        files = referred_files(origin.snapshots.values())
+        origin.files.verify(files, in_full=False)
+        try:
+            return PlannedFork(self._plan(origin), origin)
+        except StateIntegrityError:
+            origin.files.verify(files, in_full=False)  # unless one was deleted meanwhile, which is what to say
+            raise
+
+    def _native(self, original: Graph, where: ToCheckpoint) -> Origin:
+        """Both pipelines have this process's checkpoint storage."""
+        pipeline_id = original.pipeline.name
+        Identification(original, self._store, self._storage, self._clock).require_stored_here()
+        with self._store.transaction(pipeline_id) as tx:
+            latest = tx.latest_completed()
+            known = latest.checkpoint_id if where.checkpoint_id is None and latest is not None else where.checkpoint_id
+            completed = sorted((*tx.retained(), *tx.abandoned()), key=lambda each: each.checkpoint_id)
+            found = None if known is None else tx.checkpoint(known)
+            record = require_restorable(pipeline_id, known or 0, found, completed)
+            subtasks, endpoints = tx.subtasks(record.checkpoint_id), tx.endpoints()
+        return Origin(record, subtasks, endpoints, self._files(record))
+
+    def _files(self, record: CheckpointRecord) -> CopiedFiles:
+        where = Fork(record.pipeline_id, record.checkpoint_id, record.name).said()
+        return CopiedFiles(self._storage, lambda why: not_forked(self._pipeline_id, where, why))
+
+    def _saved(self, original: Graph, url: str) -> Origin:
+        directory = SavepointDirectory(url, self._storage, lambda why: not_forked(self._pipeline_id, url, why))
+        metadata = directory.read().metadata
+        record = metadata.record
+        if record.pipeline_id != original.pipeline.name:
+            why = f"it is a savepoint of pipeline {record.pipeline_id}, not of {original.pipeline.name}. Name that one"
+            raise not_forked(self._pipeline_id, url, why)
+        return Origin(record, metadata.subtasks, metadata.endpoints, directory)
+
+    def _require_unknown(self, fork: Fork) -> None:
+        with self._store.transaction(self._pipeline_id) as tx:
+            self._require_to_begin(tx, fork)
+
+    def _require_to_begin(self, tx: StoreTransaction, fork: Fork) -> None:
+        """Ids alone may have been given out, to forks that came to nothing."""
+        known = self._store.history(self._pipeline_id, 1)
+        require_unknown(tx.pipeline(), fork, known[0] if known else None)
+
+    def _used_sinks(self) -> list[str]:
+        """Sinks in whose places something is already."""
+        return [vertex.name for vertex in self._graph.sinks if is_used(vertex.sink)]
+
+    def _plan(self, origin: Origin) -> ForkPlan:
+        record, snapshots, graph = origin.record, origin.snapshots, self._graph
+        renamed, plans = former_names(record, graph.renamed), graph.plan_from(record)
+        restored = restore_snapshots(record, snapshots, plans, (), True, renamed)
+        require_legal_restore(record, plans, restored, graph.upstreams, renamed)
+        changes = self._planning.compare_anew(record, origin.subtasks, origin.files.storage.url)
+        operators = returning_states(graph, snapshots, renamed, changes)
+        stated = {each.operator_id for each in operators}
+        return ForkPlan(
+            self._pipeline_id,
+            origin.fork,
+            record,
+            origin.files.storage.url,
+            tuple(self._sources(restored, origin)),
+            tuple(operators),
+            tuple(v.name for v in graph.keyed if renamed.get(v.operator_id, v.operator_id) not in stated),
+            tuple(NewTable(v.name, v.operator_id in graph.restaged) for v in graph.sinks),
+            tuple(find_moved_sources(origin.endpoints, graph.endpoints, graph.renamed)),
+            tuple(find_unmatched(snapshots, plans, renamed)),
+        )
+
+    def _sources(self, restored: Snapshots, origin: Origin) -> list[TakenOver]:
+        found = []
+        for vertex in self._graph.sources:
+            ids = [SubtaskId(vertex.operator_id, split) for split in range(vertex.source.num_splits())]
+            is_known, pieces, size = any(id_ in restored for id_ in ids), 0, 0
+            if not is_known or not isinstance(vertex.source, RereadingSource):
+                found.append(TakenOver(vertex.name, is_known))
+                continue
+            for id_ in ids:
+                read = vertex.source.read_since(id_.subtask_index, None, restored.get(id_), origin.files.storage)
+                pieces, size = pieces + read.pieces, size + read.bytes
+            found.append(TakenOver(vertex.name, True, pieces, size))
+        return found
+
+    # -- the fork itself
+
+    def fork(self, planned: PlannedFork, accepted: Accepted, deed: Deed = UNASKED) -> None:
+        """Carry out a plan. If it dies before the fork is recorded, nothing has happened, and what was copied is swept;
+        after it, the next process finishes.
+
+        Raises `ForkRefusedError` for what is not accepted, if a file of the original was deleted meanwhile, or if the
+        database has learnt of a checkpoint since, `CopyInterruptedError`, `StorageError`, and what sinks raise: then
+        the fork holds.
+        """
+        if self._config.allow_non_restored_state:
+            accepted = replace(accepted, non_restored_state=True)
+        require_fork_accepted(planned.plan, accepted)
+        fork = planned.plan.fork
+        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"forked from {fork.said()}")
+        with self._store.transaction(self._pipeline_id) as tx:
+            self._require_to_begin(tx, fork)
+            lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids
+        with lease.held():
+            self._commit(fork, self._prepare(planned, lease), lease, deed)
+        with self._store.transaction(self._pipeline_id) as tx:
+            outstanding = find_outstanding(tx)
+        self._delivery.deliver(outstanding)
+
+    def _prepare(self, planned: PlannedFork, lease: ImportLease) -> Metadata:
+        """Copy the files, and write the metadata of the checkpoint that will have them."""
+        origin, checkpoint_id = planned.origin, lease.checkpoint_id
+        what = forked(origin.snapshots, planned.plan.dropped, self._pipeline_id, checkpoint_id)
+        origin.files.copy(what.copies, {STORAGE: self._storage}, lease.keep)
+        now = self._clock.now()
+        with self._store.transaction(self._pipeline_id) as tx:
+            region_attempt = tx.region().attempt
+        record = recorded(
+            origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
+        )
+        metadata = Metadata(
+            record.moved(num_finished=sum(snapshot.finished for snapshot in what.snapshots.values())),
+            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
+            endpoints=self._graph.endpoints,
+            region_attempt=region_attempt,
+        )
+        write_metadata(self._graph, self._config, self._storage, metadata)
+        return metadata
+
+    def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, deed: Deed) -> None:
+        """The transaction that is the fork. A region of the new pipeline that runs began with nothing, and loses."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            now = self._clock.now()
+            self._require_to_begin(tx, fork)
+            self._identification.require(tx)
+            lease.end(tx, now)
+            tx.end_region(tx.region().attempt, now)
+            if tx.pipeline().status is PipelineStatus.CREATED:
+                tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was forked from {fork.said()}.")
+            self._identification.record(tx, now)
+            History(tx, now).record(Recovered(metadata, None, False))
+            tx.record_restore(metadata.record.checkpoint_id, now)
+            said = f"Pipeline {self._pipeline_id} was forked from {fork.said()}."
+            deed.done(tx, now, said, metadata.record.checkpoint_id)

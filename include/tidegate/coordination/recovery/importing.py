@@ -1,0 +1,318 @@
+"""Restores a pipeline from a savepoint's directory, into any database.
+
+Its files are copied in before, as those of a checkpoint to come, which nobody knows and a sweep removes if it never
+comes. One transaction is the restore: back to the savepoint's checkpoint, and a new checkpoint after it that has its
+state and adds no rows. Then the sinks are rewound, as after any restore.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.history import History
+from tidegate.coordination.recovery.beside import Beside
+from tidegate.coordination.recovery.change_plan import Planning
+from tidegate.coordination.recovery.import_lease import ImportLease
+from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePlanner
+from tidegate.coordination.recovery.savepoint_directory import SavepointDirectory
+from tidegate.coordination.steps.finalize import write_metadata
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import find_outstanding
+from tidegate.coordination.steps.pipeline_status import abort_all, find_forgiven
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import (
+    CheckpointStorage,
+    CheckpointStore,
+    Clock,
+    NumberedSink,
+    PortableSink,
+    RewindableSink,
+    StoreTransaction,
+)
+from tidegate.protocol.facts.branches import Restore, branch_of
+from tidegate.protocol.facts.errors import StateIntegrityError
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import STORAGE, request_of_import, staged_by
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord
+from tidegate.protocol.recovery.canonical import Savepoint
+from tidegate.protocol.recovery.identity import find_moved
+from tidegate.protocol.recovery.imports import (
+    ClaimMode,
+    files_in_order,
+    imported,
+    not_restored,
+    recorded,
+    require_own,
+    require_rows_kept,
+)
+from tidegate.protocol.recovery.lost_database import WITHOUT_TRACE, Numbers, Recovered, find_numbers
+from tidegate.protocol.recovery.metadata import Metadata
+from tidegate.protocol.recovery.restore_plan import Accepted, RestorePlan, require_accepted
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What a restore from `url` would do, as the pipeline's restore `number`. `numbers` are those not to be given out
+    again, if the database knows no checkpoint of the pipeline; else None."""
+
+    url: str
+    savepoint: Savepoint
+    number: int
+    numbers: Numbers | None
+    restore: RestorePlan
+
+
+class Importing:
+    """Restores one pipeline from savepoints' directories. Planning changes nothing."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        delivery: Delivery,
+        identification: Identification,
+        planning: Planning,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._delivery = delivery
+        self._identification = identification
+        self._clock = clock
+        self._planner = RestorePlanner(graph, store, planning)
+
+    # -- the plan
+
+    def plan(self, url: str) -> ImportPlan:
+        """What a restore would do now. Reads every file of the directory in full.
+
+        Raises `RestoreRefusedError` if that is not a whole savepoint of this pipeline, of the history in this database;
+        `PipelineIdentityError`, `StateSchemaError` if the definition cannot go on from it, and `StorageError`.
+        """
+        self._identification.check(regains=not self._knows_checkpoints())
+        directory = self._directory(url)
+        savepoint = directory.read()
+        numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, url, savepoint, numbers)
+        directory.verify(savepoint.files, in_full=True)
+        beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
+        try:
+            planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
+        except StateIntegrityError:
+            directory.verify(savepoint.files, in_full=True)  # unless it was emptied meanwhile, which is what to say
+            if not self._is_latest(facts.previous):  # or the latest checkpoint was replaced, and its files are deleted
+                return self.plan(url)
+            raise
+        plan = replace(
+            planned,
+            origin=url,
+            edited=savepoint.metadata.edited,
+            moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
+        )
+        return ImportPlan(url, savepoint, facts.restore.number, numbers, plan)
+
+    def _is_latest(self, record: CheckpointRecord | None) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            now = tx.latest_completed()
+        return (now and now.checkpoint_id) == (record and record.checkpoint_id)
+
+    def _directory(self, url: str) -> SavepointDirectory:
+        return SavepointDirectory(url, self._storage, lambda why: not_restored(self._pipeline_id, url, why))
+
+    def _knows_checkpoints(self) -> bool:
+        """Ids alone may have been given out, to restores that came to nothing."""
+        return bool(self._store.history(self._pipeline_id, 1))
+
+    def _numbers(self, savepoint: Savepoint) -> Numbers:
+        """Of a database that knows nothing: what storage, sinks and the savepoint carry."""
+        metadata = savepoint.metadata
+        found = find_numbers(self._pipeline_id, self._storage.list(self._pipeline_id))
+        found = found.and_(Numbers(metadata.record.checkpoint_id, metadata.region_attempt))
+        branch = branch_of(metadata.record.checkpoint_id, metadata.restores)
+        for vertex in self._graph.sinks:
+            if isinstance(vertex.sink, NumberedSink):
+                checkpoint_id, attempt = vertex.sink.numbers()
+                found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
+            if isinstance(vertex.sink, RewindableSink):
+                shown = [each.checkpoint_id for each in vertex.sink.shown_beside(branch)]
+                found = found.and_(Numbers(max([0, *shown, *vertex.sink.withdrawn()])))
+        return found
+
+    def _facts(
+        self,
+        tx: StoreTransaction,
+        url: str,
+        savepoint: Savepoint,
+        numbers: Numbers | None,
+        checkpoint_id: int | None = None,
+    ) -> RestoreFacts:
+        """`checkpoint_id` is the one that is recorded, once that is known."""
+        self._identification.require(tx, regains=numbers is not None)
+        taken, is_known = savepoint.metadata.record, numbers is None
+        last = tx.last_checkpoint_id() if checkpoint_id is None else checkpoint_id - 1
+        if numbers is not None:
+            last = max(last, numbers.checkpoint_id)
+        restores = tx.restores() if is_known else list(savepoint.metadata.restores)
+        known = tx.checkpoint(taken.checkpoint_id)
+        require_own(self._pipeline_id, url, savepoint, known, last if is_known else 0, restores)
+        retained, abandoned = tx.retained(), tx.abandoned()
+        if is_known:
+            kept = [*retained, *abandoned]
+            require_rows_kept(self._pipeline_id, url, taken.checkpoint_id, self._appended(), kept, restores)
+        previous = tx.latest_completed()
+        restore = Restore(
+            len(restores) + 1,
+            taken.checkpoint_id,
+            last,
+            None if previous is None else previous.checkpoint_id,
+            self._clock.now(),
+            imported=last + 1,
+        )
+        record = taken.moved(status=Status.COMPLETED, completed_at=savepoint.marker.completed_at)
+        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
+
+    def _appended(self) -> list[str]:
+        """Sinks whose rows of a checkpoint left behind are kept for a while, and then deleted."""
+        sinks = [vertex for vertex in self._graph.sinks if isinstance(vertex.sink, RewindableSink)]
+        return [vertex.name for vertex in sinks if vertex.operator_id not in self._graph.restaged]
+
+    # -- the restore itself
+
+    def restore(
+        self,
+        url: str,
+        claim: ClaimMode = ClaimMode.NO_CLAIM,
+        accepted: Accepted | None = None,
+        planned: ImportPlan | None = None,
+        deed: Deed = UNASKED,
+    ) -> ImportPlan:
+        """Carry out a plan: the one that was shown, if any. Returns it. If it dies before the restore is recorded,
+        nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
+
+        Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
+        the plan was made, `StorageError` if the files cannot be copied, `CopyInterruptedError`, and what sinks raise:
+        then the restore holds, and the sinks are rewound later.
+        """
+        plan = planned or self.plan(url)
+        accepted = accepted or Accepted()
+        if self._config.allow_non_restored_state:
+            accepted = replace(accepted, non_restored_state=True)
+        require_accepted(plan.restore, accepted)
+        if claim is ClaimMode.CLAIM:
+            self._require_claimable(url)
+        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"restored from {url}")
+        with self._store.transaction(self._pipeline_id) as tx:
+            self._require_as_planned(plan, self._facts(tx, url, plan.savepoint, plan.numbers))
+            after = 0 if plan.numbers is None else plan.numbers.checkpoint_id
+            lease.begin(tx, after)
+        with lease.held():
+            metadata = self._prepare(plan, lease, accepted)
+            self._commit(plan, metadata, claim, lease, deed)
+        with self._store.transaction(self._pipeline_id) as tx:
+            outstanding = find_outstanding(tx)
+        self._delivery.deliver(outstanding)
+        return plan
+
+    def _require_claimable(self, url: str) -> None:
+        with self._store.transaction(self._pipeline_id) as tx:
+            mine = [r.name or r.checkpoint_id for r in (*tx.retained(), *tx.abandoned()) if r.location == url]
+        if mine:
+            raise not_restored(
+                self._pipeline_id,
+                url,
+                f"it cannot be claimed, because it is where savepoint {mine[0]} of this database is. Restore without "
+                "--claim-mode claim, and give the savepoint up with `tidegate dispose` when you need it no more",
+            )
+
+    def _require_as_planned(self, plan: ImportPlan, facts: RestoreFacts) -> None:
+        shown = plan.restore.previous and plan.restore.previous.checkpoint_id
+        is_new = plan.numbers is not None and self._knows_checkpoints()
+        if is_new or facts.restore.previous_checkpoint_id != shown:
+            raise not_restored(
+                self._pipeline_id,
+                plan.url,
+                "since the plan was made, the pipeline's latest completed checkpoint has changed to "
+                f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
+                f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
+            )
+        if facts.restore.number != plan.number:  # perhaps back to the same checkpoint, with others left behind
+            raise not_restored(
+                self._pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
+            )
+
+    def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
+        """Copy the files, and write the metadata of the checkpoint that will have them."""
+        directory, checkpoint_id = self._directory(plan.url), lease.checkpoint_id
+        if directory.read() != plan.savepoint:
+            raise not_restored(self._pipeline_id, plan.url, "it has changed since the plan was made")
+        sinks = {v.operator_id: v.sink for v in self._graph.sinks if v.operator_id in self._graph.restaged}
+        staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
+        homes = {STORAGE: self._storage} | {staged_by(id_): storage for id_, storage in staging.items()}
+        what = imported(plan.savepoint, self._pipeline_id, checkpoint_id, staging)
+        directory.copy(what.copies, homes, lease.keep)
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
+            region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
+        now, request_id = facts.restore.restored_at, request_of_import(checkpoint_id)
+        taken = plan.savepoint.metadata.record
+        metadata = Metadata(
+            recorded(taken, self._pipeline_id, checkpoint_id, request_id, self._config.timeout, now),
+            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
+            (),
+            self._graph.endpoints,
+            [*facts.restores, replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)],
+            region_attempt,
+            edited=plan.savepoint.metadata.edited,
+        )
+        write_metadata(self._graph, self._config, self._storage, metadata)
+        return metadata
+
+    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, deed: Deed) -> None:
+        """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
+        restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
+            self._require_as_planned(plan, facts)
+            now = restore.restored_at
+            lease.end(tx, now)
+            why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."
+            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
+            tx.end_region(tx.region().attempt, now)
+            history = History(tx, now)
+            if plan.numbers is not None:
+                self._record_past(tx, plan, plan.numbers, metadata.restores[:-1], history, now)
+            self._identification.record(tx, now, regains=plan.numbers is not None)
+            tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
+            history.record(Recovered(metadata, None, False))
+            if obsolete := tx.compactions():
+                tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+            tx.record_restore(checkpoint_id, now)
+            deed.done(tx, now, why, checkpoint_id)
+            if claim is ClaimMode.CLAIM:
+                tx.enqueue_deletions(files_in_order(plan.url, [handle.path for handle in plan.savepoint.files]))
+
+    def _record_past(
+        self,
+        tx: StoreTransaction,
+        plan: ImportPlan,
+        numbers: Numbers,
+        restores: Sequence[Restore],
+        history: History,
+        now: datetime,
+    ) -> None:
+        """What a database that knows nothing must know, as `recover` records it."""
+        attempts = numbers.region_attempt + WITHOUT_TRACE, numbers.commit_attempt + WITHOUT_TRACE
+        tx.reserve_numbers(tx.last_checkpoint_id(), *attempts, now)
+        tx.record_endpoints(plan.savepoint.metadata.endpoints, now)
+        tx.record_endpoints([each.defined for each in plan.restore.moved], now)
+        history.record_restores(restores, before=tx.last_checkpoint_id())

@@ -1,0 +1,199 @@
+"""The restore step: takes a pipeline back to an earlier checkpoint, its state, its positions and its tables.
+
+One transaction is the commit point: it says which checkpoint is the latest, and fences everything that ran before.
+Then the sinks are rewound (see `rewind`). A plan comes first, always.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.recovery.change_plan import Planning
+from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePlanner
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import find_outstanding
+from tidegate.coordination.steps.pipeline_status import abort_all, find_forgiven
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, RewindableSink, StoreTransaction
+from tidegate.protocol.facts.branches import (
+    Restore,
+    choose_undone,
+    require_restorable,
+)
+from tidegate.protocol.facts.errors import RestoreRefusedError, StateIntegrityError
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import (
+    CheckpointRecord,
+    CompactedRun,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+)
+from tidegate.protocol.recovery.restore_plan import (
+    Accepted,
+    RestorePlan,
+    require_accepted,
+)
+from tidegate.protocol.steps.finalize import choose_sample, referred_files
+from tidegate.protocol.steps.notify import committables
+from tidegate.protocol.steps.restored_snapshots import choose_newer, choose_obsolete
+
+Snapshots = Mapping[SubtaskId, Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class ToCheckpoint:
+    """Back to this checkpoint, or to the latest completed one."""
+
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Back to where the pipeline was before it was last restored."""
+
+
+Target = ToCheckpoint | Undo
+
+
+class Restoring:
+    """Restores one pipeline. Planning changes nothing."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        delivery: Delivery,
+        identification: Identification,
+        planning: Planning,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._delivery = delivery
+        self._identification = identification
+        self._clock = clock
+        self._planner = RestorePlanner(graph, store, planning)
+
+    # -- the plan
+
+    def plan(self, target: Target) -> RestorePlan:
+        """What a restore would do now.
+
+        Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `NothingToUndoError`, `StateSchemaError` if the
+        definition cannot go on from that checkpoint, `StateIntegrityError` if a file of it is missing or damaged.
+        """
+        self._identification.check()
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                facts, compactions = self._facts(tx, target), tx.compactions()
+            try:
+                return self._plan(facts, compactions)
+            except StateIntegrityError:  # unless it was replaced meanwhile, which is what to say, or another is meant
+                with self._store.transaction(self._pipeline_id) as tx:
+                    now = self._facts(tx, target)
+                if _ends(now) == _ends(facts):
+                    raise
+
+    def _plan(self, facts: RestoreFacts, compactions: Sequence[CompactedRun]) -> RestorePlan:
+        subtasks = self._store.subtasks(self._pipeline_id, facts.record.checkpoint_id)
+        self._verify(subtasks, facts.restore.last_checkpoint_id + 1)
+        return self._planner.plan(facts, subtasks, compactions, self._storage)
+
+    def _verify(self, subtasks: Mapping[SubtaskId, SubtaskRecord], turn: int) -> None:
+        """The files that the pipeline would go on from, and those that tables of current rows would show: once the
+        restore is recorded, it is too late. A sample is read in full. Raises `StateIntegrityError`."""
+        files = referred_files(known.snapshot for known in subtasks.values())
+        self._storage.verify(files, choose_sample(turn, files))
+        for vertex in self._graph.sinks:
+            if vertex.operator_id in self._graph.restaged and isinstance(vertex.sink, RewindableSink):
+                shown = committables(subtasks, vertex.operator_id)
+                vertex.sink.verify(shown, choose_sample(turn, shown))
+
+    def _facts(self, tx: StoreTransaction, target: Target) -> RestoreFacts:
+        self._identification.require(tx)
+        restores, retained, abandoned = tx.restores(), tx.retained(), tx.abandoned()
+        previous = tx.latest_completed()
+        undone = choose_undone(self._pipeline_id, restores) if isinstance(target, Undo) else None
+        wanted = undone.previous_checkpoint_id if undone is not None else _wanted(target, previous)
+        completed = sorted((*retained, *abandoned), key=lambda record: record.checkpoint_id)
+        record = require_restorable(
+            self._pipeline_id, wanted or 0, None if wanted is None else tx.checkpoint(wanted), completed
+        )
+        restore = Restore(
+            len(restores) + 1,
+            record.checkpoint_id,
+            tx.last_checkpoint_id(),
+            None if previous is None else previous.checkpoint_id,
+            self._clock.now(),
+            None if undone is None else undone.number,
+        )
+        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
+
+    # -- the restore itself
+
+    def restore(
+        self, target: Target, accepted: Accepted, planned: RestorePlan | None = None, deed: Deed = UNASKED
+    ) -> RestorePlan:
+        """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
+        has happened, or the restore is recorded and the next process rewinds its sinks.
+
+        Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
+        the plan was made, and what sinks raise: then the restore holds, and the sinks are rewound later.
+        """
+        plan = planned or self.plan(target)
+        if self._config.allow_non_restored_state:
+            accepted = replace(accepted, non_restored_state=True)
+        require_accepted(plan, accepted)
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, target)
+            self._require_as_planned(plan, facts)
+            self._commit(tx, facts, accepted)
+            said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
+            deed.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
+        with self._store.transaction(self._pipeline_id) as tx:
+            outstanding = find_outstanding(tx)
+        self._delivery.deliver(outstanding)
+        return plan
+
+    def _require_as_planned(self, plan: RestorePlan, facts: RestoreFacts) -> None:
+        if _ends(facts) != (plan.checkpoint.checkpoint_id, plan.previous and plan.previous.checkpoint_id):
+            raise RestoreRefusedError(
+                f"Pipeline {self._pipeline_id} was not restored: since the plan was made, its latest completed "
+                f"checkpoint has changed to {facts.previous and facts.previous.checkpoint_id}. Nothing was changed. "
+                f"Look at the plan again, and stop what runs with `tidegate suspend {self._pipeline_id}` first if "
+                "checkpoints follow each other quickly."
+            )
+
+    def _commit(self, tx: StoreTransaction, facts: RestoreFacts, accepted: Accepted) -> None:
+        """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
+        restore = replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)
+        now = restore.restored_at
+        why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
+        abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
+        tx.end_region(tx.region().attempt, now)
+        tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
+        snapshots = {id_: known.snapshot for id_, known in tx.subtasks(restore.checkpoint_id).items()}
+        compactions = tx.compactions()
+        if obsolete := [*choose_obsolete(snapshots, compactions), *choose_newer(snapshots, compactions)]:
+            tx.remove_compactions(sorted({compaction.handle.path for compaction in obsolete}))
+        tx.record_restore(restore.checkpoint_id, now)
+
+
+def _ends(facts: RestoreFacts) -> tuple[int, int | None]:
+    """Where the restore leads, and from where."""
+    return facts.record.checkpoint_id, None if facts.previous is None else facts.previous.checkpoint_id
+
+
+def _wanted(target: ToCheckpoint | Undo, latest: CheckpointRecord | None) -> int | None:
+    assert isinstance(target, ToCheckpoint)
+    if target.checkpoint_id is not None:
+        return target.checkpoint_id
+    return None if latest is None else latest.checkpoint_id

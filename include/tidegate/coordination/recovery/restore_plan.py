@@ -1,0 +1,163 @@
+"""What a restore would do, put together from what the store, the sources and the sinks say. Changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.coordination.recovery.change_plan import Planning
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, ReadableStorage, RereadingSource, RewindableSink
+from tidegate.protocol.facts.branches import Branch, Restore, branch_of, choose_off_branch
+from tidegate.protocol.facts.names import is_sink, sink_of_operator
+from tidegate.protocol.facts.records import (
+    CheckpointRecord,
+    CompactedRun,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+)
+from tidegate.protocol.recovery.restore_plan import Reread, RestorePlan, ReturningState, RewoundSink
+from tidegate.protocol.schema.state_schema import SchemaChange, StateSchema
+from tidegate.protocol.steps.finished import require_legal_restore
+from tidegate.protocol.steps.restored_snapshots import Renamed, assign_snapshots, former_names, restore_snapshots
+
+Snapshots = Mapping[SubtaskId, Snapshot]
+
+_UNCHANGED = SchemaChange(StateSchema((), None))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFacts:
+    """What a plan is made of, as of one transaction. `restore` is the one to be recorded."""
+
+    record: CheckpointRecord
+    previous: CheckpointRecord | None
+    restore: Restore
+    restores: Sequence[Restore]
+    retained: Sequence[CheckpointRecord]
+    abandoned: Sequence[CheckpointRecord]
+    in_progress: Sequence[CheckpointRecord]
+
+    @property
+    def present(self) -> Branch:
+        """What the pipeline has behind it afterwards."""
+        return branch_of(None, [*self.restores, self.restore])
+
+    @property
+    def left_behind(self) -> list[int]:
+        """Of checkpoints whose state is kept, those that are abandoned afterwards."""
+        return choose_off_branch((*self.retained, *self.abandoned), self.present)
+
+
+class RestorePlanner:
+    """Plans the restores of one pipeline."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, planning: Planning) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._store = store
+        self._planning = planning
+
+    def plan(
+        self,
+        facts: RestoreFacts,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        compactions: Sequence[CompactedRun],
+        storage: ReadableStorage,
+        state_url: str | None = None,
+    ) -> RestorePlan:
+        """`subtasks` are those of the checkpoint that is restored; `storage` has their files, and the pipeline's. Their
+        state lies at `state_url`, by default on the checkpoint storage.
+
+        Raises `StateSchemaError` if the definition cannot go on from them.
+        """
+        snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
+        renamed = former_names(facts.record, self._graph.renamed)
+        operators = self._graph.plan_from(facts.record)
+        restored = restore_snapshots(facts.record, snapshots, operators, compactions, True, renamed)
+        require_legal_restore(facts.record, operators, restored, self._graph.upstreams, renamed)
+        changes = self._planning.compare(facts.record, subtasks, facts.previous, state_url)
+        left = facts.left_behind
+        return RestorePlan(
+            facts.record,
+            facts.previous,
+            facts.restore.undoes,
+            tuple(id_ for id_ in left if id_ not in {record.checkpoint_id for record in facts.abandoned}),
+            tuple(record.checkpoint_id for record in facts.abandoned if record.checkpoint_id not in left),
+            tuple(record.checkpoint_id for record in facts.in_progress),
+            tuple(self._sources(facts, restored, storage)),
+            tuple(returning_states(self._graph, snapshots, renamed, changes)),
+            tuple(self._sinks(facts)),
+        )
+
+    def _snapshots(self, record: CheckpointRecord) -> dict[SubtaskId, Snapshot]:
+        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        return {subtask: each.snapshot for subtask, each in known.items()}
+
+    def _sources(self, facts: RestoreFacts, restored: Snapshots, storage: ReadableStorage) -> list[Reread]:
+        """What each source has read since, and so reads again. What was read on a branch that comes back is not."""
+        now: Snapshots = {}
+        if (previous := facts.previous) is not None:
+            renamed = former_names(previous, self._graph.renamed)
+            now = assign_snapshots(previous, self._snapshots(previous), self._graph.plan, renamed)
+        found = []
+        for vertex in self._graph.sources:
+            if not isinstance(vertex.source, RereadingSource):
+                continue
+            pieces, size, missing = 0, 0, list[str]()
+            for split in range(vertex.source.num_splits()):
+                subtask = SubtaskId(vertex.operator_id, split)
+                again = vertex.source.read_since(split, restored.get(subtask), now.get(subtask), storage)
+                pieces, size = pieces + again.pieces, size + again.bytes
+                missing += again.missing
+            found.append(Reread(vertex.name, pieces, size, tuple(missing)))
+        return found
+
+    def _sinks(self, facts: RestoreFacts) -> list[RewoundSink]:
+        found = []
+        for vertex in self._graph.sinks:
+            if not isinstance(vertex.sink, RewindableSink):
+                found.append(RewoundSink(vertex.name, False))
+                continue
+            shown = vertex.sink.shown_beside(facts.present)
+            ids = tuple(each.checkpoint_id for each in shown)
+            files, size = sum(each.files for each in shown), sum(each.bytes for each in shown)
+            found.append(RewoundSink(vertex.name, True, ids, files, size))
+        return [*found, *(RewoundSink(name, False) for name in self._removed_sinks(facts))]
+
+    def _removed_sinks(self, facts: RestoreFacts) -> list[str]:
+        """Those that checkpoints left behind had, and the definition does not have: nobody can rewind them."""
+        now = {vertex.operator_id for vertex in self._graph.sinks}
+        left = facts.left_behind
+        operators = {
+            plan.operator_id
+            for record in (*facts.retained, *facts.abandoned)
+            if record.checkpoint_id in left
+            for plan in record.operators
+        }
+        return sorted(sink_of_operator(id_) for id_ in operators - now if is_sink(id_))
+
+
+def returning_states(
+    graph: Graph, snapshots: Snapshots, renamed: Renamed, changes: Mapping[str, SchemaChange]
+) -> list[ReturningState]:
+    """What the operators of a checkpoint get back: those with keyed state, and what the definition does not have any
+    more. `renamed` are those that count, `changes` what becomes of the columns."""
+    known = {plan.operator_id for plan in graph.plan} | set(renamed.values())
+    now = {former: name for name, former in renamed.items()}
+    runs: dict[str, dict[str, StateHandle]] = {}  # by operator and path: after a rescale subtasks share them
+    for subtask, snapshot in sorted(snapshots.items()):
+        mine = {handle.path: handle for handle in snapshot.handles if handle.kind is HandleKind.RUN}
+        if mine or (subtask.operator_id not in known and snapshot.position):
+            runs.setdefault(subtask.operator_id, {}).update(mine)
+    return [
+        ReturningState(
+            operator_id,
+            operator_id in known,
+            sum(handle.rows for handle in each.values()),
+            sum(handle.bytes for handle in each.values()),
+            changes.get(now.get(operator_id, operator_id), _UNCHANGED).changes,
+        )
+        for operator_id, each in runs.items()
+    ]

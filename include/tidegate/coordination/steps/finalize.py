@@ -1,0 +1,264 @@
+"""The commit point: the document that makes a checkpoint readable on its own, then the transaction that completes it.
+
+A commit has one of three outcomes: landed, not landed, unknown. An unknown one is looked up; nothing is deleted.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+
+from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.coordination.steps.lookup import find_checkpoint
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import Begun
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.fingerprint import fingerprint
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.guarantees import guarantee_of
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
+from tidegate.protocol.cleaning.retention import choose_subsumed
+from tidegate.protocol.continuous.overlap import (
+    Subtasks,
+    choose_overtaken,
+    find_overtaking,
+    find_unwanted,
+    follows_at_once,
+    has_versions,
+    subsumed_message,
+    wanted,
+)
+from tidegate.protocol.facts.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.paths import metadata_path
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, Deletion, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.observing.events import EventKind
+from tidegate.protocol.recovery.metadata import Metadata, metadata_document
+from tidegate.protocol.steps.acknowledge import owner_of
+from tidegate.protocol.steps.finalize import (
+    Landed,
+    NotLanded,
+    choose_sample,
+    decide_landing,
+    referred_files,
+    sizes,
+)
+from tidegate.protocol.steps.notify import committables
+from tidegate.protocol.steps.restored_snapshots import choose_obsolete
+from tidegate.protocol.steps.validate import ValidatedCheckpoint, permit
+
+log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """Every file is there, as it was written."""
+
+
+class CommitPoint:
+    """Completes validated checkpoints of one pipeline (protocol.md section 6). May be repeated, also by two processes
+    at once."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        handed_on: HandedOn,
+        delivery: Delivery,
+        written: Callable[[str], None],
+        announced: bool = False,
+    ) -> None:
+        """`written` gets the path of each `_metadata` that was written here. `announced`: whether completions become
+        events."""
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self._handed_on = handed_on
+        self._delivery = delivery
+        self._written = written
+        self._announced = announced
+
+    def reach(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
+        this process goes on with the notify step, which begins in the same transaction.
+
+        Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
+        `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
+        """
+        checkpoint_id = validated.record.checkpoint_id
+        if validated.record.status in COMMITTED:
+            return validated.record
+        outcome: _Verified | Landed | NotLanded
+        metadata = self._handed_on.metadata(checkpoint_id)
+        if metadata is None:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
+                now = tx.checkpoint(checkpoint_id)
+                if now is not None and now.status is Status.IN_PROGRESS:
+                    metadata = metadata_of(tx, validated.record, self._graph, self._handed_on)
+        # If it has ended, restores may have followed: with them the metadata is not what its marker says.
+        outcome = decide_landing(now) if metadata is None else self._verify(validated.record, metadata.subtasks)
+        if metadata is not None and isinstance(outcome, _Verified):
+            snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots, notifies)
+        match outcome:
+            case Landed():
+                return outcome.record
+            case NotLanded():
+                raise FinalizeError(
+                    f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not take effect "
+                    f"({outcome.now}). "
+                    "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+                )
+            case _Verified():
+                raise AssertionError("what was verified was committed")
+            case _:
+                assert_never(outcome)
+
+    def find(self, checkpoint_id: int) -> ValidatedCheckpoint:
+        """The permit for a checkpoint that was validated elsewhere, and what `reach` writes down of it. Raises as
+        `permit` does."""
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
+            validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
+            if validated.record.status is Status.IN_PROGRESS:
+                self._handed_on.keep(metadata_of(tx, validated.record, self._graph, self._handed_on))
+            return validated
+
+    def _verify(
+        self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> _Verified | Landed | NotLanded:
+        """Verify the files that the checkpoint refers to and those its sinks will make visible. Thanks to a cache, no
+        step may have read them, and once the checkpoint has completed it is too late.
+
+        If another process has ended the checkpoint meanwhile, its files may be gone, and what counts is how it ended.
+        Raises `StateIntegrityError` for a file that differs from what was written.
+        """
+        files = referred_files(known.snapshot for known in subtasks.values())
+        try:
+            self._storage.verify(files, choose_sample(record.checkpoint_id, files))
+            for vertex in self._graph.sinks:
+                staged = committables(subtasks, vertex.operator_id)
+                vertex.sink.verify(staged, choose_sample(record.checkpoint_id, staged))
+        except StateIntegrityError as error:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
+                now = tx.checkpoint(record.checkpoint_id)
+            if now is None or now.status is not Status.IN_PROGRESS:
+                return decide_landing(now)
+            raise StateIntegrityError(
+                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it "
+                f"refers to a file that is missing or damaged. {error} The previous checkpoint is still the latest and "
+                "nothing became visible. After that, repeat the finalize step, or run the pipeline again."
+            ) from error
+        return _Verified()
+
+    def _commit(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> Landed | NotLanded:
+        try:
+            landed, begun = self._complete(checkpoint_id, path, snapshots, notifies)
+            if begun is not None and isinstance(landed, Landed):
+                self._delivery.has_begun(landed.record, begun)
+            return landed
+        except UnknownOutcomeError:
+            log.warning(
+                "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
+            )
+            with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
+                return decide_landing(tx.checkpoint(checkpoint_id))
+
+    def _write_metadata(self, metadata: Metadata) -> str:
+        try:
+            path = write_metadata(self._graph, self._config, self._storage, metadata)
+        except StorageError as error:
+            raise FinalizeError(
+                f"The metadata of checkpoint {metadata.record.checkpoint_id} of pipeline {self._pipeline_id} could not "
+                f"be written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat "
+                "the finalize step."
+            ) from error
+        self._written(path)
+        return path
+
+    def _complete(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> tuple[Landed | NotLanded, Begun | None]:
+        """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
+        never changes. Older ones that are in progress end with it (protocol.md section 6)."""
+        with self._store.transaction(self._pipeline_id, Look(completed=True)) as tx:
+            now = self._clock.now()
+            if tx.last_checkpoint_id() > checkpoint_id:
+                newer = find_overtaking(checkpoint_id, tx.in_progress())
+                self._subsume([] if newer is None else [checkpoint_id], tx, now)
+            state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
+            if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
+                return decide_landing(tx.checkpoint(checkpoint_id)), None
+            if self._announced:
+                what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
+                tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
+            if obsolete := choose_obsolete(snapshots, tx.compactions()):
+                tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+            retained = tx.retained()
+            if not follows_at_once(checkpoint_id, retained):
+                overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
+                self._subsume([each.checkpoint_id for each in overtaken], tx, now)
+            if subsumed := choose_subsumed(retained, self._config.retention_rule(), now):
+                tx.subsume(subsumed)
+            landed = decide_landing(tx.checkpoint(checkpoint_id))
+            if not notifies or isinstance(landed, NotLanded):
+                return landed, None
+            return landed, self._delivery.begin(tx, landed.record)
+
+    def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
+        for each in checkpoint_ids:
+            tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
+
+
+def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:
+    """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
+    return Metadata(
+        record,
+        _counted(tx, record, handed_on),
+        handed_on.verdicts(tx, record),
+        tx.endpoints(),
+        tx.restores(),
+        tx.region().attempt,
+        definition=fingerprint(graph),
+    )
+
+
+def _counted(tx: StoreTransaction, record: CheckpointRecord, handed_on: HandedOn) -> Subtasks:
+    """The subtasks without versions that do not follow the latest completed checkpoint, which are dropped. From the
+    verdict on no older one completes, so it is on exactly what is left."""
+    subtasks = handed_on.subtasks(tx, record)
+    if not has_versions(subtasks):
+        return subtasks
+    latest = tx.latest_completed()
+    unwanted = find_unwanted(subtasks, latest)
+    files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in unwanted]
+    tx.drop_staged(record.checkpoint_id, files)
+    return wanted(subtasks, latest)
+
+
+def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:
+    """The path of a checkpoint's `_metadata`. Whoever repeats it writes the same: the marker of a completed checkpoint
+    holds its checksum. Raises `StorageError`."""
+    path = metadata_path(graph.pipeline.name, metadata.record.checkpoint_id)
+    document = metadata_document(metadata, described(graph), config.describe())
+    storage.write(path, json.dumps(document).encode())
+    return path
+
+
+def described(graph: Graph) -> dict[str, dict[str, Any]]:
+    """Sources, operators and sinks for the readers of `_metadata`, by operator id. `inputs` are what each reads."""
+    vertices = {v.operator_id: v.source.describe() for v in graph.sources}
+    operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
+    sinks = {v.operator_id: v.sink.describe() | {"guarantee": guarantee_of(graph.pipeline, v)} for v in graph.sinks}
+    inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
+    return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}

@@ -1,0 +1,65 @@
+"""Approves or rejects a checkpoint that is held. It needs the database, and no definition of the pipeline: a person may
+decide in a process that has none of its code.
+
+`protocol.steps.hold` decides what a decision leads to. Whoever drives the checkpoint finds out and goes on.
+"""
+
+from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
+from tidegate.coordination.steps.lookup import find_checkpoint
+from tidegate.ports import CheckpointStore, Clock
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, Decided, Decision
+from tidegate.protocol.steps.hold import (
+    AlreadyDecided,
+    choose_held,
+    decide_decision,
+    decided_sentence,
+    rejected_message,
+    require_legal_decision,
+)
+
+
+class Holds:
+    """The held checkpoints of one pipeline: one at most, unless checkpoints overlap. Every method may be repeated: the
+    first answer is given again."""
+
+    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
+        self._pipeline_id = pipeline_id
+        self._store = store
+        self._clock = clock
+
+    def approve(
+        self, checkpoint_id: int | None, by: str, comment: str | None = None, deed: Deed = UNASKED
+    ) -> CheckpointRecord:
+        """Let the checkpoint, or the one that is held, go on to its commit point although a verdict failed.
+
+        Raises `NotHeldError`, `CheckpointNotFoundError`, `IllegalRequestError`.
+        """
+        return self._decide(checkpoint_id, Decision.APPROVED, by, comment, deed)
+
+    def reject(
+        self, checkpoint_id: int | None, by: str, comment: str | None = None, deed: Deed = UNASKED
+    ) -> CheckpointRecord:
+        """Abort the checkpoint, or the one that is held. That counts as no failure: a person has seen to it. Raises as
+        `approve` does."""
+        return self._decide(checkpoint_id, Decision.REJECTED, by, comment, deed)
+
+    def _decide(
+        self, checkpoint_id: int | None, decision: Decision, by: str, comment: str | None, deed: Deed
+    ) -> CheckpointRecord:
+        with self._store.transaction(self._pipeline_id) as tx:
+            decided = Decided(decision, self._clock.now(), by, comment or None)
+            require_legal_decision(decided)
+            if checkpoint_id is None:
+                checkpoint_id = choose_held(self._pipeline_id, tx.in_progress()).checkpoint_id
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            outcome = decide_decision(record, decided)
+            if not isinstance(outcome, AlreadyDecided):
+                tx.decide(checkpoint_id, outcome.decided, outcome.deadline)
+                if decision is Decision.REJECTED:
+                    why = rejected_message(record, decided)
+                    fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_REJECTED, why, decided.at)
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            deed.done(tx, decided.at, decided_sentence(record), checkpoint_id)
+            return record

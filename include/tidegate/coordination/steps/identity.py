@@ -1,0 +1,187 @@
+"""Compares a definition with the pipeline that is recorded under its name, and records what is new about it.
+
+`protocol.recovery.identity` decides what counts as the same.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.facts.errors import PipelineIdentityError
+from tidegate.protocol.facts.paths import directory
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.recovery.identity import (
+    Moved,
+    find_moved,
+    find_new,
+    require_at_rest,
+    require_not_lost,
+    require_same,
+    stored_elsewhere,
+)
+from tidegate.protocol.recovery.ownership import Place, refused_places, require_own_places, to_swap, to_take_over
+from tidegate.protocol.steps.refusal import Refusal
+
+log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """`knows_any`: the database knows some checkpoint of the pipeline."""
+
+    knows_any: bool
+    refusals: list[Refusal]
+
+
+class Identification:
+    """The identity of one pipeline."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        ownership: Ownership | None = None,
+    ) -> None:
+        self._ownership = ownership or Ownership(graph, store, storage)
+        self._pipeline_id = graph.pipeline.name
+        self._endpoints = graph.endpoints
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self._found: str | None = None  # the newest `_metadata` that this process has seen or written here
+
+    def check(self, regains: bool = False) -> None:
+        """Must be called before anything is done for the pipeline. `regains`: a database that does not know it gets it
+        back, with its places. Raises `PipelineIdentityError`, `StorageError`, `SinkError`."""
+        looked = self._look(lambda tx: self._refused(tx, regains))
+        require_own_places(self._pipeline_id, looked.refusals)
+
+    def require_stored_here(self) -> None:
+        """The pipeline's state must be on this process's storage: copies of a project have the same places below their
+        homes, but each has a checkpoint storage of its own. Raises `PipelineIdentityError`, `StorageError`."""
+        self._look(lambda _: [])
+
+    def check_to_begin(self) -> None:
+        """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
+        storage has no completed one either: the pipeline would read again what its tables show already."""
+        require_own_places(self._pipeline_id, self.find_refusals())
+
+    def find_refusals(self) -> list[Refusal]:
+        """The same, but why the pipeline may not begin where its sinks write is returned."""
+        looked = self._look(self._refused)
+        if not looked.knows_any:
+            self.require_not_lost()
+        return looked.refusals
+
+    def require_not_lost(self) -> None:
+        """The database knows no checkpoint of the pipeline, so its checkpoint storage has no completed one. Raises
+        `PipelineIdentityError`, `StorageError`."""
+        try:
+            require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
+        except PipelineIdentityError:
+            if not self._knows_any():  # asked again: the first one may have completed meanwhile
+                raise
+
+    def _refused(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
+        require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
+        return self.refused_places(tx, regains)
+
+    def refused_places(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
+        """Why the pipeline may not write where its sinks are. Raises `SinkError`, `StorageError`."""
+        recorded = tx.endpoints()
+        places = self._ownership.find(recorded)
+        if any(place.is_used for place in places):  # perhaps by the pipeline, before its sinks were put on record
+            latest = tx.latest_completed()
+            known = set[str]() if latest is None else {plan.operator_id for plan in latest.operators}
+            places = [replace(each, is_recorded=each.is_recorded or each.operator_id in known) for each in places]
+        return refused_places(places, regains)
+
+    def _look(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Looked":
+        missing = None
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                refusals = find(tx)
+                latest = tx.latest_completed()
+            if latest is None:
+                return _Looked(self._knows_any(), refusals)
+            if latest.metadata_path is None:
+                return _Looked(True, refusals)
+            path = latest.metadata_path
+            if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
+                self.found(path)
+                return _Looked(True, refusals)
+            if path == missing:
+                raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
+            missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
+
+    def found(self, path: str) -> None:
+        """The `_metadata` of a completed checkpoint is on this process's storage."""
+        self._found = path
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether any was found, so that the next one may be found without a look."""
+        return self._found is not None
+
+    def has_found(self, latest: CheckpointRecord | None) -> bool:
+        """Whether it is known that the pipeline's newest completed checkpoint is stored here, without a look."""
+        return latest is not None and latest.metadata_path == self._found
+
+    def _knows_any(self) -> bool:
+        """Ids alone may be given out and come to nothing."""
+        return bool(self._store.history(self._pipeline_id, 1))
+
+    def require(self, tx: StoreTransaction, regains: bool = False) -> None:
+        """If two processes begin at once, the second finds here what the first has recorded. Raises
+        `PipelineIdentityError`, `SinkError`."""
+        require_own_places(self._pipeline_id, self._refused(tx, regains))
+
+    def record(self, tx: StoreTransaction, now: datetime, regains: bool = False) -> None:
+        """Called in the transaction that begins a checkpoint or region, after `require`. Raises
+        `PipelineIdentityError` if another pipeline has begun there at the same moment, and `SinkError`."""
+        recorded = tx.endpoints()
+        lost = self._ownership.mark(self._ownership.find(recorded), regains)
+        require_own_places(self._pipeline_id, refused_places(lost))
+        if new := find_new(recorded, self._endpoints):
+            tx.record_endpoints(new, now)
+
+    def moved(self, take_over: bool = False) -> list[Moved | Place]:
+        """What `relocate` would change. Raises as it does."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            return self._moved(tx, take_over)
+
+    def _moved(self, tx: StoreTransaction, take_over: bool) -> list[Moved | Place]:
+        recorded = tx.endpoints()
+        found, places = find_moved(recorded, self._endpoints), self._ownership.find(recorded)
+        others = to_take_over(places)
+        if not take_over:
+            require_own_places(self._pipeline_id, refused_places([each for each in others if each.owner is not None]))
+        return [*found, *(others if take_over else ()), *to_swap(places)]
+
+    def relocate(self, deed: Deed = UNASKED, take_over: bool = False) -> list[Moved | Place]:
+        """Record what has moved as intended, and return it; with `take_over` also places that were another pipeline's
+        become this one's. Raises `PipelineStatusError` while a checkpoint is in progress or its sinks have not
+        committed, and `PipelineIdentityError` if the pipeline would move to a place that is another one's."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            found = self._moved(tx, take_over)
+            now, moved = self._clock.now(), [each for each in found if isinstance(each, Moved)]
+            if moved:
+                require_at_rest(self._pipeline_id, tx.in_progress(), tx.retained())
+                tx.record_endpoints([each.defined for each in moved], now)
+            if places := [each for each in found if isinstance(each, Place)]:
+                if new := find_new(tx.endpoints(), self._endpoints):
+                    tx.record_endpoints(new, now)
+                self._ownership.take_over(places)
+                tx.reserve_numbers(*self._ownership.numbers(tx), now)
+            said = "; ".join(map(str, found)) or "nothing has moved"
+            deed.done(tx, now, f"Pipeline {self._pipeline_id}: {said}.")
+        for each in found:
+            log.warning("Pipeline %s was relocated: %s.", self._pipeline_id, each)
+        return found

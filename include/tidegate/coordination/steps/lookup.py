@@ -1,0 +1,68 @@
+"""Reads a checkpoint, and what a pipeline goes on from: the snapshots of its latest completed one, compactions applied.
+
+`protocol.steps.restored_snapshots` decides what each subtask gets.
+"""
+
+from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.protocol.facts.branches import drops_unmatched
+from tidegate.protocol.facts.errors import CheckpointNotFoundError
+from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
+from tidegate.protocol.steps.finished import require_legal_restore
+from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism, restore_snapshots
+
+#: What people ask for may be higher than any id that a store can hold.
+HIGHEST_ID = 2**63 - 1
+
+
+def restore_latest(
+    tx: StoreTransaction, graph: Graph, config: CheckpointConfig, handed_on: HandedOn
+) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
+    """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
+
+    Raises `StateSchemaError`.
+    """
+    latest = tx.latest_completed()
+    known = {} if latest is None else handed_on.subtasks(tx, latest)
+    snapshots = {key: subtask.snapshot for key, subtask in known.items()}
+    drop = config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
+    restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)
+    if latest is not None:
+        require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
+    return latest, restored
+
+
+def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:
+    """Unless it sets one, a pipeline keeps the max parallelism of its state when its parallelism is raised. To be
+    called before the pipeline is compiled."""
+    if pipeline.sets_max_parallelism:
+        return
+    for record in reversed(store.completed(pipeline.name)):
+        if record.abandoned_by is None:
+            kept = kept_max_parallelism(record, pipeline.parallelism)
+            pipeline.max_parallelism = kept or pipeline.max_parallelism
+            return
+
+
+def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
+    """Raises `CheckpointNotFoundError`."""
+    record = None if checkpoint_id > HIGHEST_ID else tx.checkpoint(checkpoint_id)
+    if record is None:
+        raise CheckpointNotFoundError(
+            f"Pipeline {pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
+            f"`tidegate checkpoints {pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
+        )
+    return record
+
+
+def find_triggered(store: CheckpointStore, pipeline_id: str, since: int) -> list[CheckpointRecord]:
+    """The checkpoints with a higher id, oldest first, whatever became of them. Where none is new, it reads one."""
+    number = 1
+    while True:
+        new = [record for record in store.history(pipeline_id, number) if record.checkpoint_id > since]
+        if len(new) < number or new[-1].checkpoint_id == since + 1:
+            return new[::-1]
+        number *= 4

@@ -1,0 +1,214 @@
+"""Registers the continuous region of a pipeline, fences off older ones, and keeps the two ways to run apart.
+
+While a region is registered, no other process begins a checkpoint: what is in progress and begun is the region's. So
+the process that ends it knows what to abort: the region itself, its successor, or a scheduled attempt that finds it
+dead.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.lookup import restore_latest
+from tidegate.coordination.steps.notify import Delivery
+from tidegate.coordination.steps.outstanding import find_outstanding
+from tidegate.coordination.steps.pipeline_status import end_if_over
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.continuous.regions import (
+    DeadRegion,
+    LiveRegion,
+    NoRegion,
+    RegionLook,
+    RegionStart,
+    decide_presence,
+    is_current,
+    is_signed_ahead,
+    needs_sign,
+    require_startable,
+    superseded_error,
+)
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.pipelines import WITH_REGION, PipelineStatus
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.observing.lag import SourceLag, needs_recording
+from tidegate.protocol.steps.admission import choose_overdue
+from tidegate.protocol.steps.hold import held_error, is_approved, is_held, is_with_people
+from tidegate.protocol.steps.snapshot import SnapshotTask, plan_attempt, require_same_plan
+
+
+def find_presence(tx: StoreTransaction, now: datetime) -> NoRegion | LiveRegion | DeadRegion:
+    """Who takes the pipeline's snapshots now. A sign of life from the future is corrected first."""
+    if is_signed_ahead(region := tx.region(), now):
+        tx.touch_region(region.attempt, now)
+    return decide_presence(tx.region(), now)
+
+
+class RegionControl:
+    """The region of one pipeline. `start` makes a new attempt each time; everything else may be repeated."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        failures: CheckpointFailureManager,
+        delivery: Delivery,
+        identification: Identification,
+        clock: Clock,
+        handed_on: HandedOn,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._failures = failures
+        self._delivery = delivery
+        self._identification = identification
+        self._clock = clock
+        self._handed_on = handed_on
+
+    def start(self) -> RegionStart | CheckpointRecord:
+        """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
+        (protocol.md section 7); what has completed is made visible first. A checkpoint that a person decides about is
+        not aborted: while it is held no region starts, and an approved one is returned, to be completed first.
+
+        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`,
+        `CheckpointHeldError`, and what sinks raise.
+        """
+        self._identification.check_to_begin()
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                self._identification.require(tx)
+                outstanding = find_outstanding(tx)
+                if not outstanding:
+                    if (approved := self._end_others(tx)) is not None:
+                        return approved
+                    end_if_over(tx, self._clock.now())  # a restore may have led back to the end: nothing is left to do
+                    if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
+                        return self._start(tx)
+            if not outstanding:
+                require_startable(pipeline)
+            self._delivery.deliver(outstanding)
+
+    def _end_others(self, tx: StoreTransaction) -> CheckpointRecord | None:
+        """Abort what is in progress, or return what a person has approved: the newest has the rows of the others."""
+        now, going = self._clock.now(), tx.in_progress()
+        if approved := [record for record in going if is_approved(record)]:
+            return approved[-1]
+        for record in going:
+            if is_held(record) and choose_overdue([record], now):
+                self._failures.expire(tx, record)
+            elif is_held(record):
+                raise held_error(record)
+            else:
+                self._abort(tx, record, "A region of the pipeline was started")
+        return None
+
+    def _start(self, tx: StoreTransaction) -> RegionStart:
+        now = self._clock.now()
+        require_startable(tx.pipeline())
+        if tx.pipeline().status is PipelineStatus.CREATED:
+            tx.move_pipeline(PipelineStatus.RUNNING, now)
+        self._identification.record(tx, now)
+        attempt = tx.begin_region(now)
+        latest, restored = restore_latest(tx, self._graph, self._config, self._handed_on)
+        if latest is None:
+            return RegionStart(attempt, None, restored)
+        tx.record_restore(latest.checkpoint_id, now)
+        return RegionStart(attempt, latest.checkpoint_id, restored)
+
+    def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
+        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots, has ended or has
+        expired.
+
+        Raises `SupersededAttemptError`, `PipelineDefinitionError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            if not is_current(tx.region(), attempt):
+                raise superseded_error(self._pipeline_id, tx.region(), attempt)
+            record = tx.checkpoint(checkpoint_id)
+            if record is None or (record.status, record.phase) != (Status.IN_PROGRESS, Phase.TRIGGERED):
+                return None
+            if choose_overdue([record], self._clock.now()):
+                self._failures.expire(tx, record)
+                return None
+            require_same_plan(record, self._graph.plan)
+            tx.begin_attempt(checkpoint_id)
+            return plan_attempt(record, tx.subtasks(checkpoint_id), {})
+
+    def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
+        """Record that the region is alive and how far behind it is, and see what is asked of it. If its pipeline is no
+        longer running, it must stop.
+
+        Raises `SupersededAttemptError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
+            if pipeline.status not in WITH_REGION:  # which may have ended the region, but matters more
+                return RegionLook(pipeline)
+            if not is_current(region, attempt):
+                raise superseded_error(self._pipeline_id, region, attempt)
+            if needs_sign(region, now):
+                tx.touch_region(attempt, now)
+            if lag and needs_recording(tx.lag(), lag):
+                tx.record_lag(lag)
+            return RegionLook(pipeline, tx.requests())
+
+    def end(self, attempt: int) -> None:
+        """The region stops. Checkpoints that still wait for snapshots are aborted; those that have all of them go on
+        without it."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            if tx.end_region(attempt, self._clock.now()):
+                for record in tx.in_progress():
+                    if record.phase is Phase.TRIGGERED:
+                        self._abort(tx, record, "The continuous region ended")
+
+    # -- the scheduled way, beside a region
+
+    def is_live(self) -> bool:
+        """Whether a region runs, which then takes the pipeline's snapshots."""
+        now, region = self._clock.now(), self._store.region(self._pipeline_id)
+        if not is_signed_ahead(region, now):
+            return isinstance(decide_presence(region, now), LiveRegion)
+        with self._store.transaction(self._pipeline_id) as tx:
+            return isinstance(find_presence(tx, now), LiveRegion)
+
+    def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
+        """Let a scheduled attempt begin this checkpoint, unless a region lives. A dead region is ended, so that it can
+        begin nothing if it comes back. Everything else in progress is aborted with it, but what a person decides about.
+        This checkpoint is aborted too if the region had begun it, as no other process can go on with its cut, or if a
+        person decides about one before it: both would take the same rows.
+
+        Returns what was there.
+        """
+        now = self._clock.now()
+        presence = find_presence(tx, now)
+        if isinstance(presence, DeadRegion):
+            tx.end_region(tx.region().attempt, now)
+            going = tx.in_progress()
+            others = [record for record in going if not is_with_people(record)]
+            some_wait_for_people = len(others) < len(going)
+            for record in others:
+                if record.checkpoint_id != checkpoint_id or some_wait_for_people or _is_begun(tx, record):
+                    self._abort(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
+        return presence
+
+    # -- inside
+
+    def _abort(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
+        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; a stopping one goes on."""
+        message = (
+            f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "
+            f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "
+            "untouched, and the next checkpoint takes the same data."
+        )
+        self._failures.fail_checkpoint(tx, record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message)
+
+
+def _is_begun(tx: StoreTransaction, record: CheckpointRecord) -> bool:
+    return any(subtask.attempt > 0 for subtask in tx.subtasks(record.checkpoint_id).values())

@@ -1,0 +1,108 @@
+"""The second phase of a restore: takes the sinks to where the pipeline is now, and records that it was done.
+
+Idempotent. The next process repeats it until it holds: every step that commits sinks finishes a rewind first.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, Clock, RewindableSink, StoreTransaction
+from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
+from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
+from tidegate.protocol.steps.notify import committables
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewindable:
+    vertex: SinkVertex
+    sink: RewindableSink
+
+    @property
+    def operator_id(self) -> str:
+        return self.vertex.operator_id
+
+
+class Rewinding:
+    """Rewinds the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, ownership: Ownership) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._sinks = [_Rewindable(v, v.sink) for v in graph.sinks if isinstance(v.sink, RewindableSink)]
+        self._ownership = ownership
+        self._store = store
+        self._clock = clock
+
+    def finish(self, restore: Restore) -> None:
+        """Rewind every sink that can be, unless another process has, or the pipeline was restored again since.
+
+        Raises what sinks raise, `SinkError` and `SupersededAttemptError`.
+        """
+
+        def rewind(committer: Committer) -> None:
+            try:
+                self._rewind(committer, restore)
+            except (SinkError, StateIntegrityError, StorageError) as error:
+                if not self._is_left_behind(restore):
+                    raise
+                committer.release()  # its files may be gone by now, and nobody needs them
+                raise committer.superseded() from error
+
+        what = f"rewinding the sinks to checkpoint {restore.checkpoint_id}"
+        work = SinkWork(self._pipeline_id, what, lambda tx: _is_over(tx, restore))
+        in_turn(work, rewind, self._store, self._clock)
+
+    def _is_left_behind(self, restore: Restore) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            return _is_over(tx, restore)
+
+    def _rewind(self, committer: Committer, restore: Restore) -> None:
+        with self._store.transaction(self._pipeline_id) as tx:
+            branch = branch_of(restore.goes_on_from, tx.restores())
+        subtasks = self._store.subtasks(self._pipeline_id, restore.goes_on_from)
+        for each in self._sinks:
+            committer.keep()
+            self._ownership.require_own(each.vertex, restore.goes_on_from)
+            each.sink.rewind(restore.goes_on_from, branch, committables(subtasks, each.operator_id), committer)
+        with self._store.transaction(self._pipeline_id) as tx:
+            if not tx.mark_rewound(restore.number, committer.number, self._clock.now()):
+                raise committer.superseded()
+            tx.end_commit(committer.number)
+
+    def find_withdrawn(self) -> dict[str, list[int]]:
+        """By the operator id of each sink, the checkpoints whose rows it has withdrawn, and keeps."""
+        return {each.operator_id: ids for each in self._own() if (ids := each.sink.withdrawn())}
+
+    def _own(self) -> list[_Rewindable]:
+        return [each for each in self._sinks if not self._ownership.is_foreign(each.vertex)]
+
+    def delete_withdrawn(self) -> None:
+        """Delete withdrawn rows that no restore can bring back any more."""
+        found = self.find_withdrawn()
+        if not found:
+            return
+
+        def for_good(tx: StoreTransaction) -> dict[str, list[int]]:
+            restores, completed = tx.restores(), [*tx.retained(), *tx.abandoned()]
+            chosen = {id_: choose_withdrawn_for_good(ids, completed, restores) for id_, ids in found.items()}
+            return {id_: ids for id_, ids in chosen.items() if ids}
+
+        def delete(committer: Committer) -> None:
+            with self._store.transaction(self._pipeline_id) as tx:
+                chosen = for_good(tx)
+            for each in self._own():
+                if ids := chosen.get(each.operator_id):
+                    committer.keep()
+                    each.sink.delete_withdrawn(ids, committer)
+            committer.release()
+
+        work = SinkWork(self._pipeline_id, "deleting withdrawn rows", lambda tx: not for_good(tx))
+        in_turn(work, delete, self._store, self._clock)
+
+
+def _is_over(tx: StoreTransaction, restore: Restore) -> bool:
+    """The sinks are rewound, or the pipeline was restored again since."""
+    unfinished = find_unfinished(tx.restores())
+    return unfinished is None or unfinished.number != restore.number

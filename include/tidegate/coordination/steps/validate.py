@@ -1,0 +1,205 @@
+"""The validate step: has the staged data judged before any of it is visible, and aborts the checkpoint if it must.
+
+`protocol.steps.validate` decides what verdicts mean.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.steps.finalize import metadata_of
+from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.coordination.steps.lookup import find_checkpoint
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.steady import judged_targets
+from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction, Validator
+from tidegate.protocol.continuous.overlap import (
+    find_unwanted,
+    has_versions,
+    require_no_earlier_savepoint,
+    wanted,
+)
+from tidegate.protocol.facts.errors import CheckpointError, ValidationFailedError
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.steps.admission import choose_overdue
+from tidegate.protocol.steps.approvals import Approvals, approved_with, with_approvals
+from tidegate.protocol.steps.carried_verdicts import carry_over, founded
+from tidegate.protocol.steps.hold import decide_hold, held_error, is_held
+from tidegate.protocol.steps.snapshot import ended_error, require_same_plan
+from tidegate.protocol.steps.validate import (
+    ValidatedCheckpoint,
+    decide_rejection,
+    find_complaints,
+    needs_validation,
+    permit,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A judgement that has begun: what is judged, and the verdicts that are settled without."""
+
+    record: CheckpointRecord
+    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    settled: list[Verdict]
+    approvals: Approvals
+
+    def is_overtaken(self, tx: StoreTransaction) -> bool:
+        """Whether an older checkpoint has completed since, with some of these rows."""
+        return has_versions(self.subtasks) and bool(find_unwanted(self.subtasks, tx.latest_completed()))
+
+
+class _NotAllGoodError(Exception):
+    """Of verdicts that are given early."""
+
+
+class Validation:
+    """Validates checkpoints of one pipeline. May be repeated, also by two processes at once."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        store: CheckpointStore,
+        failures: CheckpointFailureManager,
+        clock: Clock,
+        handed_on: HandedOn,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._store = store
+        self._failures = failures
+        self._clock = clock
+        self._handed_on = handed_on
+        self._judged = judged_targets(graph)
+
+    def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
+        """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
+
+        Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
+        error, and `CheckpointHeldError` while a person must decide about one that failed.
+        """
+        return self._validate(checkpoint_id, validator, early=False)
+
+    def _validate(self, checkpoint_id: int, validator: Validator, early: bool) -> ValidatedCheckpoint:
+        while True:
+            begun = self._begin(checkpoint_id)
+            if isinstance(begun, ValidatedCheckpoint):
+                return begun
+            try:
+                found = validator.validate(begun.record, begun.subtasks, begun.settled)
+                given = with_approvals(found, begun.approvals, self._graph.holds)
+                if early and find_complaints(self._graph.targets, [*begun.settled, *given]):
+                    raise _NotAllGoodError
+            except Exception as error:
+                if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
+                    raise
+                return ended
+            verdicts = self._together(begun.settled, founded(self._judged, begun.subtasks, given))
+            if (permitted := self._record(begun, verdicts)) is not None:
+                return permitted
+
+    def validate_early(self, checkpoint_id: int, validator: Validator) -> bool:
+        """The same for a process that has just taken the snapshot and has what judging needs; whether all is good.
+
+        One-sided on purpose: if anything is not good, nothing is recorded. `validate` judges anew then, and what it
+        finds aborts or holds the checkpoint where people look for it. Raises as `validate` for all else.
+        """
+        try:
+            self._validate(checkpoint_id, validator, early=True)
+        except _NotAllGoodError:
+            return False
+        return True
+
+    def _record(self, begun: "_Begun", verdicts: list[Verdict]) -> ValidatedCheckpoint | None:
+        """The permit if they are good; None if they are on rows that have become visible meanwhile, so that others must
+        be given. Raises as `validate`."""
+        checkpoint_id = begun.record.checkpoint_id
+        rejection = decide_rejection(begun.record, self._graph.targets, verdicts)
+        hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
+        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if not needs_validation(record):  # another process was faster; its verdicts stand
+                return permit(record)
+            if begun.is_overtaken(tx):
+                return None
+            if rejection is None:
+                return permit(self._accept(tx, record, verdicts))
+            tx.record_verdicts(checkpoint_id, verdicts)
+            if hold_for is None:
+                self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
+            else:
+                now, why = self._clock.now(), " ".join(find_complaints(self._graph.targets, verdicts))
+                tx.hold(checkpoint_id, now + hold_for, why, now)
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        raise ValidationFailedError(rejection, verdicts) if hold_for is None else held_error(record)
+
+    def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
+        """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
+        judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
+        if (known := self._handed_on.to_judge(checkpoint_id)) is not None:
+            settled = self._settled(known.subtasks, known.latest, known.verdicts)
+            if len(settled) < len(self._judged):
+                require_same_plan(known.record, self._graph.plan)
+                return _Begun(known.record, known.subtasks, settled, approved_with(known.latest, known.verdicts))
+        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if not (is_held(record) and choose_overdue([record], self._clock.now())):
+                if not needs_validation(record):
+                    return permit(record)
+                require_same_plan(record, self._graph.plan)
+                require_no_earlier_savepoint(record, tx.in_progress())
+                if not self._graph.targets:
+                    return permit(self._accept(tx, record, []))
+                latest = tx.latest_completed()
+                subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
+                before = [] if latest is None else self._handed_on.verdicts(tx, latest)
+                settled = self._settled(subtasks, latest, before)
+                if len(settled) < len(self._judged):
+                    return _Begun(record, subtasks, settled, approved_with(latest, before))
+                return permit(self._accept(tx, record, settled))
+            self._failures.expire(tx, record)
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        raise ended_error(record)
+
+    def _settled(
+        self, subtasks: Mapping[SubtaskId, SubtaskRecord], latest: CheckpointRecord | None, before: Sequence[Verdict]
+    ) -> list[Verdict]:
+        """What carries over of the verdicts on the latest completed checkpoint."""
+        if latest is None:
+            return []
+        settled = carry_over(self._judged, subtasks, before, latest.checkpoint_id)
+        for each in settled:
+            log.info("%s has the files of checkpoint %d, and is not judged again.", each.target, each.carried_from)
+        return settled
+
+    def _together(self, settled: Sequence[Verdict], given: Sequence[Verdict]) -> list[Verdict]:
+        """In the order of the targets. A report that was written just now shows the settled ones too."""
+        report = next((verdict.docs_path for verdict in given if verdict.docs_path is not None), None)
+        shown = [verdict if report is None else replace(verdict, docs_path=report) for verdict in settled]
+        order = {target: place for place, target in enumerate(self._graph.targets)}
+        return sorted((*shown, *given), key=lambda verdict: order.get(verdict.target, len(order)))
+
+    def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
+        """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.
+
+        None: it still waits for its verdicts. Raises as `needs_validation` does.
+        """
+        try:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            return None if needs_validation(record) else permit(record)
+        except CheckpointError as news:
+            raise news from error
+
+    def _accept(self, tx: StoreTransaction, record: CheckpointRecord, verdicts: Sequence[Verdict]) -> CheckpointRecord:
+        """It is validated, and what finalize writes down of it is handed on."""
+        tx.accept(record.checkpoint_id, verdicts, self._clock.now())
+        record = find_checkpoint(tx, self._pipeline_id, record.checkpoint_id)
+        if (record.status, record.phase) == (Status.IN_PROGRESS, Phase.VALIDATED):
+            self._handed_on.validated(record, lambda: metadata_of(tx, record, self._graph, self._handed_on))
+        return record

@@ -1,0 +1,182 @@
+"""What the completed checkpoints of a pipeline cost that are kept, and what a cleaning finds and does.
+
+`coordination.cleaning.clean` gathers the facts. A report is a value, as a plan of a restore is.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.protocol.cleaning.retention import Reason, Why
+from tidegate.protocol.facts.names import sink_of_operator
+from tidegate.protocol.facts.records import CheckpointRecord, Deletion
+
+#: A file, by whose it is and where it lies, and its size in bytes.
+Files = Mapping[Deletion, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Each file counts once."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint that is kept, and why. `full` is what it refers to, `alone` what nothing else refers to: that would
+    be free if it went."""
+
+    record: CheckpointRecord
+    reasons: tuple[Reason, ...]
+    full: Cost
+    alone: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that is missing or differs from what was written: `problem` says how, in whole sentences. `checkpoints`
+    are those that need it."""
+
+    path: str
+    problem: str
+    checkpoints: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """`total` is what all that is kept costs, merged runs that no checkpoint uses yet included. `expired` checkpoints
+    are too old, and `freed` is what they alone refer to. `garbage` are files that nothing refers to. `withdrawn` are,
+    by sink, checkpoints whose withdrawn rows are kept for a restore; `withdrawn_for_good` those whose rows no restore
+    can bring back. `foreign`: see `leftovers.Leftovers`. `read` are the files that were compared with their checksums.
+
+    With `changed` the expired and the garbage are gone; without, nothing was changed.
+    """
+
+    pipeline_id: str
+    changed: bool
+    kept: tuple[Kept, ...]
+    total: Cost
+    expired: tuple[CheckpointRecord, ...]
+    freed: Cost
+    garbage: tuple[Deletion, ...]
+    withdrawn: Mapping[str, tuple[int, ...]]
+    withdrawn_for_good: Mapping[str, tuple[int, ...]]
+    foreign: tuple[int, ...]
+    read: Cost
+    damage: tuple[Damage, ...]
+
+    @property
+    def safe(self) -> list[int]:
+        """Kept checkpoints of which no damage was found."""
+        hurt = {id_ for damage in self.damage for id_ in damage.checkpoints}
+        return [each.record.checkpoint_id for each in self.kept if each.record.checkpoint_id not in hurt]
+
+    def lines(self) -> list[str]:
+        """For a log: one sentence a line. Sizes are bytes."""
+        kept = [
+            f"Checkpoint {each.record.checkpoint_id} is kept ({reasons_text(each)}): {_size(each.full)}, of which "
+            f"{_size(each.alone)} alone."
+            for each in self.kept
+        ]
+        return [*kept, f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.", *self.summary()]
+
+    def summary(self) -> list[str]:
+        """What was done or would be, and what is wrong: one sentence a line."""
+        deleted, lines = "Deleted" if self.changed else "To be deleted", []
+        if self.expired:
+            ids = _ids(record.checkpoint_id for record in self.expired)
+            lines.append(f"{deleted}: checkpoints that are too old, {ids}, with {_size(self.freed)}.")
+        if self.garbage:
+            shown = ", ".join(deletion.path for deletion in self.garbage[:10])
+            more = "" if len(self.garbage) <= 10 else f" and {len(self.garbage) - 10} more"
+            lines.append(f"{deleted}: {_files(len(self.garbage))} that nothing refers to, {shown}{more}.")
+        for sink, ids_ in self.withdrawn_for_good.items():
+            lines.append(f"{deleted}: rows that sink {sink} has withdrawn of checkpoints {_ids(ids_)}.")
+        for sink, ids_ in self.withdrawn.items():
+            lines.append(f"Kept for a restore: rows that sink {sink} has withdrawn of checkpoints {_ids(ids_)}.")
+        if self.foreign:
+            lines.append(
+                f"Checkpoints {_ids(self.foreign)} have completed on the storage, and this database does not know "
+                "them: it may be older than the storage. What they refer to may lie anywhere, so what nothing refers "
+                "to was not looked for. If nobody needs them, remove their directories."
+            )
+        return [*lines, f"Compared with checksums: {_size(self.read)}.", *self.damage_lines()]
+
+    def damage_lines(self) -> list[str]:
+        """What is damaged, who needs it, and what is safe."""
+        if not self.damage:
+            return []
+        lines = [f"{each.problem} Checkpoints that need it: {_ids(each.checkpoints)}." for each in self.damage]
+        safe = f"No damage was found of checkpoints {_ids(self.safe)}." if self.safe else "No checkpoint is free of it."
+        return [*lines, f"{safe} The tables are as they are. Nothing of pipeline {self.pipeline_id} was deleted."]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """`each` has what a kept checkpoint refers to, and what it alone does. See `CleanReport` for the others."""
+
+    each: Mapping[int, tuple[Cost, Cost]]
+    total: Cost
+    freed: Cost
+
+
+def weigh(
+    kept: Mapping[int, Files], expired: Collection[Files], merged: Files, in_use: Collection[Deletion]
+) -> Weights:
+    """`merged` are runs that no checkpoint uses yet, `in_use` what checkpoints in progress refer to.
+
+    Performs no I/O.
+    """
+    references = Counter(file for files in kept.values() for file in files)
+    references.update({*merged, *in_use})
+    each = {
+        id_: (_cost(files), _cost({file: size for file, size in files.items() if references[file] == 1}))
+        for id_, files in kept.items()
+    }
+    free = [{file: size for file, size in files.items() if file not in references} for files in expired]
+    return Weights(each, _cost(*kept.values(), merged), _cost(*free))
+
+
+def _cost(*files: Files) -> Cost:
+    together: dict[Deletion, int] = {}
+    for each in files:
+        together |= each
+    return Cost(len(together), sum(together.values()))
+
+
+def reasons_text(kept: Kept) -> str:
+    """The reasons as people read them: "latest, savepoint before the change". Performs no I/O."""
+    return ", ".join(_reason(kept.record, reason) for reason in kept.reasons)
+
+
+def _reason(record: CheckpointRecord, reason: Reason) -> str:
+    match reason.why:
+        case Why.SAVEPOINT:
+            return f"savepoint {record.name or record.checkpoint_id}"
+        case Why.UNNOTIFIED:
+            return "its sinks have not committed"
+        case Why.UNDO_UNTIL:
+            return f"undo until {reason.until:%Y-%m-%d %H:%M} UTC"
+        case Why.RETAINED_UNTIL:
+            return f"retained until {reason.until:%Y-%m-%d %H:%M} UTC"
+        case _:
+            return reason.why.lower()
+
+
+def by_sink(found: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+    """What is known by operator id, by the name of the sink; without those of which nothing is. Performs no I/O."""
+    return {sink_of_operator(id_): ids for id_, of in found.items() if (ids := tuple(of))}
+
+
+def _size(of: Cost) -> str:
+    return f"{_files(of.files)} ({of.bytes} bytes)"
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))

@@ -1,0 +1,54 @@
+"""How long the subtasks of checkpoints that have ended stay on record, one by one; after that, what they come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+
+#: A transaction folds no more than this, because the pipeline's other transactions wait for it meanwhile.
+MOST_CHECKPOINTS, MOST_SUBTASKS = 500, 2_000
+#: How long a process that has folded all that was due waits until it looks again.
+FOLD_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRule:
+    """Checkpoints are folded that are not among the `number` newest, by their ids, and those that ended longer than
+    `age` ago. None is no bound."""
+
+    number: int | None
+    age: timedelta | None
+
+
+def choose_folded(
+    unfolded: Sequence[CheckpointRecord], last_checkpoint_id: int, rule: HistoryRule, now: datetime
+) -> list[int]:
+    """The ids to fold now, oldest first. Never one whose state is kept or not yet deleted, one whose sinks have not
+    been notified, and no savepoint. Performs no I/O."""
+    chosen: list[int] = []
+    subtasks = 0
+    for record in unfolded:
+        if not (may_be_folded(record) and _is_due(record, last_checkpoint_id, rule, now)):
+            continue
+        subtasks += record.num_subtasks
+        if chosen and (subtasks > MOST_SUBTASKS or len(chosen) >= MOST_CHECKPOINTS):
+            break
+        chosen.append(record.checkpoint_id)
+    return chosen
+
+
+def may_be_folded(record: CheckpointRecord) -> bool:
+    """Whether nobody needs the checkpoint's subtasks and files any more, whatever happens."""
+    if record.kind is not CheckpointKind.CHECKPOINT:
+        return False
+    gone = record.status is Status.DISCARDED and record.notified_at is not None
+    return gone or record.status is Status.FAILED
+
+
+def _is_due(record: CheckpointRecord, last_checkpoint_id: int, rule: HistoryRule, now: datetime) -> bool:
+    ended_at = record.completed_at or record.failed_at
+    assert ended_at is not None
+    is_old = rule.age is not None and now - ended_at > rule.age
+    return is_old or (rule.number is not None and record.checkpoint_id <= last_checkpoint_id - rule.number)

@@ -1,0 +1,133 @@
+"""What files and directories are called. Each of these names is composed here, and taken apart here and nowhere else.
+
+On checkpoint storage:
+
+    <pipeline>/chk-<id>/_metadata                            the checkpoint, complete in itself
+    <pipeline>/chk-<id>/_committed                           the marker: it has completed
+    <pipeline>/chk-<id>/<operator>/<subtask>-<attempt>-…     what an attempt at a checkpoint wrote
+    <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged beside it
+    <pipeline>/shared/<attempt>/<operator>/…                 likewise, what an attempt of a region wrote
+    _savepoints/<pipeline>/chk-<id>/                         a canonical savepoint, see `canonical`
+
+Below a sink's root, staged files lie in a directory `chk-<id>`, and their names begin with `<subtask>-<attempt>-`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidegate.protocol.facts.records import SubtaskId
+
+_CHECKPOINT, _SHARED, _SAVEPOINTS = "chk-", "shared", "_savepoints"
+_METADATA, _MARKER = "_metadata", "_committed"
+#: A number as it is written into a name: no leading zeros, no other digits than these, no more than the database holds.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+def checkpoint_name(checkpoint_id: int) -> str:
+    """What is called after a checkpoint: its directories, and a sink's versions."""
+    return f"{_CHECKPOINT}{checkpoint_id}"
+
+
+def checkpoint_id_of(name: str) -> int | None:
+    """The checkpoint that has this `checkpoint_name`; None if it is another kind of name."""
+    return _number(name.removeprefix(_CHECKPOINT)) if name.startswith(_CHECKPOINT) else None
+
+
+def directory(pipeline_id: str, checkpoint_id: int) -> str:
+    """Where a checkpoint writes, relative to the checkpoint storage."""
+    return f"{pipeline_id}/{checkpoint_name(checkpoint_id)}"
+
+
+def metadata_path(pipeline_id: str, checkpoint_id: int) -> str:
+    return f"{directory(pipeline_id, checkpoint_id)}/{_METADATA}"
+
+
+def marker_path(pipeline_id: str, checkpoint_id: int) -> str:
+    return f"{directory(pipeline_id, checkpoint_id)}/{_MARKER}"
+
+
+def marked_by(path: str) -> str | None:
+    """The metadata that this marker says was committed; None if the file is no marker."""
+    where, _, name = path.rpartition("/")
+    return f"{where}/{_METADATA}" if name == _MARKER and _is_checkpoints(where) else None
+
+
+def with_markers(paths: Iterable[str]) -> list[str]:
+    """The paths, each metadata after its marker: while there is a marker, there is what it marks."""
+    found: list[str] = []
+    for path in paths:
+        where, _, name = path.rpartition("/")
+        if name == _METADATA and _is_checkpoints(where):
+            found.append(f"{where}/{_MARKER}")
+        found.append(path)
+    return found
+
+
+def _is_checkpoints(where: str) -> bool:
+    return checkpoint_id_of(where.rpartition("/")[2]) is not None
+
+
+def default_location(pipeline_id: str, checkpoint_id: int) -> str:
+    """The directory of a canonical savepoint, unless its owner names one. No pipeline has a name that begins so."""
+    return f"{_SAVEPOINTS}/{pipeline_id}/{checkpoint_name(checkpoint_id)}"
+
+
+def shared_root(pipeline_id: str) -> str:
+    """The directory below which regions write, relative to the checkpoint storage."""
+    return f"{pipeline_id}/{_SHARED}"
+
+
+def shared_directory(pipeline_id: str, attempt: int) -> str:
+    """Where one attempt of a region writes, relative to the checkpoint storage."""
+    return f"{shared_root(pipeline_id)}/{attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByCheckpoint:
+    """The file lies below the `directory` of this checkpoint."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByRegion:
+    """The file lies below the `shared_directory` of this attempt."""
+
+    attempt: int
+
+
+def writer_of(pipeline_id: str, path: str) -> ByCheckpoint | ByRegion | None:
+    """Who wrote a file, as its path says; None if no checkpoint and no region of the pipeline did. Performs no I/O."""
+    if not path.startswith(f"{pipeline_id}/"):
+        return None
+    first, *below = path.removeprefix(f"{pipeline_id}/").split("/", 2)
+    if below and (checkpoint_id := checkpoint_id_of(first)) is not None:
+        return ByCheckpoint(checkpoint_id)
+    if first == _SHARED and len(below) == 2 and (attempt := _number(below[0])) is not None:
+        return ByRegion(attempt)
+    return None
+
+
+def operator_directory(below: str, operator_id: str) -> str:
+    """Where the files of an operator lie, below the directory of a checkpoint or region."""
+    return f"{below}/{operator_id}"
+
+
+def attempt_prefix(subtask_index: int, attempt: int) -> str:
+    """What the names of the files of a subtask's attempt begin with, staged ones too."""
+    return f"{subtask_index}-{attempt}"
+
+
+def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
+    """What the paths of the files of a subtask's attempt begin with; each execution adds a part of its own."""
+    return f"{operator_directory(below, subtask.operator_id)}/{attempt_prefix(subtask.subtask_index, attempt)}"
+
+
+def compaction_prefix(below: str, subtask: SubtaskId) -> str:
+    """The same for a run merged from a subtask's runs."""
+    return f"{operator_directory(below, subtask.operator_id)}/{subtask.subtask_index}-compacted"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None

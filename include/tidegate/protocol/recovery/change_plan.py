@@ -1,0 +1,249 @@
+"""What a definition would do with what a checkpoint recorded: a verdict for each vertex, before anything is run.
+
+`coordination.recovery.change_plan` gathers the facts. A run is refused by the same functions, and so in the same words.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tidegate.protocol.facts.names import Target, TargetKind, is_sink, sink_of_operator
+from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.recovery.changes import (
+    ChangeVerdict,
+    DefinedVertex,
+    Definition,
+    Recorded,
+    VertexChange,
+    VertexKind,
+)
+from tidegate.protocol.recovery.identity import Moved, Role, find_moved
+from tidegate.protocol.schema.state_schema import SchemaChange, compare_schemas
+from tidegate.protocol.schema.table_plan import (
+    Changes,
+    TableChange,
+    TableVerdict,
+    changed_rows,
+    changed_state,
+    plan_table,
+)
+from tidegate.protocol.steps.finished import find_illegal
+from tidegate.protocol.steps.in_flight import find_stranded
+from tidegate.protocol.steps.refusal import Refusal, unfit_state
+from tidegate.protocol.steps.restored_snapshots import find_unrestorable, former_names, restore_snapshots
+from tidegate.protocol.steps.watermarks import is_of_operator
+
+
+def compare_states(recorded: Recorded, definition: Definition) -> dict[str, SchemaChange]:
+    """By operator, what becomes of its state. Operators without state on either side are missing. Performs no I/O."""
+    renamed = former_names(recorded.record, definition.renamed)
+    found = {}
+    for vertex in definition.vertices:
+        stored = recorded.schemas.get(renamed.get(vertex.plan.operator_id, vertex.plan.operator_id))
+        if stored is not None and vertex.schema is not None:
+            found[vertex.plan.operator_id] = compare_schemas(stored, vertex.schema, vertex.former)
+    return found
+
+
+def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
+    """Everything for which a run would be refused. Performs no I/O."""
+    record, operators = recorded.record, definition.operators
+    renamed = former_names(record, definition.renamed)
+    allow = definition.allow_non_restored_state
+    found = find_unrestorable(record, recorded.snapshots, operators, allow, renamed)
+    refused = {refusal.operator_id for refusal in found}
+    legal = [plan for plan in operators if plan.operator_id not in refused]
+    restored = restore_snapshots(record, recorded.snapshots, legal, (), True, renamed)
+    found += find_illegal(record, legal, restored, definition.upstreams, renamed)
+    found += [_moved(definition, moved) for moved in find_moved(recorded.endpoints, definition.endpoints)]
+    states = compare_states(recorded, definition)
+    changed = [operator_id for operator_id, change in states.items() if change.changes]
+    found += find_stranded(definition.pipeline_id, restored, legal, definition.upstreams, changed, definition.outputs)
+    for operator_id, change in states.items():
+        if change.problems:
+            found.append(unfit_state(definition.pipeline_id, operator_id, change.problems))
+    return found
+
+
+def _moved(definition: Definition, moved: Moved) -> Refusal:
+    kind = VertexKind.SOURCE if moved.defined.role is Role.SOURCE else VertexKind.SINK
+    ids = (v.plan.operator_id for v in definition.vertices if (v.kind, v.name) == (kind, moved.defined.name))
+    said = str(moved)
+    return Refusal(
+        next(ids),
+        f"{said[0].upper()}{said[1:]}.",
+        f"If it was moved on purpose, confirm that once with `tidegate relocate {definition.pipeline_id}`; if this is "
+        "another pipeline, give it a name of its own.",
+    )
+
+
+def plan_changes(
+    recorded: Recorded | None, definition: Definition, places: Sequence[Refusal] = ()
+) -> tuple[VertexChange, ...]:
+    """The verdict on each vertex, those of the definition first. `places` says why sinks may not write where they are;
+    one without an operator is of the checkpoint storage. Performs no I/O."""
+    if recorded is None:
+        refused = by_operator(places, definition)
+        return tuple(
+            _refused(VertexChange(v.kind, v.name, ChangeVerdict.NEW), refused.get(v.plan.operator_id))
+            for v in definition.vertices
+        )
+    plan = _Plan(recorded, definition, places)
+    return (*plan.defined(), *plan.gone(), *plan.checks())
+
+
+def by_operator(refusals: Sequence[Refusal], definition: Definition) -> dict[str, list[Refusal]]:
+    """Those that concern the checkpoint storage are said of the sources. Performs no I/O."""
+    found: dict[str, list[Refusal]] = {}
+    sources = [v.plan.operator_id for v in definition.vertices if v.kind is VertexKind.SOURCE]
+    for refusal in refusals:
+        for operator_id in [refusal.operator_id] if refusal.operator_id else sources:
+            found.setdefault(operator_id, []).append(refusal)
+    return found
+
+
+def _refused(change: VertexChange, refusals: Sequence[Refusal] | None) -> VertexChange:
+    if not refusals:
+        return change
+    why = tuple(refusal.why for refusal in refusals)
+    way_out = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
+    return replace(change, verdict=ChangeVerdict.REFUSES, changes=why, way_out=way_out)
+
+
+class _Plan:
+    def __init__(self, recorded: Recorded, definition: Definition, places: Sequence[Refusal]) -> None:
+        self._recorded = recorded
+        self._definition = definition
+        self._renamed = former_names(recorded.record, definition.renamed)
+        self._before = {plan.operator_id: plan for plan in recorded.record.operators}
+        self._states = compare_states(recorded, definition)
+        self._refusals = by_operator([*find_refusals(recorded, definition), *places], definition)
+
+    def defined(self) -> Iterator[VertexChange]:
+        for vertex in self._definition.vertices:
+            former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
+            if former not in self._before:
+                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, (_NEW[vertex.kind],))
+                yield self._refused(new, vertex.plan.operator_id)
+                continue
+            migrations = tuple(self._migrations(vertex, former))
+            table = self._table(vertex)
+            change = VertexChange(
+                vertex.kind,
+                vertex.name,
+                ChangeVerdict.MIGRATES if migrations else ChangeVerdict.SAME,
+                (*migrations, *self._adjustments(vertex, former), *([table.said] if table and table.said else ())),
+                table=None if table is None else table.verdict,
+            )
+            yield self._refused(change, vertex.plan.operator_id)
+
+    def _refused(self, change: VertexChange, operator_id: str) -> VertexChange:
+        return _refused(change, self._refusals.get(operator_id))
+
+    def _migrations(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        if former != vertex.plan.operator_id:
+            yield f"was called {former!r}"
+        if (change := self._states.get(vertex.plan.operator_id)) is not None:
+            yield from change.changes
+
+    def _adjustments(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        """What is different, and needs no state to be brought anywhere."""
+        before, now = self._before[former].parallelism, vertex.plan.parallelism
+        if before != now:
+            noun = "splits" if vertex.kind is VertexKind.SOURCE else "parallelism"
+            yield f"{noun}: {before}, now {now}"
+        yield from self._different_options(vertex, former)
+        target = _target_of(vertex)
+        if target is not None:
+            yield from self._expectations(target)
+
+    def _different_options(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        recorded = self._recorded.options.get(former) or vertex.options
+        for name in sorted(recorded.keys() | vertex.options.keys()):
+            old, new = recorded.get(name), vertex.options.get(name)
+            if old != new and name not in ("type", "path", "splits", "inputs"):
+                yield f"{name}: {old!r}, now {new!r}"
+
+    def _expectations(self, target: Target) -> Iterator[str]:
+        before, now = target in self._recorded.targets, target in self._definition.targets
+        if now and not before:
+            yield "has expectations that are new"
+        if before and not now:
+            yield "has no expectations any more"
+
+    def _table(self, vertex: DefinedVertex) -> TableChange | None:
+        """Of a sink: a table of current rows is written anew, one that is appended to keeps its old rows."""
+        if vertex.kind is not VertexKind.SINK:
+            return None
+        if not vertex.appends:
+            return TableChange(TableVerdict.AS_BEFORE, "")
+        upstreams, known = self._definition.upstreams, {v.plan.operator_id: v for v in self._definition.vertices}
+        direct = upstreams.get(vertex.plan.operator_id, ())
+        waiting, found = list(direct), list[Changes]()
+        seen = set[str]()
+        while waiting:
+            id_ = waiting.pop()
+            if id_ in seen or id_ not in known:
+                continue
+            seen.add(id_)
+            waiting += upstreams.get(id_, ())
+            found.append(self._columns(known[id_]))
+        sole = known.get(direct[0]) if len(direct) == 1 and direct[0] not in self._definition.outputs else None
+        is_exact = sole is not None and bool(self._columns(sole))
+        return plan_table(found[:1] if is_exact else found, is_exact)
+
+    def _columns(self, vertex: DefinedVertex) -> Changes:
+        """How the rows of a source, or of an operator's state, differ."""
+        former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
+        if vertex.kind is VertexKind.SOURCE:
+            before = self._recorded.options.get(former, {})
+            return changed_rows(before.get("schema"), vertex.options.get("schema"))
+        stored, change = self._recorded.schemas.get(former), self._states.get(vertex.plan.operator_id)
+        return {} if stored is None or change is None or change.problems else changed_state(stored, change.schema)
+
+    def gone(self) -> Iterator[VertexChange]:
+        kept = {vertex.plan.operator_id for vertex in self._definition.vertices} | set(self._renamed.values())
+        for operator_id in self._before.keys() - kept:
+            kind = self._kind_of(operator_id)
+            name = sink_of_operator(operator_id) if kind is VertexKind.SINK else operator_id
+            change = VertexChange(kind, name, ChangeVerdict.DROPPED, (_DROPPED[kind],))
+            yield self._refused(change, operator_id)
+
+    def _kind_of(self, operator_id: str) -> VertexKind:
+        """As far as what it has left behind says it."""
+        if is_sink(operator_id):
+            return VertexKind.SINK
+        snapshots = [snapshot for id_, snapshot in self._recorded.snapshots.items() if id_.operator_id == operator_id]
+        kinds = {handle.kind for snapshot in snapshots for handle in snapshot.handles}
+        if HandleKind.RUN in kinds:
+            return VertexKind.OPERATOR
+        positions = [snapshot.position for snapshot in snapshots if snapshot.position]
+        is_source = HandleKind.POSITION in kinds or any(not is_of_operator(position) for position in positions)
+        return VertexKind.SOURCE if is_source else VertexKind.STEP
+
+    def checks(self) -> Iterator[VertexChange]:
+        for target in dict.fromkeys((*self._definition.targets, *self._recorded.targets)):
+            if target.kind is TargetKind.CHECK:
+                before, now = target in self._recorded.targets, target in self._definition.targets
+                verdict = ChangeVerdict.SAME if before and now else ChangeVerdict.NEW if now else ChangeVerdict.DROPPED
+                yield VertexChange(VertexKind.CHECK, target.name, verdict)
+
+
+def _target_of(vertex: DefinedVertex) -> Target | None:
+    kinds = {VertexKind.OPERATOR: TargetKind.STATE, VertexKind.SINK: TargetKind.SINK}
+    return Target(kinds[vertex.kind], vertex.name) if vertex.kind in kinds else None
+
+
+_NEW = {
+    VertexKind.SOURCE: "reads everything from the beginning",
+    VertexKind.STEP: "begins with the next checkpoint",
+    VertexKind.OPERATOR: "starts empty: what was read before does not reach it",
+    VertexKind.SINK: "begins with the next checkpoint; a table of current rows shows all of them",
+    VertexKind.CHECK: "judges from the next checkpoint on",
+}
+_DROPPED = {
+    VertexKind.SOURCE: "its position is dropped",
+    VertexKind.STEP: "had no state of its own",
+    VertexKind.OPERATOR: "its state is dropped",
+    VertexKind.SINK: "what it has written stays",
+    VertexKind.CHECK: "judges no more",
+}

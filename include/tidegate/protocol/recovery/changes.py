@@ -1,0 +1,130 @@
+"""The nouns of a plan of changes: what the code says, what a checkpoint recorded, and what becomes of each vertex."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tidegate.protocol.facts.names import Target
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import CheckpointRecord, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.recovery.identity import Endpoint
+from tidegate.protocol.schema.state_schema import StateSchema
+from tidegate.protocol.schema.table_plan import (
+    TableVerdict,
+)
+from tidegate.protocol.steps.finished import Upstreams
+from tidegate.protocol.steps.restored_snapshots import Renamed
+
+
+class ChangeVerdict(StrEnum):
+    SAME = "same"  # it goes on as it was
+    NEW = "new"  # it starts empty
+    DROPPED = "dropped"  # what it had is not needed, or is lost on purpose
+    MIGRATES = "migrates"  # its state is brought to the new definition when it is read
+    REFUSES = "refuses"  # a run would be refused
+
+
+class VertexKind(StrEnum):
+    SOURCE = "source"
+    STEP = "step"
+    OPERATOR = "operator"
+    SINK = "sink"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedVertex:
+    """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
+    `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
+    writes committed rows again."""
+
+    kind: VertexKind
+    name: str
+    plan: OperatorPlan
+    schema: StateSchema | None = None
+    former: Mapping[str, str | None] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    appends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the code says. `targets` are those that have expectations. `outputs` are the columns of operators that
+    emit."""
+
+    pipeline_id: str
+    vertices: Sequence[DefinedVertex]
+    upstreams: Upstreams
+    renamed: Renamed
+    endpoints: Sequence[Endpoint]
+    targets: Sequence[Target]
+    allow_non_restored_state: bool
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def operators(self) -> list[OperatorPlan]:
+        return [vertex.plan for vertex in self.vertices]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a checkpoint, and the pipeline, have on record. `schemas` are those in which operators last wrote their
+    state, `options` those that sources and sinks had then."""
+
+    record: CheckpointRecord
+    snapshots: Mapping[SubtaskId, Snapshot]
+    schemas: Mapping[str, StateSchema]
+    endpoints: Sequence[Endpoint] = ()
+    targets: Sequence[Target] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VertexChange:
+    """What becomes of a vertex. `changes` are phrases; of a refusal they say why, in whole sentences, and `way_out`
+    says what to do. `table`: of a sink that has written before, how its table is read from then on."""
+
+    kind: VertexKind
+    name: str
+    verdict: ChangeVerdict
+    changes: tuple[str, ...] = ()
+    way_out: str = ""
+    table: TableVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """`record` is the checkpoint that the pipeline goes on from; None if there is none, so that everything is new."""
+
+    pipeline: PipelineRecord
+    record: CheckpointRecord | None
+    vertices: tuple[VertexChange, ...]
+
+    @property
+    def refuses(self) -> bool:
+        return any(vertex.verdict is ChangeVerdict.REFUSES for vertex in self.vertices)
+
+    def summary(self) -> str:
+        """What the plan comes to, for a person."""
+        name = self.pipeline.pipeline_id
+        if self.record is None and self.refuses:
+            return f"Pipeline {name} cannot begin where its sinks write. Nothing was changed."
+        if self.record is None:
+            return f"Pipeline {name} has no checkpoint that it could go on from: everything starts anew."
+        where = f"checkpoint {self.record.checkpoint_id}"
+        if self.refuses:
+            return f"Pipeline {name} cannot go on from {where} with this definition. Nothing was changed."
+        return f"Pipeline {name} can go on from {where}.{_standing(self.pipeline)}"
+
+
+def _standing(pipeline: PipelineRecord) -> str:
+    """What must be done first, by the pipeline's status."""
+    match pipeline.status:
+        case PipelineStatus.CANCELLED | PipelineStatus.FINISHED:
+            again = f"`tidegate restore {pipeline.pipeline_id} --latest` runs it again, from there"
+            return f" It is {pipeline.status}: {again}."
+        case PipelineStatus.SUSPENDED | PipelineStatus.FAILED:
+            return f" It is {pipeline.status}: `tidegate resume {pipeline.pipeline_id}` lets it."
+        case _:
+            return ""

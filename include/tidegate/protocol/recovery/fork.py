@@ -1,0 +1,205 @@
+"""How a pipeline begins with another one's state: when that is refused, which files it gets, and what the plan says.
+
+The other pipeline is only read. Every file is copied, also where both have the same checkpoint storage: from then on
+each deletes its own. Rows that are staged for a sink stay the original's. A table of current rows is staged from the
+state, as that of any sink that writes elsewhere than before; a table that is appended to starts empty.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.protocol.facts.errors import ForkRefusedError
+from tidegate.protocol.facts.names import STORAGE, Fork, is_sink
+from tidegate.protocol.facts.paths import directory, write_prefix
+from tidegate.protocol.facts.pipelines import ACTIVE, PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.recovery.canonical import FileCopy
+from tidegate.protocol.recovery.identity import Endpoint, Moved, Role, find_moved
+from tidegate.protocol.recovery.imports import Imported
+from tidegate.protocol.recovery.restore_plan import Accepted, ReturningState
+from tidegate.protocol.steps.restored_snapshots import WRITTEN_AS, Renamed
+
+_TAKEN = (HandleKind.RUN, HandleKind.POSITION)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """A source, and what of it is not read again: what the original had read. `is_known` False: the checkpoint has no
+    position of it, so it is read from its beginning. `pieces` is None if the source does not say."""
+
+    source: str
+    is_known: bool
+    pieces: int | None = None  # files, or whatever the source reads in
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A sink. `is_filled`: the first run stages all current rows from the state; else the table starts empty."""
+
+    sink: str
+    is_filled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """`checkpoint` is the original's. `url` is where its files are copied from. `new` are keyed operators that the
+    checkpoint has no state of. `moved` are sources that are elsewhere than the original's of that name. `dropped` are
+    operators with state or a position that the definition does not have."""
+
+    pipeline_id: str
+    fork: Fork
+    checkpoint: CheckpointRecord
+    url: str
+    sources: tuple[TakenOver, ...]
+    operators: tuple[ReturningState, ...]
+    new: tuple[str, ...]
+    sinks: tuple[NewTable, ...]
+    moved: tuple[Moved, ...]
+    dropped: tuple[str, ...]
+
+
+# -- refused
+
+
+def require_another(pipeline_id: str, original: str) -> None:
+    """Raises `ForkRefusedError`. Performs no I/O."""
+    if pipeline_id == original:
+        raise not_forked(
+            pipeline_id,
+            original,
+            "a pipeline cannot be forked to itself. Give the new one a name of its own, and tables of its own; to go "
+            f"back to an earlier checkpoint, run `tidegate restore {pipeline_id}`",
+        )
+
+
+def require_unknown(pipeline: PipelineRecord, fork: Fork, newest: CheckpointRecord | None) -> None:
+    """A fork begins a pipeline. `newest` is the newest checkpoint that the database knows of it, whatever became of
+    that. Raises `ForkRefusedError`. Performs no I/O."""
+    name = pipeline.pipeline_id
+    before = None if newest is None else Fork.parse(newest.request_id)
+    if newest is not None and before is not None and before.is_of(fork):
+        raise not_forked(
+            name,
+            fork.said(),
+            f"it was before, as its checkpoint {newest.checkpoint_id}. If that command was cut short, it has taken "
+            f"effect: `tidegate run {name}` goes on from there",
+        )
+    if newest is not None:
+        raise not_forked(
+            name,
+            fork.said(),
+            f"this database knows checkpoints of it, up to {newest.checkpoint_id}. A fork begins a pipeline: give the "
+            "new one another name, and tables of its own",
+        )
+    if pipeline.status not in ACTIVE | {PipelineStatus.SUSPENDED}:
+        raise not_forked(name, fork.said(), f"it is {pipeline.status}. Give the new pipeline another name")
+
+
+def require_own_tables(
+    pipeline_id: str, fork: Fork, theirs: Iterable[Endpoint], mine: Sequence[Endpoint], used: Collection[str]
+) -> None:
+    """Two pipelines may not write to one table. `theirs` are sources and sinks of the original, as recorded and as
+    defined; `used` the sinks in whose places rows are already. Raises `ForkRefusedError`. Performs no I/O."""
+    sinks = {each for each in theirs if each.role is Role.SINK}
+    for each in mine:
+        for other in sorted(sinks, key=lambda one: one.key):
+            if each.role is Role.SINK and _is_same_place(each, other):
+                raise not_forked(
+                    pipeline_id,
+                    fork.said(),
+                    f"its sink {each.name!r} ({each}) writes where sink {other.name!r} of pipeline {fork.pipeline_id} "
+                    f"does ({other}), and their rows would be mixed. Give it a place of its own",
+                )
+    if used:
+        raise not_forked(
+            pipeline_id,
+            fork.said(),
+            f"there is something already where its sink {', '.join(used)} writes. A fork's tables begin empty: give "
+            "it an empty place, or move away what is there",
+        )
+
+
+def _is_same_place(one: Endpoint, other: Endpoint) -> bool:
+    """Also if one is below the other. Without a place a sink is known by its type alone."""
+    if not one.place or not other.place:
+        return one.place == other.place and one.type == other.type
+    here, there = f"{one.place}/", f"{other.place}/"
+    return here.startswith(there) or there.startswith(here)
+
+
+def require_nothing_in_flight(pipeline_id: str, fork: Fork, snapshots: Iterable[Snapshot]) -> None:
+    """Raises `ForkRefusedError` for an unaligned checkpoint that has rows between operators. Performs no I/O."""
+    kinds = {handle.kind for snapshot in snapshots for handle in snapshot.handles}
+    if HandleKind.CHANNEL in kinds or any((snapshot.position or {}).get("in_flight") for snapshot in snapshots):
+        raise not_forked(
+            pipeline_id,
+            fork.said(),
+            "that is unaligned, and holds in-flight data. A savepoint holds none: take one with `tidegate savepoint "
+            f"{fork.pipeline_id} --name NAME`, and fork from it with --savepoint NAME",
+        )
+
+
+def require_fork_accepted(plan: ForkPlan, accepted: Accepted) -> None:
+    """Raises `ForkRefusedError` with every part of the plan that is not accepted. Performs no I/O."""
+    problems = []
+    if plan.dropped and not accepted.non_restored_state:
+        problems.append(
+            f"the definition has no operator for the state of {', '.join(plan.dropped)}; restore the old names, say "
+            "what they were called with previous=…, or drop that state with --allow-non-restored-state"
+        )
+    if plan.moved and not accepted.moved:
+        problems.append(
+            f"{'; '.join(map(str, plan.moved))}; what has been read of one place says nothing of another. If the same "
+            "data was moved or copied there, confirm it with --relocate; else give the source another name"
+        )
+    if problems:
+        raise not_forked(plan.pipeline_id, plan.fork.said(), "; ".join(problems))
+
+
+def not_forked(pipeline_id: str, where: str, why: str) -> ForkRefusedError:
+    """`where` is what it was to be forked from, as `Fork.said`."""
+    return ForkRefusedError(
+        f"Pipeline {pipeline_id} was not forked from {where}: {why.rstrip('.')}. Nothing was changed."
+    )
+
+
+# -- what it gets
+
+
+def forked(
+    snapshots: Mapping[SubtaskId, Snapshot], dropped: Collection[str], pipeline_id: str, checkpoint_id: int
+) -> Imported:
+    """The state and the positions of the original, in files of its own: those of `checkpoint_id`, the new pipeline's
+    first. A file that subtasks share is copied once. Nothing is kept of operators that are `dropped`. Sinks are asked
+    at least once, also if nothing more will come: their tables are new. Performs no I/O."""
+    below = directory(pipeline_id, checkpoint_id)
+    taken, copies = {}, dict[tuple[str, str], FileCopy]()
+    for subtask, snapshot in sorted(snapshots.items()):
+        if subtask.operator_id in dropped:
+            taken[subtask] = Snapshot(finished=snapshot.finished)
+            continue
+        handles = []
+        for handle in snapshot.handles:
+            if handle.kind not in _TAKEN:
+                continue
+            known = (subtask.operator_id, handle.path)
+            if known not in copies:
+                path = f"{write_prefix(below, subtask, 1)}-{len(copies)}{_ending(handle)}"
+                copies[known] = FileCopy(STORAGE, handle, path)
+            details = {name: value for name, value in handle.details.items() if name != WRITTEN_AS}
+            handles.append(replace(handle, path=copies[known].path, created_by=checkpoint_id, details=details))
+        finished = snapshot.finished and not is_sink(subtask.operator_id)
+        taken[subtask] = replace(snapshot, handles=tuple(handles), finished=finished)
+    return Imported(taken, list(copies.values()))
+
+
+def _ending(handle: StateHandle) -> str:
+    return "".join(handle.path.rpartition("/")[2].partition(".")[1:])
+
+
+def find_moved_sources(theirs: Sequence[Endpoint], mine: Sequence[Endpoint], renamed: Renamed) -> list[Moved]:
+    """Sources that are elsewhere than the original's, also under a new name. Performs no I/O."""
+    now = {former: name for name, former in renamed.items()}
+    sources = [replace(each, name=now.get(each.name, each.name)) for each in theirs if each.role is Role.SOURCE]
+    return find_moved(sources, mine)

@@ -1,0 +1,135 @@
+"""A restore that somebody asks for on a page: first for its plan, then, having seen that, for the restore itself.
+
+Both are carried out by DAG runs, because the process that serves the page has no pipeline code. What is recorded here
+says which: a DAG run that it does not name plans and restores nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tidegate.protocol.facts.errors import IllegalRequestError, RestoreRefusedError
+from tidegate.protocol.observing.gestures import Actor, Gesture, GestureKind
+from tidegate.protocol.recovery.restore_plan import Accepted
+
+#: A target that is no checkpoint.
+UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOfRun:
+    """Who asked on the page, and the DAG run that does it."""
+
+    request_id: str
+    actor: Actor
+    at: datetime
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestore:
+    """`target` is a checkpoint's number or `UNDO`. Once `planned_at` is known there is either a plan, the `document`
+    that is shown and the `digest` of what it says, or a `refusal`. `confirmed` asks for the restore as it was shown."""
+
+    pipeline_id: str
+    target: str
+    asked: AskedOfRun
+    planned_at: datetime | None = None
+    document: Mapping[str, Any] | None = None
+    digest: str | None = None
+    refusal: str | None = None
+    confirmed: AskedOfRun | None = None
+    accepted: Accepted = field(default_factory=Accepted)
+
+    @property
+    def request_id(self) -> str:
+        return self.asked.request_id
+
+    @property
+    def what(self) -> str:
+        return "the undo of the last restore" if self.target == UNDO else f"a restore to checkpoint {self.target}"
+
+
+def require_legal_target(target: str) -> None:
+    """Raises `IllegalRequestError`. Performs no I/O."""
+    if target != UNDO and not (target.isascii() and target.isdecimal() and 0 < int(target[:20]) < 2**63):
+        raise IllegalRequestError(
+            f"{target[:50]!r} is neither the number of a checkpoint nor {UNDO}. Nothing was changed."
+        )
+
+
+def require_same_target(known: PlannedRestore, target: str, actor: Actor) -> None:
+    """An id is of one request. Raises `IllegalRequestError`. Performs no I/O."""
+    if (known.target, known.asked.actor.name) != (target, actor.name):
+        raise IllegalRequestError(
+            f"The id {known.request_id} is of the plan of {known.what} for {known.asked.actor.name}. Nothing was "
+            "changed. Use a new id."
+        )
+
+
+def require_confirmable(planned: PlannedRestore, request_id: str, accepted: Accepted, actor: Actor) -> None:
+    """Raises `RestoreRefusedError` unless there is a plan that nobody else has confirmed, and `IllegalRequestError` if
+    the id was used for other answers, or by another. Performs no I/O."""
+    if planned.confirmed is not None:
+        if planned.confirmed.request_id != request_id:
+            raise RestoreRefusedError(
+                f"Pipeline {planned.pipeline_id} was not restored: {planned.confirmed.actor.name} has confirmed this "
+                f"plan already, at {planned.confirmed.at:%Y-%m-%d %H:%M:%S} UTC. Nothing was changed. Look at what "
+                "became of it, then make a new plan."
+            )
+        if (planned.accepted, planned.confirmed.actor.name) != (accepted, actor.name):
+            raise IllegalRequestError(f"The id {request_id} was used with other answers. Nothing was changed.")
+        return
+    if planned.document is None:
+        why = planned.refusal or "Its plan is not made yet."
+        raise RestoreRefusedError(f"Pipeline {planned.pipeline_id} was not restored. {why} Nothing was changed.")
+
+
+def require_run(asked: AskedOfRun, dag_id: str, run_id: str, user: str | None) -> None:
+    """Raises `IllegalRequestError` if the plan names another DAG run, or if another user started this one. Performs no
+    I/O."""
+    if (asked.dag_id, asked.run_id, asked.actor.name) != (dag_id, run_id, user):
+        raise IllegalRequestError(
+            f"DAG run {dag_id}/{run_id}, triggered by {user or 'nobody that Airflow knows'}, was not started by the "
+            f"page for {asked.actor.name}, who asked for {asked.request_id}. Nothing was changed. Ask on the page "
+            "again, or leave the parameter plan empty."
+        )
+
+
+def require_unchanged(planned: PlannedRestore, digest: str, where: str) -> None:
+    """Raises `RestoreRefusedError` if the plan is not what was shown. Performs no I/O."""
+    if planned.digest != digest:
+        raise RestoreRefusedError(
+            f"Pipeline {planned.pipeline_id} was not restored: since the plan was shown, it has changed. Nothing was "
+            f"changed. {where} If checkpoints follow each other quickly, suspend the pipeline first."
+        )
+
+
+def gesture_of(planned: PlannedRestore, asked: AskedOfRun) -> Gesture:
+    """The restore, as it is on record: by the user who confirmed it. Performs no I/O."""
+    kind = GestureKind.UNDO if planned.target == UNDO else GestureKind.RESTORE
+    details = {
+        "to": planned.target,
+        "plan": planned.request_id,
+        "dag_run": f"{asked.dag_id}/{asked.run_id}",
+        **accepted_document(planned.accepted),
+    }
+    return Gesture(asked.request_id, kind, asked.actor, details)
+
+
+def accepted_document(accepted: Accepted) -> dict[str, Any]:
+    return {
+        "skip_missing_files": accepted.skip_missing_files,
+        "leave": sorted(accepted.leave),
+        "allow_non_restored_state": accepted.non_restored_state,
+    }
+
+
+def accepted_of(document: Mapping[str, Any]) -> Accepted:
+    return Accepted(
+        bool(document["skip_missing_files"]),
+        tuple(sorted(map(str, document["leave"]))),
+        bool(document["allow_non_restored_state"]),
+    )

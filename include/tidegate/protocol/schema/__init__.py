@@ -1,0 +1,1 @@
+"""Columns: of inputs, of keyed state and when its rows expire, of tables."""

@@ -1,0 +1,132 @@
+"""What becomes of a table that is appended to when the columns of its rows change: whether it can still be read as a
+whole, and with which option of its reader.
+
+Rows that were committed are never written again, so a table has files with the old columns beside those with the new
+ones. What readers do with them was tried with Spark 4 and pyarrow; `tests/spark/test_changed_tables.py` tries it again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.protocol.schema.state_schema import StateColumn, StateSchema, can_widen
+
+
+class TableVerdict(StrEnum):
+    AS_BEFORE = "as before"
+    WITH_OPTION = "with an option"
+    NOT_AS_A_WHOLE = "not as a whole"
+
+
+class ColumnChange(StrEnum):
+    """From harmless to harmful."""
+
+    DROPPED = "dropped"  # null in new rows
+    NEW = "new"  # missing in files of before
+    RENAMED = "renamed"  # two columns, each null in the rows of the other
+    WIDENED = "widened"  # files differ in its type, and one type has all values
+    OTHER_TYPE = "of another type"  # no type has all values
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """`said` is for a person: what a reader has to do."""
+
+    verdict: TableVerdict
+    said: str
+
+
+Changes = Mapping[str, ColumnChange]
+
+
+def changed_state(stored: StateSchema, now: StateSchema) -> Changes:
+    """How the columns that people see of an operator's rows differ. Performs no I/O."""
+    found: dict[str, ColumnChange] = {}
+    owners = {name: each.name for each in now.aggregates for name in each.accumulators}
+    before = {column.id: column for column in _columns(stored)}
+    for column in _columns(now):
+        name, old = owners.get(column.name, column.name), before.pop(column.id, None)
+        change = _change(old, column)
+        if change is not None:
+            found[name] = change
+    former = {name: each.name for each in stored.aggregates for name in each.accumulators}
+    kept = {column.id: owners[column.name] for column in _columns(now) if column.name in owners}
+    for column in _columns(stored):
+        if column.id in kept and former.get(column.name) != kept[column.id]:
+            found.setdefault(kept[column.id], ColumnChange.RENAMED)
+    aggregates = {each.name for each in now.aggregates}
+    for column in before.values():
+        name = former.get(column.name, column.name)
+        if name not in aggregates:
+            found.setdefault(name, ColumnChange.DROPPED)
+    return found
+
+
+def _columns(schema: StateSchema) -> tuple[StateColumn, ...]:
+    return (*schema.keys, *(schema.declared or ()))
+
+
+def _change(old: StateColumn | None, new: StateColumn) -> ColumnChange | None:
+    if old is None:
+        return ColumnChange.NEW
+    if old.type is not None and new.type is not None and old.type != new.type:
+        return ColumnChange.WIDENED
+    return ColumnChange.RENAMED if old.name != new.name and not new.name.startswith("_") else None
+
+
+def changed_rows(before: object, now: object) -> Changes:
+    """The same for the schemas of a source, which are DDL. Performs no I/O."""
+    if not isinstance(before, str) or not isinstance(now, str) or before == now:
+        return {}
+    old, new = ({name: type_.lower() for name, type_ in columns_of(ddl)} for ddl in (before, now))
+    found: dict[str, ColumnChange] = dict.fromkeys(old.keys() - new.keys(), ColumnChange.DROPPED)
+    for name, type_ in new.items():
+        if name not in old:
+            found[name] = ColumnChange.NEW
+        elif _plain(old[name]) != _plain(type_):
+            widens = can_widen(_plain(old[name]), _plain(type_))
+            found[name] = ColumnChange.WIDENED if widens else ColumnChange.OTHER_TYPE
+    return found
+
+
+_SAME = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
+
+
+def _plain(type_: str) -> str:
+    plain = type_.removesuffix(" not null").replace(", ", ",").strip()
+    return _SAME.get(plain, plain)
+
+
+def plan_table(changes: Sequence[Changes], is_exact: bool) -> TableChange:
+    """`changes` are those of all operators and sources that the table's rows come from. Not `is_exact`: code in between
+    decides which of the columns reach the table. Performs no I/O."""
+    columns = {name: change for each in changes for name, change in each.items()}
+    if not columns:
+        return TableChange(TableVerdict.AS_BEFORE, "")
+    kinds = list(ColumnChange)
+    worst = max(columns.values(), key=kinds.index)
+    names = ", ".join(repr(name) for name in sorted(columns) if columns[name] is worst)
+    maybe = "" if is_exact else ", if it reaches the table"
+    match worst:
+        case ColumnChange.DROPPED:
+            said = f"rows of before keep {names}, which is null in new ones{maybe}; the table is read as before"
+            return TableChange(TableVerdict.AS_BEFORE, said)
+        case ColumnChange.OTHER_TYPE:
+            said = (
+                f"{names} has another type, and rows of before keep theirs{maybe}: no reader reads both as one table. "
+                "Give the sink another directory (`tidegate relocate` confirms that), or the column another name"
+            )
+            return TableChange(TableVerdict.NOT_AS_A_WHOLE, said)
+        case ColumnChange.WIDENED:
+            said = (
+                f"rows of before keep the narrower type of {names}{maybe}: read the table with the new columns named, "
+                "in Spark spark.read.schema(…).parquet(…), in pyarrow read_table(…, schema=…). Without that, and with "
+                "mergeSchema, Spark fails or reads wrong values, and pyarrow fails or cuts values off"
+            )
+        case _:
+            said = (
+                f"files of before do not have {names}{maybe}: read the table in Spark with the option mergeSchema, in "
+                "pyarrow with read_table(…, schema=…). Without that a reader may leave out the column"
+            )
+    return TableChange(TableVerdict.WITH_OPTION, said)
