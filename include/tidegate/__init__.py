@@ -9,10 +9,34 @@ The public names are imported when first used, so importing this package costs n
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate import state as state
+    from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
+    from tidegate.pipeline.config import CheckpointConfig, CheckpointingMode
+    from tidegate.pipeline.definition import KeyedStream, Pipeline, Stream
+    from tidegate.pipeline.expectations import expect, suite
+    from tidegate.pipeline.history import CheckpointHistory
+    from tidegate.pipeline.previous import Previous
+    from tidegate.pipeline.update import Update
+    from tidegate.pipeline.windows import window
+    from tidegate.ports import CheckpointListener, DeliveryGuarantee
+    from tidegate.protocol.facts.errors import CheckpointError
+    from tidegate.sinks.parquet import ParquetSink
+    from tidegate.sources.files import FileSource
+
+__all__ = [
+    "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
+    "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
+    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "CheckpointError",
+]  # fmt: skip
+__version__ = "0.1.0"
 
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
+    "Stream": "tidegate.pipeline.definition",
+    "KeyedStream": "tidegate.pipeline.definition",
     "Previous": "tidegate.pipeline.previous",
     "Update": "tidegate.pipeline.update",
     "CheckpointConfig": "tidegate.pipeline.config",
@@ -35,13 +59,11 @@ _PUBLIC = {
     "CheckpointError": "tidegate.protocol.facts.errors",
 }
 
-__all__ = list(_PUBLIC)
-__version__ = "0.1.0"
+if not TYPE_CHECKING:  # a type checker would take every other name for one of these
 
-
-def __getattr__(name: str) -> Any:
-    if name == "state":  # `tidegate.state.read(…)` without an import of its own
-        return import_module("tidegate.state")
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    def __getattr__(name: str) -> object:
+        if name == "state":  # `tidegate.state.read(…)` without an import of its own
+            return import_module("tidegate.state")
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+        return getattr(import_module(_PUBLIC[name]), name)

@@ -10,7 +10,29 @@ when first used.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.airflow.abort import AbortCheckpointOperator
+    from tidegate.airflow.assets import sink_asset
+    from tidegate.airflow.dag import checkpoint_dag
+    from tidegate.airflow.maintenance import CleanOperator, maintenance_dag
+    from tidegate.airflow.operators import (
+        FinalizeCheckpointOperator,
+        NotifyCheckpointOperator,
+        SnapshotOperator,
+        TriggerCheckpointOperator,
+        ValidateCheckpointOperator,
+    )
+    from tidegate.airflow.restore import RestoreOperator, restore_dag
+    from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
+    from tidegate.airflow.watch import WatchOperator, watch_dag
+
+__all__ = [
+    "checkpoint_dag", "sink_asset", "TriggerCheckpointOperator", "SnapshotOperator", "AcknowledgeCheckpointSensor",
+    "ValidateCheckpointOperator", "FinalizeCheckpointOperator", "NotifyCheckpointOperator", "AbortCheckpointOperator",
+    "restore_dag", "RestoreOperator", "maintenance_dag", "CleanOperator", "watch_dag", "WatchOperator",
+]  # fmt: skip
 
 _PUBLIC = {
     "checkpoint_dag": "tidegate.airflow.dag",
@@ -30,10 +52,9 @@ _PUBLIC = {
     "WatchOperator": "tidegate.airflow.watch",
 }
 
-__all__ = sorted(_PUBLIC)
+if not TYPE_CHECKING:  # a type checker would take every other name for one of these
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tidegate.airflow' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'tidegate.airflow' has no attribute {name!r}")
+        return getattr(import_module(_PUBLIC[name]), name)

@@ -50,6 +50,8 @@ from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.ports.store import CheckpointStore, Clock, Look
 from tidegate.ports.transaction import StoreTransaction
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
 
 __all__ = [
     "Acknowledger",
@@ -58,6 +60,7 @@ __all__ = [
     "ArrowSink",
     "ArrowSource",
     "BacklogSource",
+    "Branch",
     "CheckpointListener",
     "CheckpointStorage",
     "CheckpointStore",
@@ -69,6 +72,7 @@ __all__ = [
     "Editor",
     "EventQueue",
     "Exporter",
+    "HandleKind",
     "KeyReader",
     "LaggingSource",
     "LeftToSparkError",
@@ -79,9 +83,10 @@ __all__ = [
     "Notifier",
     "NumberedSink",
     "OwnedSink",
+    "Pending",
+    "PieceVersion",
     "PortableSink",
     "QuarantiningSource",
-    "PieceVersion",
     "ReadPiece",
     "ReadSince",
     "ReplaceableSource",
@@ -95,10 +100,12 @@ __all__ = [
     "Sink",
     "SinkInput",
     "SinkWriter",
+    "Snapshot",
     "Source",
     "SourceContext",
     "StageContext",
     "StagingSink",
+    "StateHandle",
     "StateSchemas",
     "StoreTransaction",
     "TypedSink",

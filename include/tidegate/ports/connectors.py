@@ -55,7 +55,10 @@ class Source(Protocol):
     It may also be an `ArrowSource`, a `BacklogSource`, a `LaggingSource` and a `QuarantiningSource`.
     """
 
-    schema: str  # Spark DDL of the rows
+    @property
+    def schema(self) -> str:
+        """The columns of the rows, as Spark DDL."""
+        ...
 
     def num_splits(self) -> int: ...
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
@@ -180,7 +183,10 @@ class ReplaceableSource(Protocol):
 class QuarantiningSource(Protocol):
     """A source that can keep malformed rows apart."""
 
-    quarantine: "Sink | None"  # where they go; None: they fail the checkpoint
+    @property
+    def quarantine(self) -> "Sink | None":
+        """Where they go. None: they fail the checkpoint."""
+        ...
 
 
 class SinkInput(StrEnum):
@@ -221,7 +227,11 @@ class CommitAttempt(Protocol):
     """One attempt at committing a pipeline's sinks. A process that was stopped or hangs is overtaken by the next
     attempt. It may go on at any moment: then nothing it does may have an effect."""
 
-    number: int  # only grows: a higher one overtakes all lower ones, also those of a process that still runs
+    @property
+    def number(self) -> int:
+        """The attempt's number. It only grows: a higher one overtakes all lower ones, also those of
+        processes that still run."""
+        ...
 
     def confirm(self) -> None:
         """Raises `SupersededAttemptError` unless this attempt is the newest one now."""
@@ -236,8 +246,15 @@ class CommitAttempt(Protocol):
 class Sink(Protocol):
     """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
 
-    input: SinkInput
-    guarantee: DeliveryGuarantee  # what it can give; AT_LEAST_ONCE if a repeated `commit` may show rows again
+    @property
+    def input(self) -> SinkInput:
+        """Which rows it is given."""
+        ...
+
+    @property
+    def guarantee(self) -> DeliveryGuarantee:
+        """The strongest one it can give: AT_LEAST_ONCE if a repeated `commit` may show rows again."""
+        ...
 
     def writer(self) -> SinkWriter: ...
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:

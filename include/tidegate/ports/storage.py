@@ -9,7 +9,10 @@ from tidegate.protocol.facts.records import StateHandle
 class ReadableStorage(Protocol):
     """Files that were written before. Raises as `CheckpointStorage`."""
 
-    url: str
+    @property
+    def url(self) -> str:
+        """The root."""
+        ...
 
     def read(self, path: str) -> bytes: ...
 
@@ -21,7 +24,10 @@ class CheckpointStorage(Protocol):
     Raises `StorageError` (cannot read or write), `StateIntegrityError` (missing or damaged).
     """
 
-    url: str
+    @property
+    def url(self) -> str:
+        """The root."""
+        ...
 
     def write(self, path: str, content: bytes) -> None:
         """All or nothing; replaces an existing file."""

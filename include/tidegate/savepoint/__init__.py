@@ -10,12 +10,16 @@
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_PUBLIC = ("edit", "create", "SavepointEdit")
+if TYPE_CHECKING:
+    from tidegate.savepoint.edits import SavepointEdit, Written, create, edit
 
+__all__ = ["SavepointEdit", "Written", "create", "edit"]
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tidegate.savepoint' has no attribute {name!r}")
-    return getattr(import_module("tidegate.savepoint.edits"), name)
+if not TYPE_CHECKING:  # a type checker would take every other name for one of these
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'tidegate.savepoint' has no attribute {name!r}")
+        return getattr(import_module("tidegate.savepoint.edits"), name)

@@ -8,12 +8,19 @@ put together in `assembly`, from where they are imported when first used, like t
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.assembly import read_state as read
+    from tidegate.assembly import state_options as options
+
+__all__ = ["options", "read"]
 
 _PUBLIC = {"read": "read_state", "options": "state_options"}
 
+if not TYPE_CHECKING:  # a type checker would take every other name for one of these
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tidegate.state' has no attribute {name!r}")
-    return getattr(import_module("tidegate.assembly"), _PUBLIC[name])
+    def __getattr__(name: str) -> object:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'tidegate.state' has no attribute {name!r}")
+        return getattr(import_module("tidegate.assembly"), _PUBLIC[name])
