@@ -198,7 +198,7 @@ def test_no_secret_is_recorded(world: Desk) -> None:
 def test_cancelling_without_the_definition_keeps_or_deletes_as_the_latest_checkpoint_says(
     desk: Callable[..., Desk],
 ) -> None:
-    world = desk(retention=CheckpointRetention.DELETE_ON_CANCELLATION)
+    world = desk()
     world.ask("r1")
     world.complete(1)
     assert operations(world).cancel("id", SOMEBODY).status is DONE

@@ -131,7 +131,6 @@ def test_a_suspended_pipeline_goes_on_from_its_latest_checkpoint(desk: Callable[
     ("retention", "left"),
     [
         ("NO_EXTERNALIZED_CHECKPOINTS", Status.DISCARDED),
-        ("DELETE_ON_CANCELLATION", Status.DISCARDED),
         ("RETAIN_ON_CANCELLATION", Status.COMPLETED),
     ],
 )

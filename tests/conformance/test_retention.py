@@ -19,7 +19,6 @@ from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
 NEVER = CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
-ON_FAILURE = CheckpointRetention.DELETE_ON_CANCELLATION
 ON_CANCELLATION = CheckpointRetention.RETAIN_ON_CANCELLATION
 
 KEPT, GONE = True, False
@@ -50,10 +49,6 @@ ENDS: dict[PipelineStatus, Callable[[Desk], object]] = {
         (NEVER, PipelineStatus.CANCELLED, GONE),
         (NEVER, PipelineStatus.FAILED, KEPT),  # Flink: deleted
         (NEVER, PipelineStatus.SUSPENDED, KEPT),  # not globally terminal: deletes nothing
-        (ON_FAILURE, PipelineStatus.FINISHED, KEPT),  # Flink: deleted
-        (ON_FAILURE, PipelineStatus.CANCELLED, GONE),
-        (ON_FAILURE, PipelineStatus.FAILED, KEPT),
-        (ON_FAILURE, PipelineStatus.SUSPENDED, KEPT),
         (ON_CANCELLATION, PipelineStatus.FINISHED, KEPT),  # Flink: deleted
         (ON_CANCELLATION, PipelineStatus.CANCELLED, KEPT),
         (ON_CANCELLATION, PipelineStatus.FAILED, KEPT),

@@ -74,8 +74,7 @@ def test_it_is_nobody_special(shared):
         assert cursor.fetchall() == [(False,) * 5]
 
 
-def test_an_embedded_database_from_before_there_were_two_roles_is_carried_over(postgres_server, running_url):
-    """As the version before left it: no role, no password, no rights."""
+def test_a_running_role_without_rights_gets_them_by_an_upgrade(postgres_server, running_url):
     running = make_url(running_url)
     owner = make_url(postgres_server.url(running.database))
     engine = create_engine(owner)

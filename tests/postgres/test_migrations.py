@@ -1,7 +1,9 @@
 """The migrations lead to exactly what `tables` declares, also when several processes run them at once."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -12,13 +14,14 @@ from sqlalchemy import Connection, Engine, create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.postgres import migrate
 from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade, versions
+from tidegate.postgres.migrate import VERSION_TABLE, check, config, is_behind, needed_version, upgrade, versions
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.postgres.tables import SCHEMA, metadata
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.records import CheckpointKind, SubtaskId
 
 # Everything that decides what the schema accepts and how it answers, as PostgreSQL itself prints it.
 CATALOGUE = {
@@ -141,73 +144,76 @@ def test_a_database_without_schema_is_named_with_what_to_do(empty: str) -> None:
     assert str(engine.url.password) not in str(caught.value)
 
 
-def test_an_older_schema_asks_for_the_upgrade_and_keeps_what_it_holds(empty: str) -> None:
+_ROWS_OF_THE_FIRST_VERSION = (
+    "INSERT INTO tidegate.pipelines (pipeline_id) VALUES ('p')",
+    "UPDATE tidegate.pipelines SET last_checkpoint_id = 1",
+    """
+    INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase, triggered_at,
+        deadline, num_subtasks) VALUES ('p', 1, 'r', true, 'IN_PROGRESS', 'TRIGGERED', now(), now(), 1)""",
+    """
+    INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index, attempt)
+    VALUES ('p', 1, 'op', 0, 1)""",
+)
+
+
+@pytest.fixture
+def first(empty: str) -> Iterator[Engine]:
+    """A database that the first release has made and used."""
     engine = looking_from_outside(empty)
     with engine.begin() as connection:
         connection.execute(text("CREATE SCHEMA tidegate"))
         command.upgrade(config(connection), "0001")
-        connection.execute(text("INSERT INTO tidegate.pipelines VALUES ('p', 1)"))
-        connection.execute(
-            text("""
-            INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase,
-                triggered_at, deadline, num_subtasks)
-            VALUES ('p', 1, 'r', true, 'IN_PROGRESS', 'TRIGGERED', now(), now(), 1)""")
-        )
-    newest = needed_version()
-    with pytest.raises(
-        ConfigurationError, match=f"at version 0001, but this library needs {newest}. Run `tidegate db upgrade`"
-    ):
-        check(engine)
-    upgrade(empty)
-    check(engine)
+        for statement in _ROWS_OF_THE_FIRST_VERSION:
+            connection.execute(text(statement))
+    yield engine
+    engine.dispose()
+
+
+def is_as_it_was(engine: Engine) -> None:
     store = PostgresCheckpointStore(engine)
     record = store.checkpoint("p", 1)
     assert record is not None
     assert (record.request_id, record.kind) == ("r", CheckpointKind.CHECKPOINT)
+    assert {subtask: found.attempt for subtask, found in store.subtasks("p", 1).items()} == {SubtaskId("op", 0): 1}
     assert store.pipeline("p") == PipelineRecord("p", PipelineStatus.CREATED)
-    store.close()
 
 
-_OLD_CHECKPOINTS = """
-INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase, triggered_at,
-    deadline, num_subtasks, num_acknowledged, acknowledged_at, validated_at, completed_at, metadata_path, state_size)
-SELECT 'p', n, request, true, status, phase, at, at, 2, 2, at + interval '3 seconds', done, done, path, 7
-FROM (VALUES (1, 'my.dag-1/scheduled__a/b/20260101T000000.000000', 'DISCARDED', 'VALIDATED', now(),
-        'p/chk-1/_metadata'),
-    (2, 'manual:1', 'COMPLETED', 'VALIDATED', now(), 'p/chk-2/_metadata'),
-    (3, 'manual:2', 'IN_PROGRESS', 'ACKNOWLEDGED', NULL, NULL))
-    AS c (n, request, status, phase, done, path), (SELECT now() AS at) AS t
-"""
-_OLD_SUBTASKS = """
-INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index, attempt, acknowledged_at,
-    processed_bytes, rows_in, rows_out, sync_duration)
-SELECT 'p', n, operator, i, 1, now(), b, 10, 4, -1
-FROM generate_series(1, 3) AS n, (VALUES ('op', 0, -1), ('out-sink', 0, 5)) AS s (operator, i, b)
-"""
-
-
-def test_figures_and_dags_of_earlier_checkpoints_are_there_after_the_upgrade(empty: str) -> None:
-    engine = looking_from_outside(empty)
-    with engine.begin() as connection:
-        connection.execute(text("CREATE SCHEMA tidegate"))
-        command.upgrade(config(connection), "0012")
-        connection.execute(text("SET LOCAL session_replication_role = replica"))
-        connection.execute(text("INSERT INTO tidegate.pipelines (pipeline_id, last_checkpoint_id) VALUES ('p', 3)"))
-        connection.execute(text(_OLD_CHECKPOINTS))
-        connection.execute(text(_OLD_SUBTASKS))
+def test_a_database_of_the_first_release_keeps_what_it_holds(first: Engine, empty: str) -> None:
     upgrade(empty)
-    with engine.connect() as connection:
-        columns = "checkpoint_id, end_to_end_duration, state_size, processed_data, rows_in, rows_out, sync_duration"
-        figures = connection.execute(text(f"SELECT {columns} FROM tidegate.figures ORDER BY 1")).all()  # noqa: S608
-        dags = connection.execute(text("SELECT pipeline_id, dag_id FROM tidegate.pipeline_dags")).all()
-    engine.dispose()
-    assert [tuple(row) for row in figures] == [(1, 3000, 7, 5, 10, 4, -1), (2, 3000, 7, 5, 10, 4, -1)]
-    assert [tuple(row) for row in dags] == [("p", "my.dag-1")]
+    check(first)
+    is_as_it_was(first)
 
 
-def test_a_newer_schema_asks_for_the_newer_library(migrated: Engine, postgres_url: str) -> None:
-    with migrated.begin() as connection:
-        connection.execute(text("UPDATE tidegate.schema_version SET version_num = '9999'"))
-    for attempt in (lambda: check(migrated), lambda: upgrade(postgres_url)):
-        with pytest.raises(ConfigurationError, match="A newer Tidegate upgraded it"):
+_SECOND = """
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE tidegate.pipelines ADD COLUMN colour text NOT NULL DEFAULT 'blue'")
+"""
+
+
+def test_a_second_migration_is_asked_for_keeps_what_the_first_holds_and_is_refused_by_the_first(
+    first: Engine, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(first)
+    with monkeypatch.context() as patched:
+        later = shutil.copytree(migrate.MIGRATIONS, tmp_path / "migrations")
+        (later / "versions" / "0002_made_up.py").write_text(_SECOND)
+        patched.setattr(migrate, "MIGRATIONS", later)
+        versions.cache_clear()
+        with pytest.raises(ConfigurationError, match="version 0001, but this library needs 0002"):
+            check(first)
+        assert is_behind(empty)
+        upgrade(empty)
+        check(first)
+        is_as_it_was(first)
+        with first.connect() as connection:
+            assert connection.execute(text("SELECT colour FROM tidegate.pipelines")).scalar() == "blue"
+    versions.cache_clear()
+    for attempt in (lambda: check(first), lambda: upgrade(empty)):
+        with pytest.raises(ConfigurationError, match=r"at version 0002.* A newer Tidegate"):
             attempt()

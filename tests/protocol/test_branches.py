@@ -17,7 +17,6 @@ from tidegate.protocol.facts.branches import (
     find_unfinished,
     require_present,
     require_restorable,
-    restored_from,
 )
 from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
@@ -86,11 +85,6 @@ def test_checkpoints_left_behind_are_kept_for_an_undo_and_savepoints_for_ever():
     assert choose_overdue_abandoned(left, restores, minute, at(61)) == []
     assert choose_overdue_abandoned(left, restores, minute, at(61.5)) == [3]
     assert choose_overdue_abandoned(left, restores, minute, at(100)) == [3, 9]
-
-
-def test_the_first_checkpoint_after_a_restore_says_from_which_one_it_follows():
-    restores = [restore(1, 2, 5), restore(2, 1, 5), restore(3, 6, 8)]
-    assert [restored_from(id_, restores) for id_ in range(1, 10)] == [None] * 5 + [1, None, None, 6]
 
 
 def test_only_the_newest_restore_is_finished_and_only_until_its_sinks_are_rewound():

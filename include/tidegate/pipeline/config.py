@@ -34,9 +34,6 @@ class CheckpointRetention(StrEnum):
     """What becomes of the retained checkpoints when the pipeline is cancelled (protocol.md section 9)."""
 
     NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"  # deleted
-    DELETE_ON_CANCELLATION = (
-        "DELETE_ON_CANCELLATION"  # deleted, too: a failed pipeline keeps its checkpoints here anyway
-    )
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # kept
 
 

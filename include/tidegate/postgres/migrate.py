@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 VERSION_TABLE = "schema_version"
 _UPGRADE_LOCK = 0x7469646567617465  # "tidegate" in ASCII: every process that upgrades takes this advisory lock
-
-
-_MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def config(connection: Connection | None = None) -> "Config":
@@ -38,7 +36,7 @@ def config(connection: Connection | None = None) -> "Config":
 
     settings = Config()
     # Alembic's configuration interpolates `%`, which a path may contain.
-    settings.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    settings.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     settings.set_main_option("path_separator", "newline")
     settings.attributes["connection"] = connection
     return settings
@@ -48,7 +46,7 @@ def config(connection: Connection | None = None) -> "Config":
 def versions() -> tuple[str, ...]:
     """The schema versions this library knows, oldest first, by the names of the migrations. Alembic is not asked: to
     import it takes a tenth of a second of processor time and 12 MB, and only an upgrade needs it."""
-    files = (_MIGRATIONS / "versions").glob("[0-9]*.py")
+    files = (MIGRATIONS / "versions").glob("[0-9]*.py")
     return tuple(sorted(file.name.partition("_")[0] for file in files))
 
 

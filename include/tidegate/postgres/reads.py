@@ -124,11 +124,6 @@ def failed_after(connection: Connection, pipeline_id: str, checkpoint_id: int) -
     return _checkpoints(connection, failed.order_by(checkpoints.c.checkpoint_id))
 
 
-def count_with_status(connection: Connection, pipeline_id: str, status: Status) -> int:
-    held = select(func.count()).where(checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.status == status.value)
-    return int(connection.execute(held).scalar_one())
-
-
 def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
     gone = select(func.max(checkpoints.c.checkpoint_id)).where(
         checkpoints.c.pipeline_id == pipeline_id,

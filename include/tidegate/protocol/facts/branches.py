@@ -70,12 +70,6 @@ def branch_of(checkpoint_id: int | None, restores: Sequence[Restore]) -> Branch:
     return Branch((*spans, (1, last)))
 
 
-def restored_from(checkpoint_id: int, restores: Sequence[Restore]) -> int | None:
-    """The checkpoint that was restored right before this one was triggered; None if none was. Performs no I/O."""
-    found = [restore.checkpoint_id for restore in restores if restore.last_checkpoint_id == checkpoint_id - 1]
-    return found[-1] if found else None
-
-
 def choose_off_branch(completed: Iterable[CheckpointRecord], present: Branch) -> list[int]:
     """Of completed checkpoints, those that the pipeline does not have behind it. Performs no I/O."""
     return [record.checkpoint_id for record in completed if record.checkpoint_id not in present]

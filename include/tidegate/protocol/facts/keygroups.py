@@ -6,7 +6,6 @@ of key groups, and so a contiguous range of hashes.
 
 from dataclasses import dataclass
 
-HASH_BITS = 64
 MAX_PARALLELISM_LIMIT = 32768
 
 
