@@ -74,7 +74,7 @@ MATRIX := tests/definition tests/state tests/quality tests/reporting tests/readi
 	tests/dags/test_operators.py tests/dags/test_structure.py tests/dags/test_spark_connection.py \
 	tests/dags/test_without_a_scheduler.py tests/connectors/test_file_reading.py \
 	tests/connectors/test_parquet_sink_spark.py tests/spark/test_aggregates.py tests/spark/test_session.py \
-	tests/spark/test_lazy_session.py tests/spark/test_light_imports.py tests/spark/test_updates.py \
+	tests/spark/test_lazy_session.py tests/spark/test_updates.py \
 	tests/spark/test_connect.py tests/spark/test_emitting.py tests/spark/test_expiring.py tests/spark/test_windows.py \
 	tests/ui/test_api.py tests/ui/test_reports.py
 RESOLUTION_oldest := lowest-direct

@@ -4,15 +4,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError
+from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.facts.keygroups import key_group_of, subtask_of
 from tidegate.spark.driver.hashing import key_expressions, subtask_expression
-from tidegate.spark.driver.run_job import collect_numbered
-from tidegate.spark.executor.partitions import CompactionPlan
 from tidegate.spark.session import packaging
 from tidegate.spark.session.sessions import SparkSettings, adopt_session
 from tidegate.state.layout import Column, type_of
@@ -71,21 +68,6 @@ def test_the_archive_holds_what_executors_need_and_no_more() -> None:
     assert "tidegate/state/subtask.py" in names
     assert "tidegate/spark/executor/partitions.py" in names
     assert not [name for name in names if name.startswith(("tidegate/airflow", "tidegate/postgres", "tidegate/ui"))]
-
-
-def test_a_job_has_java_search_for_no_class(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, sent = adopt_session(spark), []
-    send = ClientServerConnection.send_command
-
-    def note(connection: ClientServerConnection, command: str) -> str:
-        sent.append(command)
-        return str(send(connection, command))
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", note)
-    with pytest.raises(CheckpointError):
-        collect_numbered(session, CompactionPlan(()), 1, "a test")
-    until_it_failed = sent[: next(place for place, command in enumerate(sent) if "collectAsync" in command)]
-    assert not [command for command in until_it_failed if command.startswith("r\nu\n")]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8])

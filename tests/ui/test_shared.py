@@ -1,18 +1,17 @@
 """Browsers that follow the same page share an answer; those with other rights do not, and no answer is of the past."""
 
-import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
 import pytest
+from fastapi.responses import Response
 from routes import example_of
 from sqlalchemy import event
 
-from tidegate.ui.asking import ReadingsDep
-from tidegate.ui.auth import User
 from tidegate.ui.schedules import NoSchedules, ReadableRuns
-from tidegate.ui.shared import LASTS, PageRoute, PageRoutes, SharedAnswers
+from tidegate.ui.shared import LASTS, SharedAnswers
 
 NO_SCHEDULES = NoSchedules()
 LIVE = {"Tidegate-Live": "1"}
@@ -26,61 +25,44 @@ class Clock:
         return self.now
 
 
-class Made:
-    """Counts what was made. Each takes until it is `over`."""
+class Made(list):
+    """What was made, one after the other, and a way to ask."""
 
     def __init__(self):
-        self.clock, self.number, self.over = Clock(), 0, asyncio.Event()
+        self.clock = Clock()
         self.shared = SharedAnswers(self.clock)
-        self.over.set()
 
-    async def get(self, key="page", moment=1):
-        return await self.shared.get(key, moment, self._make)
+    def get(self, key="page", moment=1):
+        return self.shared.get(key, moment, self._make).body
 
-    async def _make(self):
-        self.number += 1
-        number = self.number
-        await self.over.wait()
-        if number > 9:
-            raise OSError("no answer")
-        return number
+    def _make(self):
+        self.append(len(self))
+        return Response(str(len(self)))
 
 
 def test_an_answer_serves_until_something_changes_or_a_second_is_over():
-    async def ask():
-        made = Made()
-        assert [await made.get(), await made.get()] == [1, 1]
-        assert await made.get(key="another page") == 2
-        assert [await made.get(moment=2), await made.get(moment=2)] == [3, 3]
-        made.clock.now += LASTS
-        assert await made.get(moment=2) == 4
-
-    asyncio.run(ask())
+    made = Made()
+    assert [made.get(), made.get()] == [b"1", b"1"]
+    assert made.get(key="another page") == b"2"
+    assert [made.get(moment=2), made.get(moment=2)] == [b"3", b"3"]
+    made.clock.now += LASTS
+    assert made.get(moment=2) == b"4"
 
 
 def test_who_asks_meanwhile_waits_for_the_same_and_gets_the_same_error():
-    async def ask():
-        made = Made()
-        made.over.clear()
-        made.number = 9
-        asked = [asyncio.create_task(made.get()) for _ in range(3)]
-        await asyncio.sleep(0)
-        asked[0].cancel()  # a browser that has gone
-        made.over.set()
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        assert isinstance(found[0], asyncio.CancelledError)
-        assert [str(one) for one in found[1:]] == ["no answer"] * 2
-        assert made.number == 10
+    shared, begun, over = SharedAnswers(), threading.Event(), threading.Event()
 
-    asyncio.run(ask())
+    def make():
+        begun.set()
+        over.wait(20)
+        raise OSError("no answer")
 
-
-def test_a_page_that_is_made_of_its_user_is_refused_as_a_shared_one():
-    def greeting(readings: ReadingsDep, user: User):
-        """Nobody can tell whether two users are equal."""
-
-    with pytest.raises(TypeError, match=r"The page /greeting cannot be shared: it depends on .*_identify"):
-        PageRoutes().get("/greeting")(greeting)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(shared.get, "page", 1, make)
+        begun.wait(20)
+        second = pool.submit(shared.get, "page", 1, pytest.fail)
+        over.set()
+        assert [str(one.exception(20)) for one in (first, second)] == ["no answer"] * 2
 
 
 @pytest.fixture
@@ -154,9 +136,9 @@ def test_no_page_that_others_follow_is_shown_to_whom_it_is_not_for(site, follow,
 
 
 def shared_pages():
-    from tidegate.ui.app import create_app
+    from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages
 
-    return [route for route in create_app().routes if isinstance(route, PageRoute)]
+    return [route for pages in (pipeline_pages, checkpoint_pages, dag_pages) for route in pages.routes.routes]
 
 
 def test_who_may_read_other_dags_gets_an_answer_of_their_own():

@@ -36,11 +36,6 @@ class Asking:
                 self._readings.changes.stopping = server_is_stopping
             return self._readings
 
-    @property
-    def opened(self) -> Readings | None:
-        """If somebody has asked already."""
-        return self._readings
-
     def operations(self) -> AllOperations:
         """Raises what opening them raises."""
         with self._lock:
@@ -63,15 +58,15 @@ def asking_of(app: FastAPI) -> Asking:
     return asking
 
 
-def readings_of(request: Request) -> Readings:
+def _readings(request: Request) -> Readings:
     return asking_of(request.app).readings()
 
 
 #: A route's parameter of this type is the readings.
-ReadingsDep = Annotated[Readings, Depends(readings_of)]
+ReadingsDep = Annotated[Readings, Depends(_readings)]
 
 
-def looked_up(
+def _key(
     key: Annotated[
         list[Annotated[str, Query(max_length=1000)]] | None,
         Query(max_length=64, description="The values of the key columns, in their order, as Spark writes them."),
@@ -86,7 +81,7 @@ def looked_up(
 
 
 #: A key that is looked up, None if none is.
-Key = Annotated[list[str | None] | None, Depends(looked_up)]
+Key = Annotated[list[str | None] | None, Depends(_key)]
 
 
 def _operations(request: Request, pipeline: str) -> PipelineOperations:

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, HTTPException, Request
 
 from tidegate.protocol.observing.gestures import Actor
-from tidegate.ui.asking import readings_of
+from tidegate.reading.readings import Readings
+from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.same_site import require_same_site
 
 #: The path parameters that name a pipeline or a DAG, in every route that is about one.
@@ -75,18 +76,6 @@ async def _identify(request: Request) -> Any:
 User = Annotated[Any, Depends(_identify)]
 
 
-class KnowsDags(Protocol):
-    """Which DAGs have asked for checkpoints: of one pipeline, and of any."""
-
-    def dags(self, pipeline_id: str) -> tuple[str, ...]: ...
-
-    def all_dags(self) -> tuple[str, ...]: ...
-
-
-#: The readings, of which no more is asked here.
-DagsDep = Annotated[KnowsDags, Depends(readings_of)]
-
-
 def require_rights() -> Any:
     """A dependency: 401 without a valid token or login cookie, 403 without the right that the request takes on the
     pipeline or DAG that the path names, or on DAGs at all where it names none. What changes something must come from
@@ -94,7 +83,7 @@ def require_rights() -> Any:
     return Depends(check_rights)
 
 
-def check_rights(request: Request, user: User, readings: DagsDep) -> None:
+def check_rights(request: Request, user: User, readings: ReadingsDep) -> None:
     """What `require_rights` says. Raises `HTTPException`."""
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404, "There is no such thing: its name holds a character that no name has.")
@@ -114,7 +103,7 @@ def _right_to_change(request: Request) -> Right:
     return Right.DELETE if request.url.path.rsplit("/", 1)[-1] in FINAL else Right.EDIT
 
 
-def named_dags(path: Mapping[str, Any], readings: KnowsDags) -> Collection[str]:
+def named_dags(path: Mapping[str, Any], readings: Readings) -> Collection[str]:
     """The DAGs of what the path is about."""
     if DAG in path:
         return (str(path[DAG]),)
@@ -126,7 +115,7 @@ def may(users: Users, user: Any, dags: Collection[str], right: Right) -> bool:
     return bool(users.permitted(user, dags, right)) if dags else users.permitted_at_all(user, right)
 
 
-def readable_dags(request: Request, user: User, readings: DagsDep) -> frozenset[str]:
+def readable_dags(request: Request, user: User, readings: ReadingsDep) -> frozenset[str]:
     return users_of(request).permitted(user, readings.all_dags(), Right.READ)
 
 
@@ -142,13 +131,13 @@ class Rights:
     delete: bool
 
 
-def rights_of(request: Request, user: User, readings: DagsDep) -> Rights:
+def _rights(request: Request, user: User, readings: ReadingsDep) -> Rights:
     users, dags = users_of(request), named_dags(request.path_params, readings)
     return Rights(may(users, user, dags, Right.EDIT), may(users, user, dags, Right.DELETE))
 
 
 #: Those of the user on the pipeline that the path names.
-RightsDep = Annotated[Rights, Depends(rights_of)]
+RightsDep = Annotated[Rights, Depends(_rights)]
 
 
 def _actor(request: Request, user: User) -> Actor:

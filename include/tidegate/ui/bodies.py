@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from tidegate.ui.asking import readings_of
+from tidegate.ui.asking import asking_of
 from tidegate.ui.auth import check_rights, users_of
 
 #: Bytes. The longest that anybody needs accepts a plan that leaves a thousand operators.
@@ -27,7 +27,7 @@ class GestureRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             user = await users_of(request).identify(request)
-            await run_in_threadpool(lambda: check_rights(request, user, readings_of(request)))
+            await run_in_threadpool(lambda: check_rights(request, user, asking_of(request.app).readings()))
             body = await _read(request)
 
             async def receive() -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
-from tidegate.ui.auth import PIPELINE, DagsDep, User
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,9 @@ def find_startable(runs: DagRuns, user: User, pipeline: str, dag_ids: Collection
     return Startable(taking, restoring, denied, not isinstance(runs, NoDagRuns))
 
 
-def startable_of(request: Request, user: User, readings: DagsDep) -> Startable:
-    pipeline = str(request.path_params[PIPELINE])
+def _startable(request: Request, user: User, readings: ReadingsDep, pipeline: str) -> Startable:
     return find_startable(dag_runs_of(request), user, pipeline, readings.dags(pipeline))
 
 
 #: What the user can start for the pipeline that the path names.
-StartableDep = Annotated[Startable, Depends(startable_of)]
+StartableDep = Annotated[Startable, Depends(_startable)]

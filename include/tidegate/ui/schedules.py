@@ -8,7 +8,8 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 
 from tidegate.documents.values import milliseconds
-from tidegate.ui.auth import DagsDep, Right, User, named_dags, users_of
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import Right, User, named_dags, users_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class ReadableRuns:
         return self.schedules.next_runs(asked) if asked else {}
 
 
-def readable_runs(request: Request, user: User, readings: DagsDep) -> ReadableRuns:
+def _readable_runs(request: Request, user: User, readings: ReadingsDep) -> ReadableRuns:
     dags = named_dags(request.path_params, readings) or readings.all_dags()
     return ReadableRuns(request.app.state.schedules, users_of(request).permitted(user, dags, Right.READ))
 
 
 #: Asks for those of the DAGs that the user may read.
-NextRunsDep = Annotated[ReadableRuns, Depends(readable_runs)]
+NextRunsDep = Annotated[ReadableRuns, Depends(_readable_runs)]
 
 
 def next_runs_document(dag_ids: Sequence[str], known: NextRuns) -> list[dict[str, Any]]:

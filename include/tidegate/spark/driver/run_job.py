@@ -1,8 +1,6 @@
 """Runs a Spark job and passes on its reports, early where the session allows it."""
 
 from collections.abc import Callable, Iterable
-from io import BytesIO
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -70,19 +68,6 @@ def _answers(session: SparkSession, plan: NumberedPlan, numbers: int, tasks: int
         frame = session.range(0, numbers, 1, tasks).mapInArrow(numbered.on_frame, REPORT_TYPE)
         return ((row.subtask, row.reports) for row in frame.toLocalIterator())
     try:
-        return _collected(session.sparkContext.parallelize(range(numbers), tasks).mapPartitions(numbered.on_core))
+        return session.sparkContext.parallelize(range(numbers), tasks).mapPartitions(numbered.on_core).collect()
     except Py4JJavaError as error:
         raise core_error(error) from error
-
-
-def _collected(rdd: Any) -> list[Any]:
-    """What `collect` returns, through Java's `collectAsync`. `collect` has Spark look through two of its own largest
-    classes for what a function of its own might refer to, and opens a socket for the answer. For a small job that is a
-    quarter of its time."""
-    batches = rdd._jrdd.collectAsync().get()
-    framed = BytesIO()
-    for place in range(batches.size()):  # an iterator of py4j ends with an exception in Java
-        batch = batches.get(place)
-        framed.write(len(batch).to_bytes(4, "big") + batch)
-    framed.seek(0)
-    return list(rdd._jrdd_deserializer.load_stream(framed))

@@ -18,9 +18,6 @@ from tidegate.settings import Settings
 #: Bytes from which on a new file is begun with the next session; the one before is kept.
 _LARGE = 16 << 20
 
-#: What PySpark names for each job of Spark's core.
-_CLASSES_OF_JOBS = ("PythonRDD", "PythonUtils", "SimplePythonFunction")
-
 _log: Path | None = None
 
 
@@ -39,14 +36,6 @@ def start_jvm(conf: Mapping[str, str]) -> None:
         if file is not None:
             os.close(file)
     SparkContext._ensure_initialized(gateway=gateway)
-
-
-def remember_classes(context: SparkContext) -> None:
-    """py4j asks for a class by its short name each time that PySpark names it, and Java then searches all jars for each
-    full name that it might have. For a small job that is a tenth of its time."""
-    jvm: Any = context._jvm
-    for name in _CLASSES_OF_JOBS:
-        setattr(jvm, name, getattr(jvm, name))
 
 
 def where_the_log_is() -> str:

@@ -23,9 +23,8 @@ from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, 
 from tidegate.protocol.text.lost_spark import details_of, says_wrong_setting
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
-from tidegate.spark.session.jvm import remember_classes, start_jvm, where_the_log_is
+from tidegate.spark.session.jvm import start_jvm, where_the_log_is
 from tidegate.spark.session.lazy_session import LazySession
-from tidegate.spark.session.light_imports import import_lightly
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
@@ -138,7 +137,6 @@ def open_session(settings: SparkSettings) -> SparkSession:
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
     prepare_machine()
-    import_lightly()
     master = settings.master or ""
     name = {"spark.app.name": settings.application, "spark.master": master}
     conf = {**name, **settings_of(master, scratch(), settings.brief), **settings.conf}
@@ -219,8 +217,6 @@ def adopt_session(session: SparkSession) -> SparkSession:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     if not isinstance(session, LazySession) or session.has_begun:  # else it begins with what it was given
         _require(session)
-    if not is_connect(session):
-        remember_classes(session.sparkContext)
     ship(session)
     return session
 
