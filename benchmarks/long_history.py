@@ -27,12 +27,14 @@ from sqlalchemy import Engine, text
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.cleaning.folding import HistoryFolding
+from tidegate.coordination.context import PipelineContext
 from tidegate.documents.checkpoints import details_document
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.cleaning.folding import HistoryRule
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.reading.readings import Readings
+from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.stored import StoredState
 
 SAVED = 50_000  # one of so many is a savepoint
@@ -100,9 +102,10 @@ def measure_folding(found: Database, checkpoints: int) -> dict[str, Any]:
     fill(engine, 1, checkpoints, progress, files=checkpoints, saved=SAVED)
     before, portions = sizes(engine), []
     store, rule = PostgresCheckpointStore(engine), HistoryRule(KEPT, None)
+    storage = ArrowCheckpointStorage(tempfile.gettempdir())  # nothing is read from it, or written
     processor = processor_seconds(found.process)
     while True:
-        folding = HistoryFolding(LARGE, rule, store, SystemClock())
+        folding = HistoryFolding(PipelineContext(LARGE, store, storage, SystemClock()), rule)
         with store.transaction(LARGE) as tx:
             folding.look(tx)
         started = time.perf_counter()

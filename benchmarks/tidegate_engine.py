@@ -80,8 +80,8 @@ def take(
 def checkpoint(coordinator: CheckpointCoordinator, checkpoint_id: int, region: Any, validator: Any = None) -> None:
     """The steps of the command line, without a progress bar. Where nothing is to be judged, no validator is asked."""
     coordinator.snapshot(checkpoint_id, region)
-    validated = coordinator.validate(checkpoint_id, validator)
-    coordinator.finalize_validated(validated)
+    coordinator.validate(checkpoint_id, validator)
+    coordinator.finalize(checkpoint_id, notifies=True)
     coordinator.notify(checkpoint_id)
 
 

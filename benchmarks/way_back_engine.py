@@ -50,7 +50,8 @@ class Process:
         outcome = self.coordinator.trigger(request, kind=kind)
         assert isinstance(outcome, Triggered), outcome
         self.coordinator.snapshot(outcome.checkpoint_id, self.region)
-        self.coordinator.finalize_validated(self.coordinator.validate(outcome.checkpoint_id, self.region))
+        self.coordinator.validate(outcome.checkpoint_id, self.region)
+        self.coordinator.finalize(outcome.checkpoint_id, notifies=True)
         self.coordinator.notify(outcome.checkpoint_id)
         return outcome.checkpoint_id, time.perf_counter() - begin
 

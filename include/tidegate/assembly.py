@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
+from tidegate.coordination.context import context_of
 from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.observing.listeners import NotifiedListeners
@@ -149,9 +150,8 @@ def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: 
     from tidegate.state.storage import ArrowCheckpointStorage
 
     where = Settings.from_environment().storage if storage is None else resolve(storage)
-    return Recovering(
-        compile_graph(pipeline), open_store(database_url, writes=True), ArrowCheckpointStorage(where), SystemClock()
-    )
+    store = open_store(database_url, writes=True)
+    return Recovering(context_of(compile_graph(pipeline), store, ArrowCheckpointStorage(where), SystemClock()))
 
 
 def open_region(

@@ -140,14 +140,14 @@ def test_an_attempt_of_a_commit_point_whose_outcome_was_unknown_is_not_gone_on_w
     mine = CheckpointCoordinator(small_pipeline(world.sink), mortal, world.storage, world.clock)
     mine.trigger("r2")
     mine.snapshot(2, Reports())
-    validated = mine.validate(2, Judge(True))
-    mortal.plan = (0, how)
+    mine.validate(2, Judge(True))
+    mortal.plan = (1, how)
     if "before" in how:
         with pytest.raises(FinalizeError):
-            mine.finalize_validated(validated)
+            mine.finalize(2, notifies=True)
         world.process().finalize(2)
     else:
-        mine.finalize_validated(validated)
+        mine.finalize(2, notifies=True)
     assert mortal.plan is None
     with world.store.transaction("p") as tx:
         others = tx.begin_commit(world.clock.now())

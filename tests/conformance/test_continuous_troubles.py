@@ -238,17 +238,17 @@ def test_a_store_that_is_away_ends_the_run_and_the_next_attempt_goes_on(live: Ca
     one.check()
 
 
-@pytest.mark.parametrize("step", ["validate", "finalize_validated", "notify"])
+@pytest.mark.parametrize("step", ["validate", "finalize", "notify"])
 def test_a_store_that_is_away_while_a_checkpoint_is_completed_is_tried_again(
     live: Callable[..., Live], step: str
 ) -> None:
     one = live()  # without an interval, so that no later request makes up for anything
     real, failures = getattr(one.world.coordinator, step), iter([1, 2, 3])
 
-    def away(*arguments: object) -> object:
+    def away(*arguments: object, **named: object) -> object:
         if next(failures, None):
             raise StoreUnavailableError("The database is away.")
-        return real(*arguments)
+        return real(*arguments, **named)
 
     setattr(one.world.coordinator, step, away)
     one.at(3, lambda: one.world.ask("by hand"))
@@ -259,17 +259,17 @@ def test_a_store_that_is_away_while_a_checkpoint_is_completed_is_tried_again(
     one.check()
 
 
-@pytest.mark.parametrize("step", ["validate", "finalize_validated", "notify"])
+@pytest.mark.parametrize("step", ["validate", "finalize", "notify"])
 def test_a_pipeline_that_has_read_everything_finishes_although_the_store_is_away_for_a_moment(
     live: Callable[..., Live], step: str
 ) -> None:
     one = live()
     real, failures = getattr(one.world.coordinator, step), iter([1])
 
-    def away(*arguments: object) -> object:
+    def away(*arguments: object, **named: object) -> object:
         if next(failures, None):
             raise StoreUnavailableError("The database is away.")
-        return real(*arguments)
+        return real(*arguments, **named)
 
     setattr(one.world.coordinator, step, away)
     one.end = 4
@@ -282,15 +282,15 @@ def test_a_connection_lost_at_the_commit_gives_one_result(live: Callable[..., Li
     one = live(interval="10 s")
     mortal = MortalStore(one.world.store)
     one.world.reopen(mortal)
-    finalize = one.world.coordinator.finalize_validated
-    commit_of_second = 0  # transactions of finalize before it: the facts were read when it was validated
+    finalize = one.world.coordinator.finalize
+    commit_of_second = 1  # transactions of finalize before it: a look
 
-    def lose(validated: object) -> object:
-        if validated.record.checkpoint_id == 2:
+    def lose(checkpoint_id: int, notifies: bool) -> object:
+        if checkpoint_id == 2:
             mortal.plan = commit_of_second, f"connection lost {'after' if landed else 'before'} commit"
-        return finalize(validated)
+        return finalize(checkpoint_id, notifies)
 
-    one.world.coordinator.finalize_validated = lose
+    one.world.coordinator.finalize = lose
     one.run(until=45)
     assert mortal.plan is None, "the loss was not met"
     if not landed:
@@ -302,15 +302,15 @@ def test_a_connection_lost_at_the_commit_gives_one_result(live: Callable[..., Li
 
 def test_an_outcome_that_cannot_be_seen_is_looked_at_again(live: Callable[..., Live]) -> None:
     one = live()
-    finalize, failures = one.world.coordinator.finalize_validated, iter([1, 2])
+    finalize, failures = one.world.coordinator.finalize, iter([1, 2])
 
-    def unseen(validated: object) -> object:
-        record = finalize(validated)
+    def unseen(checkpoint_id: int, notifies: bool) -> object:
+        record = finalize(checkpoint_id, notifies)
         if next(failures, None):
             raise UnknownOutcomeError("The connection was lost.")
         return record
 
-    one.world.coordinator.finalize_validated = unseen
+    one.world.coordinator.finalize = unseen
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=12)
     found = one.world.store.checkpoint("p", 1)

@@ -10,6 +10,7 @@ from savepoint_directories import AT, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
+from tidegate.coordination.context import context_of
 from tidegate.coordination.recovery.fork import Forking
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
@@ -121,7 +122,7 @@ def test_its_storage_alone_knows_of_it_afterwards(new):
     new.reopen(new.store)
     with pytest.raises(PipelineIdentityError, match="tidegate recover"):
         new.take("q1")
-    recovering = Recovering(new.coordinator.graph, new.store, new.storage, new.clock)
+    recovering = Recovering(context_of(new.coordinator.graph, new.store, new.storage, new.clock))
     recovering.recover(recovering.plan(), AcceptedLosses())
     assert new.store.history("q", 9)[-1].request_id == "fork:p/2/kept"
     new.check_forked()

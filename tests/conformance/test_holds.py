@@ -117,7 +117,7 @@ def test_a_rejected_checkpoint_is_aborted_and_the_next_one_begins(held: Desk) ->
 
 
 def test_a_decision_needs_no_definition_of_the_pipeline(held: Desk) -> None:
-    holds = Holds("p", held.store, held.clock)
+    holds = Holds(held.coordinator.context)
     with pytest.raises(CheckpointNotFoundError):
         holds.approve(9, "ada")
     assert holds.approve(None, "ada").checkpoint_id == 2
@@ -248,7 +248,7 @@ def test_a_decision_cut_short_is_whole_or_was_not_made(held: Desk, decision: str
     mortal = MortalStore(held.store)
     mortal.plan = (0, how)
     with pytest.raises((Crash, UnknownOutcomeError)):
-        getattr(Holds("p", mortal, held.clock), decision)(2, "ada")  # type: ignore[arg-type]
+        getattr(Holds(replace(held.coordinator.context, store=mortal)), decision)(2, "ada")  # type: ignore[arg-type]
     was_made = "after" in how
     assert (held.record(2).decision is not None) == was_made
     assert DECISIONS[decision](held.coordinator, 2, "grace").decided_by == ("ada" if was_made else "grace")

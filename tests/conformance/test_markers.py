@@ -60,14 +60,14 @@ def test_who_has_read_long_ago_what_it_writes_down_writes_the_same(desk):
     other.pipeline, other.sink, other.storage = late.pipeline, late.sink, late.storage
     late.complete(late.ask("r1").checkpoint_id)
     late.acknowledge(late.ask("r2").checkpoint_id)
-    validated = late.coordinator.validate(2, Judge(True))
+    late.coordinator.validate(2, Judge(True))
     other.reopen(other.store)
     other.coordinator.finalize(2)
     other.coordinator.notify(2)
     for checkpoint_id in (1, 2):
         other.coordinator.restore(ToCheckpoint(checkpoint_id))
     before = dict(late.storage.files)
-    assert late.coordinator.finalize_validated(validated).checkpoint_id == 2
+    assert late.coordinator.finalize(2, notifies=True).checkpoint_id == 2
     assert late.storage.files == before
 
 

@@ -12,6 +12,7 @@ from made_gestures import suspend
 from records import SOMEBODY
 from worlds import Crash, Judge
 
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStore
@@ -29,7 +30,7 @@ OTHER = Actor(ActorKind.AIRFLOW_USER, "bob", "10.0.0.8")
 
 def operations(desk: Desk, store: CheckpointStore | None = None) -> PipelineOperations:
     """As in a process that has no definition."""
-    return PipelineOperations("p", store or desk.store, desk.storage, desk.clock)
+    return PipelineOperations(PipelineContext("p", store or desk.store, desk.storage, desk.clock))
 
 
 @pytest.fixture

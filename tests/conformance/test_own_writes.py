@@ -25,8 +25,8 @@ def test_in_the_steps_of_checkpoints(store: CheckpointStore) -> None:
             desk.coordinator.abort(number, FailureReason.CHECKPOINT_DECLINED, "on purpose")
             continue
         desk.acknowledge(number)
-        validated = desk.coordinator.validate(number, Judge(True))
-        desk.coordinator.finalize_validated(validated)
+        desk.coordinator.validate(number, Judge(True))
+        desk.coordinator.finalize(number, notifies=True)
         desk.coordinator.notify(number)
         desk.clock.advance(1)
     desk.coordinator.clean()

@@ -8,6 +8,7 @@ from owned_tables import Owned
 from worlds import ManualClock, MemoryStorage
 
 from tidegate import FileSource, Pipeline, count
+from tidegate.coordination.context import context_of
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.protocol.facts.errors import PipelineIdentityError, SinkError
@@ -132,7 +133,7 @@ def test_a_database_that_is_lost_and_recovered_has_its_tables_again(tmp_path):
     for refused in (lambda: again.begin("a2"), again.coordinator.planning.plan):
         with pytest.raises(PipelineIdentityError, match=r"knows no checkpoint of pipeline a.*tidegate recover a"):
             refused()
-    recovering = Recovering(again.coordinator.graph, again.store, again.storage, again.clock)
+    recovering = Recovering(context_of(again.coordinator.graph, again.store, again.storage, again.clock))
     recovering.recover(recovering.plan())
     assert again.take("a2") == 2
     with pytest.raises(PipelineIdentityError, match="belongs to the pipeline a of another database"):
@@ -144,7 +145,7 @@ def test_a_recovery_takes_nothing_over_from_another_pipeline(tmp_path):
     Owned(store, "a", tmp_path / "t").take("a1")
     (tmp_path / "t" / "_owner").write_bytes(Owner("b", "t", store.identity()).to_json())
     again = Owned(MemoryCheckpointStore(), "a", tmp_path / "t")
-    recovering = Recovering(again.coordinator.graph, again.store, again.storage, again.clock)
+    recovering = Recovering(context_of(again.coordinator.graph, again.store, again.storage, again.clock))
     with pytest.raises(PipelineIdentityError, match="belongs to pipeline b"):
         recovering.plan()
 

@@ -12,6 +12,7 @@ from memory_store import MemoryCheckpointStore
 from pasts import ExactStorage
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
+from tidegate.coordination.context import context_of
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.protocol.facts.errors import (
@@ -279,7 +280,7 @@ def test_wherever_it_dies_nothing_has_happened_or_all_of_it(lost, death):
     plan, store, at, survived = world.recovering.plan(), world.store, 0, False
     while not survived:
         mortal = MortalStore(store)
-        recovering = Recovering(world.coordinator.graph, mortal, world.storage, world.clock)
+        recovering = Recovering(context_of(world.coordinator.graph, mortal, world.storage, world.clock))
         mortal.plan = (at, death)
         try:
             recovering.recover(plan)

@@ -8,6 +8,7 @@ from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, Exported, check_restored, copy_of, directory, past_of
 from worlds import MemorySink
 
+from tidegate.coordination.context import context_of
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.ports import SinkInput
@@ -244,7 +245,7 @@ def test_the_storage_alone_knows_of_it_afterwards(world):
     lost = MemoryCheckpointStore()
     world.store = lost
     world.reopen(lost)
-    recovering = Recovering(world.coordinator.graph, lost, world.storage, world.clock)
+    recovering = Recovering(context_of(world.coordinator.graph, lost, world.storage, world.clock))
     recovering.recover(recovering.plan(), AcceptedLosses())
     assert world.ids() == ([2, 5], [3, 4])
     check_restored(world, 5)

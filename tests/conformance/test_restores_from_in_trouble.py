@@ -7,6 +7,7 @@ from savepoint_directories import AT, check_restored, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
+from tidegate.coordination.context import context_of
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.coordination.recovery.restore_plan import RestorePlanner
@@ -129,7 +130,7 @@ def test_a_restore_that_came_to_nothing_does_not_keep_the_database_from_being_re
     monkeypatch.setattr(type(world.storage), "copy", full)
     with pytest.raises(StorageError):
         world.coordinator.restore_from(AT)
-    recovering = Recovering(world.coordinator.graph, store, world.storage, world.clock)
+    recovering = Recovering(context_of(world.coordinator.graph, store, world.storage, world.clock))
     recovering.recover(recovering.plan(), AcceptedLosses())
     assert world.ids()[0][-1] == 4
 

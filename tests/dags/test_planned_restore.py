@@ -2,10 +2,12 @@
 
 import pytest
 from dag_steps import complete
+from worlds import MemoryStorage
 
 from tidegate.airflow import checkpoint_dag, restore_dag
 from tidegate.assembly import open_store
 from tidegate.clock import SystemClock
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureKind
@@ -23,7 +25,7 @@ def plans(pipeline, run, regions, good):
     dag = checkpoint_dag(pipeline)
     complete(dag, run, "r1")
     complete(dag, run, "r2")
-    return PlannedRestores("p", open_store(), SystemClock())
+    return PlannedRestores(PipelineContext("p", open_store(), MemoryStorage(), SystemClock()))
 
 
 @pytest.fixture

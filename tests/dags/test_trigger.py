@@ -28,7 +28,7 @@ def coordinator(database, pipeline):
 
 
 def acknowledge_all(coordinator):
-    with coordinator._store.transaction("p") as tx:
+    with coordinator.context.store.transaction("p") as tx:
         attempt = tx.begin_attempt(1)
     coordinator.record_acknowledgements(
         1, [Acknowledgement(subtask, attempt, Snapshot()) for subtask in coordinator.graph.subtasks]
@@ -49,7 +49,7 @@ def test_the_trigger_fires_when_the_checkpoint_is_aborted(coordinator):
 
 def test_the_trigger_does_not_fire_before_all_have_acknowledged(coordinator):
     def acknowledge_one():
-        with coordinator._store.transaction("p") as tx:
+        with coordinator.context.store.transaction("p") as tx:
             attempt = tx.begin_attempt(1)
         coordinator.record_acknowledgements(1, [Acknowledgement(SubtaskId("src", 0), attempt, Snapshot())])
 

@@ -12,6 +12,7 @@ from made_gestures import resume, suspend
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_readings, open_store
 from tidegate.clock import SystemClock
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.facts.lifecycle import Status
@@ -91,7 +92,7 @@ def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run
 def asked_on_page(request_id, user="amy", kind=CheckpointKind.SYNC_SAVEPOINT, drain=True):
     """What the page records once it has started the DAG run."""
     actor = Actor(ActorKind.AIRFLOW_USER, user, "10.0.0.1")
-    operations = PipelineOperations("p", open_store(), None, SystemClock())
+    operations = PipelineOperations(PipelineContext("p", open_store(), None, SystemClock()))
     assert operations.request_of_run(request_id, actor, lambda: "started", kind, UNLABELLED, drain).status == "DONE"
 
 

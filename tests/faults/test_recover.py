@@ -9,6 +9,7 @@ from sizes import later, sizes
 from worlds import Judge
 
 from tidegate.clock import SystemClock
+from tidegate.coordination.context import context_of
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.coordination.recovery.restore import ToCheckpoint
@@ -50,7 +51,7 @@ class Lost:
         self.region = SparkRegion(self.coordinator.graph, self.spark, self.storage, SystemClock(), settings)
 
     def recover(self, *include, **accepted):
-        recovering = Recovering(self.coordinator.graph, self.store, self.storage, SystemClock())
+        recovering = Recovering(context_of(self.coordinator.graph, self.store, self.storage, SystemClock()))
         plan = recovering.plan(include)
         recovering.recover(plan, AcceptedLosses(**accepted))
         return [each.record.checkpoint_id for each in plan.checkpoints]

@@ -1,10 +1,10 @@
-"""What a checkpoint asks of PostgreSQL: each step reads a fact once, and hands on what it knows.
+"""What a checkpoint asks of PostgreSQL: each step reads a fact once.
 
 The numbers are what it takes today. One that falls may be lowered here; one that grows needs a reason.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,7 +17,6 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.reasons import FailureReason
-from tidegate.protocol.steps.validate import ValidatedCheckpoint
 
 
 @pytest.fixture
@@ -62,26 +61,19 @@ def test_a_step_takes_no_more_transactions_and_statements_than_it_needs(engine: 
 
 
 def test_a_process_that_takes_all_steps_asks_less(engine: Engine) -> None:
-    """What one step has read and cannot change is not read again by the next: a continuous run, `tidegate run`."""
+    """A commit of sinks begins where its checkpoint completes: a continuous run, `tidegate run`."""
     assert _asked_by_steps(engine, alone=False) == IN_A_ROW
 
 
 def _asked_by_steps(engine: Engine, alone: bool) -> dict[str, Asked]:
     desk = Desk(PostgresCheckpointStore(engine))
 
-    def finalize(checkpoint_id: int, validated: ValidatedCheckpoint) -> None:
-        if alone:
-            desk.coordinator.finalize(checkpoint_id)
-        else:
-            desk.coordinator.finalize_validated(validated)
-
     def take(number: int) -> dict[str, Asked]:
-        validated: list[ValidatedCheckpoint] = []
-        steps = {
+        steps: dict[str, Callable[[], object]] = {
             "trigger": lambda: desk.ask(f"r{number}"),
             "snapshot": lambda: desk.acknowledge(number),
-            "validate": lambda: validated.append(desk.coordinator.validate(number, Judge(True))),
-            "finalize": lambda: finalize(number, validated[0]),
+            "validate": lambda: desk.coordinator.validate(number, Judge(True)),
+            "finalize": lambda: desk.coordinator.finalize(number, notifies=not alone),
             "notify": lambda: desk.coordinator.notify(number),
         }
         found = {}
@@ -111,8 +103,8 @@ ALONE = {
 IN_A_ROW = {
     "trigger": (1, 1, 3, 4),
     "snapshot": (2, 2, 8, 10),
-    "validate": (1, 1, 3, 4),
-    "finalize": (1, 1, 5, 6),
+    "validate": (2, 1, 6, 8),
+    "finalize": (2, 1, 8, 10),
     "notify": (2, 1, 6, 6),
 }
 

@@ -3,8 +3,10 @@ person has decided."""
 
 import pytest
 from live_airflow import PATIENCE, STEPS, wait_for
+from worlds import MemoryStorage
 
 from tidegate.clock import SystemClock
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.steps.hold import Holds
 from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.protocol.facts.reasons import FailureReason
@@ -30,7 +32,7 @@ def clear(world, run_id, task):
 
 
 def test_a_held_run_outlives_its_triggerer_and_a_clear_and_completes_when_approved(world):
-    holds = Holds(DAG_ID, world.store, SystemClock())
+    holds = Holds(PipelineContext(DAG_ID, world.store, MemoryStorage(), SystemClock()))
     world.lay("first", ("a", 1), ("b", 500), pipeline=DAG_ID)
     run_id = world.api.trigger(DAG_ID)
     waits(world, run_id)
@@ -53,7 +55,7 @@ def test_a_held_run_outlives_its_triggerer_and_a_clear_and_completes_when_approv
 
 @pytest.mark.long
 def test_a_held_run_fails_when_it_is_rejected_or_marked(world):
-    holds = Holds(DAG_ID, world.store, SystemClock())
+    holds = Holds(PipelineContext(DAG_ID, world.store, MemoryStorage(), SystemClock()))
     world.lay("second", ("c", 900), pipeline=DAG_ID)
     run_id = world.api.trigger(DAG_ID)
     waits(world, run_id)

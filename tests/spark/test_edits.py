@@ -83,7 +83,8 @@ class Project:
         assert isinstance(triggered, Triggered)
         region = SparkRegion(graph, self.spark, storage, SystemClock(), settings)
         coordinator.snapshot(triggered.checkpoint_id, region)
-        coordinator.finalize_validated(coordinator.validate(triggered.checkpoint_id, Approving(graph.targets)))
+        coordinator.validate(triggered.checkpoint_id, Approving(graph.targets))
+        coordinator.finalize(triggered.checkpoint_id, notifies=True)
         coordinator.notify(triggered.checkpoint_id)
         return triggered.checkpoint_id
 

@@ -52,7 +52,8 @@ def test_state_and_tables_are_the_same_at_any_parallelism(
         triggered = coordinator.trigger(f"request {number}")
         assert isinstance(triggered, Triggered)
         coordinator.snapshot(triggered.checkpoint_id, region)
-        done = coordinator.finalize_validated(coordinator.validate(triggered.checkpoint_id, Judge(True)))
+        coordinator.validate(triggered.checkpoint_id, Judge(True))
+        done = coordinator.finalize(triggered.checkpoint_id, notifies=True)
         coordinator.notify(triggered.checkpoint_id)
         assert done.status is Status.COMPLETED
         assert {plan.operator_id: plan.parallelism for plan in done.operators}["totals"] == parallelism
@@ -87,7 +88,8 @@ def test_a_hundred_thousand_keys_survive_every_parallelism_and_number_of_splits(
         triggered = coordinator.trigger(f"request {number}")
         assert isinstance(triggered, Triggered)
         coordinator.snapshot(triggered.checkpoint_id, region)
-        coordinator.finalize_validated(coordinator.validate(triggered.checkpoint_id, Judge(True)))
+        coordinator.validate(triggered.checkpoint_id, Judge(True))
+        coordinator.finalize(triggered.checkpoint_id, notifies=True)
         coordinator.notify(triggered.checkpoint_id)
         shown = pq.read_table(tmp_path / "tally/current").sort_by("key")
         assert np.array_equal(shown["key"], np.arange(KEYS))

@@ -5,6 +5,7 @@ import json
 from memory_store import MemoryCheckpointStore
 from pasts import Past
 
+from tidegate.coordination.context import context_of
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.recovery.lost_database import AcceptedLosses
@@ -22,7 +23,7 @@ class Lost(Past):
 
     @property
     def recovering(self):
-        return Recovering(self.coordinator.graph, self.store, self.storage, self.clock)
+        return Recovering(context_of(self.coordinator.graph, self.store, self.storage, self.clock))
 
     def recover(self, *include, **accepted):
         plan = self.recovering.plan(include)

@@ -12,8 +12,10 @@ from fastapi.routing import APIRoute
 from records import SOMEBODY
 from routes import PLAN, asked_of, example_of
 from store_steps import at, triggered
+from worlds import MemoryStorage
 
 from tidegate.clock import SystemClock
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.postgres.store import PostgresCheckpointStore
 
@@ -47,7 +49,9 @@ def known(store: PostgresCheckpointStore) -> Callable[..., None]:
         with store.transaction(pipeline) as tx:
             for dag_id in dag_ids:
                 tx.record_dag(dag_id, at(1))
-        PlannedRestores(pipeline, store, SystemClock()).ask(PLAN, "1", SOMEBODY, "tidegate_restore")
+        PlannedRestores(PipelineContext(pipeline, store, MemoryStorage(), SystemClock())).ask(
+            PLAN, "1", SOMEBODY, "tidegate_restore"
+        )
 
     return make
 

@@ -202,9 +202,9 @@ class _Steps:
     def take(self) -> RunOutcome:
         self._snapshot()
         self._shown.step("validate", self._total)
-        validated = self._coordinator.validate(self._id, self)
+        self._coordinator.validate(self._id, self)
         self._shown.step("finalize")
-        record = self._coordinator.finalize_validated(validated)
+        record = self._coordinator.finalize(self._id, notifies=True)
         self._shown.step("notify")
         return RunOutcome(record, self._coordinator.notify(self._id))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.facts.errors import PipelineNotFoundError
@@ -22,4 +23,4 @@ class AllOperations:
         """Raises `PipelineNotFoundError` for a name that the database does not know."""
         if not pipeline_id.isprintable() or self._store.pipeline(pipeline_id) is None:
             raise PipelineNotFoundError(f"This database knows no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
-        return PipelineOperations(pipeline_id, self._store, self._storage, self._clock)
+        return PipelineOperations(PipelineContext(pipeline_id, self._store, self._storage, self._clock))

@@ -6,10 +6,12 @@ store's transactions say. A step that has already happened gives its first answe
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tidegate.coordination.cleaning.clean import Cleaning
 from tidegate.coordination.cleaning.housekeeping import Housekeeping
 from tidegate.coordination.cleaning.sweeper import Sweeper
+from tidegate.coordination.context import context_of
 from tidegate.coordination.observing.audit import Deed
 from tidegate.coordination.observing.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.observing.reporting import Reporting
@@ -24,7 +26,6 @@ from tidegate.coordination.recovery.restore import Restoring, Target
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.definitions import Definitions
 from tidegate.coordination.steps.finalize import CommitPoint
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Delivered
@@ -35,7 +36,7 @@ from tidegate.coordination.steps.snapshot import Snapshotting
 from tidegate.coordination.steps.trigger import Triggering
 from tidegate.coordination.steps.validate import Validation
 from tidegate.pipeline.definition import Pipeline
-from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.guarantees import reservations
 from tidegate.pipeline.known_schemas import KnownSchemas
 from tidegate.ports import (
@@ -92,49 +93,36 @@ class CheckpointCoordinator:
         notifiers: Sequence[Notifier] = (),
         meters: Sequence[Meter] = (),
     ) -> None:
-        self.graph: Graph = compile_graph(pipeline)
-        self.pipeline_id = pipeline.name
-        self.config = pipeline.checkpoints
         listeners = Listeners(pipeline.name, pipeline.listeners, notified or NotifiedListeners())
-        self.reporting = Reporting(pipeline.name, self.config, store, clock, notifiers, meters)
-        self._store = store = watch_failures(store, listeners, self.reporting.report)
-        self._clock = clock
+        unwatched = context_of(compile_graph(pipeline), store, storage, clock)
+        self.reporting = Reporting(unwatched, notifiers, meters)
+        #: What all that works on the pipeline shares. Whatever fails in its transactions is told the listeners.
+        self.context = context = replace(unwatched, store=watch_failures(store, listeners, self.reporting.report))
+        self.graph, self.pipeline_id, self.config = context.graph, context.pipeline_id, context.config
         self._unsaid = reservations(pipeline, self.graph.sinks)
-        self._handed_on = known = HandedOn()
-        ownership = Ownership(self.graph, store, storage)
-        self._identification = Identification(self.graph, store, storage, clock, ownership)
-        self.definitions = Definitions(self.graph, store, storage)
+        ownership = Ownership(context)
+        self._identification = Identification(context, ownership)
+        self.definitions = Definitions(context)
         #: What people do with the pipeline by hand.
-        self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
+        self.operations = PipelineOperations(context)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
-        self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
-        self.validation = Validation(self.graph, store, self._failures, clock, known)
-        self._rewinding = Rewinding(self.graph, store, clock, ownership)
-        sweeper = Sweeper(self.graph, self.config, store, storage, clock, ownership)
+        self._failures = CheckpointFailureManager(context)
+        self.validation = Validation(context, self._failures)
+        self._rewinding = Rewinding(context, ownership)
+        sweeper = Sweeper(context, ownership)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
-        self._delivery = Delivery(
-            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping.along, ownership
-        )
-        found, announces = self._identification.found, self.reporting.announces
-        self._commit_point = CommitPoint(
-            self.graph, self.config, store, storage, clock, known, self._delivery, found, announces
-        )
-        first = self._identification, self._failures, self._delivery, self.clean
-        self._triggering = Triggering(self.graph, self.config, store, *first, clock, known)
-        self._regions = RegionControl(
-            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, known
-        )
-        self.snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock, known)
-        self.cleaning = Cleaning(
-            self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, ownership, clock
-        )
-        schemas = schemas or KnownSchemas(self.graph)
-        self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
-        self.exporting = Exporting(self.graph, self.config, store, storage, self._delivery, clock)
-        self.editing = Editing(self.graph, store, storage, self._identification, clock)
-        back = self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
+        self._delivery = Delivery(context, listeners, self._rewinding, self._housekeeping.along, ownership)
+        self._commit_point = CommitPoint(context, self._delivery, self._identification.found, self.reporting.announces)
+        self._triggering = Triggering(context, self._identification, self._failures, self._delivery, self.clean)
+        self._regions = RegionControl(context, self._failures, self._delivery, self._identification)
+        self.snapshotting = Snapshotting(context, self._failures, self._regions)
+        self.cleaning = Cleaning(context, self._identification, sweeper, self._rewinding, ownership)
+        self.planning = Planning(context, schemas or KnownSchemas(self.graph), self._identification)
+        self.exporting = Exporting(context, self._delivery)
+        self.editing = Editing(context, self._identification)
+        back = context, self._delivery, self._identification, self.planning
         self._restoring = Restoring(*back)
-        self.replacing = Replacing(self.graph, store, storage, self._restoring)
+        self.replacing = Replacing(context, self._restoring)
         self._importing = Importing(*back)
         self.forking = Forking(*back)
 
@@ -160,7 +148,7 @@ class CheckpointCoordinator:
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
         self.reporting.deliver()  # what a crash has left undelivered
-        now = self._clock.now()
+        now = self.context.clock.now()
         request = CheckpointRequest(
             request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
         )
@@ -182,7 +170,6 @@ class CheckpointCoordinator:
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
         """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
         acknowledged."""
-        self._handed_on.took(checkpoint_id)
         return self.snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
@@ -199,26 +186,19 @@ class CheckpointCoordinator:
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """See `Validation.validate`."""
-        self._handed_on.took(checkpoint_id)
         return self.validation.validate(checkpoint_id, validator)
 
     # -- finalize
 
-    def finalize(self, checkpoint_id: int) -> CheckpointRecord:
-        """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
-        return self._finalize(self._commit_point.find(checkpoint_id), notifies=False)
+    def finalize(self, checkpoint_id: int, notifies: bool = False) -> CheckpointRecord:
+        """Complete a validated checkpoint: write `_metadata`, then pass the commit point, one transaction (protocol.md
+        section 6). `notifies` if this process takes the notify step next: it begins in the same transaction, and others
+        wait for it.
 
-    def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6). For a process that
-        notifies next: it begins with that in the same transaction, and others wait for it.
-
-        Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
-        is safe.
+        Raises as `permit` does if it is not validated, `FinalizeError` if the commit did not land,
+        `UnknownOutcomeError` if that cannot be found out. Repeating is safe.
         """
-        return self._finalize(validated, notifies=True)
-
-    def _finalize(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
-        record = self._commit_point.reach(validated, notifies)
+        record = self._commit_point.reach(checkpoint_id, notifies)
         self.reporting.report()
         return record
 
@@ -238,7 +218,6 @@ class CheckpointCoordinator:
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
         """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
-        self._handed_on.took(checkpoint_id)
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
     def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:

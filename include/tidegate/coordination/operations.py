@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.coordination.cleaning.deletion_queue import QueuedDeletions
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.observing.audit import Auditing, Deed
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.coordination.recovery.savepoints import Savepoints
@@ -30,7 +31,7 @@ from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.coordination.steps.pipeline_status import PipelineControl
 from tidegate.coordination.steps.region_lease import find_presence
 from tidegate.pipeline.config import CheckpointRetention
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.continuous.regions import LiveRegion
 from tidegate.protocol.facts.branches import find_unfinished
 from tidegate.protocol.facts.errors import (
@@ -62,17 +63,15 @@ _ABORTED = (
 class PipelineOperations:
     """The gestures of people on one pipeline. `request_id` is made by whoever asks, `actor` says who that is."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
-        self.pipeline_id = pipeline_id
-        self._store = store
-        self._storage = storage
-        self._clock = clock
-        self.auditing = Auditing(pipeline_id, store, clock)
-        self.control = PipelineControl(pipeline_id, store, clock)
-        self.savepoints = Savepoints(pipeline_id, store, storage, clock)
-        self.holds = Holds(pipeline_id, store, clock)
-        self.planned_restores = PlannedRestores(pipeline_id, store, clock)
-        self._deletions = QueuedDeletions(pipeline_id, store, storage, dict)
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self.pipeline_id = context.pipeline_id
+        self.auditing = Auditing(context)
+        self.control = PipelineControl(context)
+        self.savepoints = Savepoints(context)
+        self.holds = Holds(context)
+        self.planned_restores = PlannedRestores(context)
+        self._deletions = QueuedDeletions(context, dict)
 
     # -- the pipeline as a whole
 
@@ -145,8 +144,8 @@ class PipelineOperations:
         return self.auditing.carry_out(gesture, lambda deed: self._request(request_id, kind, label, drain, deed))
 
     def has_live_region(self) -> bool:
-        with self._store.transaction(self.pipeline_id) as tx:
-            return isinstance(find_presence(tx, self._clock.now()), LiveRegion)
+        with self._context.store.transaction(self.pipeline_id) as tx:
+            return isinstance(find_presence(tx, self._context.clock.now()), LiveRegion)
 
     def request_of_run(
         self,
@@ -168,8 +167,8 @@ class PipelineOperations:
         def act(deed: Deed) -> None:
             require_legal_label(kind, label)
             said = start()
-            with self._store.transaction(self.pipeline_id) as tx:
-                deed.done(tx, self._clock.now(), said)
+            with self._context.store.transaction(self.pipeline_id) as tx:
+                deed.done(tx, self._context.clock.now(), said)
 
         return self.auditing.carry_out(gesture, act)
 
@@ -180,7 +179,7 @@ class PipelineOperations:
         Raises `IllegalRequestError` if not, and `CheckpointError` if that is not known yet.
         """
         asked = asked_by_run(run_id)
-        with self._store.transaction(self.pipeline_id) as tx:
+        with self._context.store.transaction(self.pipeline_id) as tx:
             before = tx.latest_by_request(request)
             known = None if asked is None else tx.audited(asked)
         if before is None or before.status is Status.FAILED or before.abandoned_by is not None:
@@ -205,8 +204,8 @@ class PipelineOperations:
     # -- inside
 
     def _abort(self, checkpoint_id: int | None, deed: Deed) -> None:
-        with self._store.transaction(self.pipeline_id) as tx:
-            now, going = self._clock.now(), tx.in_progress()
+        with self._context.store.transaction(self.pipeline_id) as tx:
+            now, going = self._context.clock.now(), tx.in_progress()
             if checkpoint_id is None and not going:
                 deed.done(tx, now, f"Pipeline {self.pipeline_id} has no checkpoint in progress. Nothing was changed.")
                 return
@@ -232,8 +231,8 @@ class PipelineOperations:
         asked = handed_over(request_id)
         require_legal(asked, kind, drain)
         require_legal_label(kind, label)
-        with self._store.transaction(self.pipeline_id) as tx:
-            now = self._clock.now()
+        with self._context.store.transaction(self.pipeline_id) as tx:
+            now = self._context.clock.now()
             request = CheckpointRequest(
                 asked, kind, False, False, now, now, drain=drain, name=label.name, note=label.note
             )
@@ -257,11 +256,11 @@ class PipelineOperations:
     def _retention(self) -> CheckpointRetention:
         """Read from storage: if that is not the pipeline's, nothing is cancelled. Raises `MetadataError`,
         `StorageError`, `StateIntegrityError`."""
-        with self._store.transaction(self.pipeline_id) as tx:
+        with self._context.store.transaction(self.pipeline_id) as tx:
             latest = tx.latest_completed()
         if latest is None or latest.metadata_path is None:
             return CheckpointRetention.RETAIN_ON_CANCELLATION
-        content = self._storage.read(latest.metadata_path)
+        content = self._context.storage.read(latest.metadata_path)
         try:
             return CheckpointRetention(json.loads(content)["options"]["retention"])
         except (ValueError, KeyError, TypeError) as error:

@@ -30,7 +30,7 @@ def _(original):
 def _(original):
     def find(self):
         found = original(self)
-        kept = [path for path in self._storage.list(self._pipeline_id) if path.endswith(".run")]
+        kept = [path for path in self._context.storage.list(self._context.pipeline_id) if path.endswith(".run")]
         return Leftovers([*found.files, *(sweepers.Deletion(sweepers.STORAGE, path) for path in kept)], found.foreign)
 
     return find

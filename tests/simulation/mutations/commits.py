@@ -32,21 +32,21 @@ def _(original):
 
 @mutation("metadata is deleted when the outcome of the commit is unknown", (CommitPoint, "_complete"))
 def _(original):
-    def complete(self, checkpoint_id, path, *rest):
+    def complete(self, metadata, path, *rest):
         try:
-            return original(self, checkpoint_id, path, *rest)
+            return original(self, metadata, path, *rest)
         except UnknownOutcomeError:
-            self._storage.delete([path])
+            self._context.storage.delete([path])
             raise
 
     return complete
 
 
-@mutation("sinks are notified before the checkpoint is committed", (CheckpointCoordinator, "finalize_validated"))
+@mutation("sinks are notified before the checkpoint is committed", (CheckpointCoordinator, "finalize"))
 def _(original):
-    def finalize(self, validated):
-        self._delivery.deliver(Outstanding(None, [validated.record]))
-        return original(self, validated)
+    def finalize(self, checkpoint_id, notifies=False):
+        self._delivery.deliver(Outstanding(None, [self.context.store.checkpoint(self.pipeline_id, checkpoint_id)]))
+        return original(self, checkpoint_id, notifies)
 
     return finalize
 

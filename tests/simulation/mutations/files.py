@@ -59,7 +59,7 @@ def _(original):
 @mutation("a compaction is recorded after its checkpoint ended", (Snapshotting, "_record_compactions"))
 def _(original):
     def record(self, checkpoint_id, compactions):
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             tx.add_compactions(compactions)
 
     return record

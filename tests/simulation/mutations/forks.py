@@ -110,8 +110,8 @@ def _(original):
 def _(original):
     def native(self, graph, where):
         found = original(self, graph, where)
-        with self._store.transaction(graph.pipeline.name) as tx:
-            tx.record_restore(found.record.checkpoint_id, self._clock.now())
+        with self._context.store.transaction(graph.pipeline.name) as tx:
+            tx.record_restore(found.record.checkpoint_id, self._context.clock.now())
         return found
 
     return native

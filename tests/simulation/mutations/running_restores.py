@@ -37,8 +37,8 @@ def _(original):
 @mutation("tables of a region that was fenced stay as they are", (Rewinding, "_rewind"))
 def _(original):
     def rewind(self, committer, restore):
-        with self._store.transaction(self._pipeline_id) as tx:
-            tx.mark_rewound(restore.number, committer.number, self._clock.now())
+        with self._context.transaction() as tx:
+            tx.mark_rewound(restore.number, committer.number, self._context.clock.now())
             tx.end_commit(committer.number)
 
     return rewind
@@ -48,7 +48,7 @@ def _(original):
 def _(original):
     def start(self):
         begun = original(self)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             is_restored = any(restore.checkpoint_id == begun.checkpoint_id for restore in tx.restores())
         nothing = {id_: _without_in_flight(snapshot) for id_, snapshot in begun.restored.items()}
         return replace(begun, restored=nothing) if is_restored else begun

@@ -70,7 +70,7 @@ def _(original):
 @mutation("a claimed directory is emptied before the restore is recorded", (Importing, "_prepare"))
 def _(original):
     def prepare(self, plan, checkpoint_id, accepted):
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             tx.enqueue_deletions(imports.files_in_order(plan.url, [file.path for file in plan.savepoint.files]))
         return original(self, plan, checkpoint_id, accepted)
 

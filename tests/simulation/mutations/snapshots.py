@@ -66,7 +66,7 @@ def _(original):
 @mutation("a report of a stale attempt counts", (Snapshotting, "_record"))
 def _(original):
     def record(self, checkpoint_id, acks):
-        known = self._store.subtasks(self._pipeline_id, checkpoint_id)
+        known = self._context.store.subtasks(self._context.pipeline_id, checkpoint_id)
         return original(self, checkpoint_id, [replace(ack, attempt=known[ack.subtask].attempt) for ack in acks])
 
     return record

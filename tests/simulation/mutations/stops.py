@@ -64,7 +64,7 @@ def _(original):
 @mutation("a DAG run that has ended leaves its checkpoint in progress", (CheckpointFailureManager, "abort_request"))
 def _(original):
     def abort_request(self, request_id, reason, message):
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return tx.latest_by_request(request_id)
 
     return abort_request

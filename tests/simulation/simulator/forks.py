@@ -15,6 +15,7 @@ from simulator.requests import Request
 from simulator.restores import draw_target, restore
 from simulator.savepoints import dispose_of
 from simulator.scheduler import Violation, require
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.coordination.recovery.savepoints import Savepoints
@@ -132,7 +133,9 @@ def _where(forked: Forked, wanted: ForkedFrom) -> ToCheckpoint | str:
         case "--from":
             return str(wanted.value)
         case "--savepoint":
-            savepoints = Savepoints(forked.original.pipeline_id, forked.store, forked.storage, forked.clock)
+            savepoints = Savepoints(
+                PipelineContext(forked.original.pipeline_id, forked.store, forked.storage, forked.clock)
+            )
             return ToCheckpoint(savepoints.find(wanted.value).checkpoint_id)
     return ToCheckpoint(wanted.value)
 

@@ -3,17 +3,18 @@ recorded is what they wanted. Drawn apart, and in few seeds, so that a seed with
 """
 
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from made_gestures import DECISIONS
 
 from simulator.scheduler import Violation, require
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.steps.hold import Holds
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite, expect, suite
+from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.errors import NotHeldError, RecordRefusedError
 from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.facts.names import Target
@@ -228,9 +229,14 @@ def decide(world: "World", who: CheckpointCoordinator | Holds, deed: Deed) -> No
         raise
 
 
-def let_people_decide(world: "World", without_code: Callable[[], Holds]) -> None:
+def let_people_decide(world: "World") -> None:
     """Each in a process of their own, which may have none of the pipeline's code."""
     holding = world.holding
+
+    def without_code() -> Holds:
+        store = cast(CheckpointStore, world.store)
+        return Holds(PipelineContext(world.pipeline_id, store, world.storage, world.clock))
+
     for deed in holding.draw(world.store.state, world.clock.time):
         opened = without_code if holding.random.random() < 0.5 else world.open_coordinator
         world.spawn(

@@ -206,6 +206,10 @@ class Running:
             self.tell(f"{type(error).__name__}: {str(error)[:150]}")
         return None
 
+    def _finalize(self, coordinator: CheckpointCoordinator, checkpoint_id: int) -> None:
+        coordinator.validate(checkpoint_id, Judge(self))
+        coordinator.finalize(checkpoint_id, notifies=True)
+
     def meddle(self) -> None:
         random, coordinator = self.random, self.coordinator()
         ids = list(self.store.state.checkpoints)
@@ -214,7 +218,7 @@ class Running:
             ("asks", lambda: self._ask(coordinator)),
             ("asks", lambda: self._ask(coordinator)),
             ("cleans", coordinator.clean),
-            ("finalizes", lambda: coordinator.finalize_validated(coordinator.validate(newest, Judge(self)))),
+            ("finalizes", lambda: self._finalize(coordinator, newest)),
             ("notifies", lambda: coordinator.notify(newest)),
         ]
         if self.trouble:

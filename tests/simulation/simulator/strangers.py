@@ -58,7 +58,7 @@ def _without_marks(world: "World") -> dict[str, Any]:
 
 def _give_it_a_past(world: "World", stranger: CheckpointCoordinator, latest: int, draws: Random) -> None:
     """A checkpoint of the number of one whose files are needed, which is aborted now."""
-    marks, store = _without_marks(world), stranger._store
+    marks, store = _without_marks(world), stranger.context.store
     with store.transaction(stranger.pipeline_id) as tx:
         tx.record_endpoints(stranger.graph.endpoints, world.clock.now())
         tx.reserve_numbers(max(0, latest - 1), 0, 0, world.clock.now())

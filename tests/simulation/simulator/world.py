@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import count
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from made_gestures import resume
 from records import T0
@@ -46,9 +46,7 @@ from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
 from simulator.windowed import windows
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.steps.hold import Holds
 from tidegate.pipeline.graph import compile_graph
-from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.errors import SinkError, StopIncompleteError
 from tidegate.protocol.facts.records import CheckpointKind
 
@@ -248,7 +246,7 @@ class World:
         if not self._ending:
             if self.strikes("meddling"):
                 meddle(self)
-            let_people_decide(self, lambda: Holds(PIPELINE_ID, cast(CheckpointStore, self.store), self.clock))
+            let_people_decide(self)
             if self.strikes("restore") and (target := draw_target(self)) is not None:
                 self.spawn(f"somebody:{target}", lambda: restore(self, target))
             if has_finished(self.store.state) and self.random.random() < 0.3:

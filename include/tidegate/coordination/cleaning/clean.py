@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from tidegate.coordination.cleaning.outdated import OutdatedFiles
 from tidegate.coordination.cleaning.referenced_files import Handles, KeptFiles
 from tidegate.coordination.cleaning.sweeper import Sweeper
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import Auditing
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.coordination.steps.rewinding_sinks import Rewinding
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.cleaning.clean_report import CleanReport, Damage, Kept, Weights, by_sink, weigh
 from tidegate.protocol.cleaning.retention import Reason, find_reasons, find_undo_reasons
 from tidegate.protocol.facts.branches import Restore, choose_withdrawn_for_good
@@ -53,26 +51,20 @@ class Cleaning:
 
     def __init__(
         self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
+        context: DefinedContext,
         identification: Identification,
         sweeper: Sweeper,
         rewinding: Rewinding,
         ownership: Ownership,
-        clock: Clock,
     ) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._rule = config.retention_rule()
-        self._store = store
+        self._context = context
+        self._rule = context.config.retention_rule()
         self._identification = identification
         self._sweeper = sweeper
         self._rewinding = rewinding
-        self._outdated = OutdatedFiles(graph.pipeline.name, store, clock, ownership)
-        self._clock = clock
-        self._files = KeptFiles(graph, store, storage)
-        self._auditing = Auditing(self._pipeline_id, store, clock)
+        self._outdated = OutdatedFiles(context, ownership)
+        self._files = KeptFiles(context)
+        self._auditing = Auditing(context)
 
     def clean(self, gesture: Gesture | None = None) -> CleanReport:
         """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
@@ -82,8 +74,8 @@ class Cleaning:
             if gesture is not None:
                 status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
                 said = " ".join(report.damage_lines() or report.summary())
-                with self._store.transaction(self._pipeline_id) as tx:
-                    deed.noted(tx, self._clock.now(), GestureAnswer(status, said))
+                with self._context.transaction() as tx:
+                    deed.noted(tx, self._context.clock.now(), GestureAnswer(status, said))
             return report if report.damage else self._carry_out(report)
 
     def _carry_out(self, report: CleanReport) -> CleanReport:
@@ -91,8 +83,8 @@ class Cleaning:
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
         self._outdated.remove()
-        with self._store.transaction(self._pipeline_id) as tx:
-            tx.forget_events(self._clock.now() - KEPT_FOR)
+        with self._context.transaction() as tx:
+            tx.forget_events(self._context.clock.now() - KEPT_FOR)
         return replace(report, changed=True)
 
     def plan(self) -> CleanReport:
@@ -109,9 +101,9 @@ class Cleaning:
         weights = self._weigh(facts, files)
         withdrawn = self._rewinding.find_withdrawn()
         gone = {id_: choose_withdrawn_for_good(ids, facts.kept, facts.restores) for id_, ids in withdrawn.items()}
-        verified = self._files.verify(facts.kept, kept, self._clock.now().toordinal())
+        verified = self._files.verify(facts.kept, kept, self._context.clock.now().toordinal())
         return CleanReport(
-            self._pipeline_id,
+            self._context.pipeline_id,
             False,
             tuple(Kept(r, facts.reasons[r.checkpoint_id], *weights.each[r.checkpoint_id]) for r in facts.kept),
             weights.total,
@@ -135,9 +127,9 @@ class Cleaning:
         )
 
     def _facts(self) -> _Facts:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             self._identification.require(tx)
-            now, retained, abandoned, restores = self._clock.now(), tx.retained(), tx.abandoned(), tx.restores()
+            now, retained, abandoned, restores = self._context.clock.now(), tx.retained(), tx.abandoned(), tx.restores()
             reasons = find_reasons(retained, self._rule, now)
             reasons |= find_undo_reasons(abandoned, restores, self._rule, now)
             completed = sorted((*retained, *abandoned), key=lambda record: record.checkpoint_id)
@@ -149,7 +141,7 @@ class Cleaning:
         if not damage:
             return []
         ids = {id_ for each in damage for id_ in each.checkpoints}
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             records = {id_: tx.checkpoint(id_) for id_ in ids}
         there = {id_ for id_, record in records.items() if record is not None and record.status is Status.COMPLETED}
         left = [replace(each, checkpoints=tuple(sorted(there.intersection(each.checkpoints)))) for each in damage]

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.ports import CheckpointStorage, CheckpointStore, Sink, StoreTransaction
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import Sink, StoreTransaction
 from tidegate.protocol.cleaning.closed_directories import choose_closed, closed_for_ever
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.errors import CheckpointError
@@ -41,16 +42,8 @@ class QueuedDeletions:
     """The queue of one pipeline. `sinks` by the owner of what they have staged, as far as they are known and their
     directories are the pipeline's."""
 
-    def __init__(
-        self,
-        pipeline_id: str,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        sinks: Callable[[], Mapping[str, Sink]],
-    ) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: PipelineContext, sinks: Callable[[], Mapping[str, Sink]]) -> None:
+        self._context = context
         self._sinks = sinks
 
     def look(self, tx: StoreTransaction) -> Queue:
@@ -70,10 +63,10 @@ class QueuedDeletions:
         """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
         remove its directories too."""
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 queue = self.look(tx)
             if gone := self.carry_out(queue):
-                with self._store.transaction(self._pipeline_id) as tx:
+                with self._context.transaction() as tx:
                     self.record(tx, gone)
             if not queue.has_more:
                 return
@@ -85,9 +78,9 @@ class QueuedDeletions:
         batches = [mine[first : first + BATCH] for first in range(0, len(mine), BATCH)]
         for batch in batches:
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-            self.delete(batch, choose_closed(self._pipeline_id, stored, queue.going, queue.region))
+            self.delete(batch, choose_closed(self._context.pipeline_id, stored, queue.going, queue.region))
             if batch is not batches[-1]:
-                with self._store.transaction(self._pipeline_id) as tx:
+                with self._context.transaction() as tx:
                     tx.remove_deletions(batch)
         if not queue.has_more:
             self.delete([], queue.for_ever)
@@ -105,11 +98,11 @@ class QueuedDeletions:
                 by_location.setdefault(location, []).append(deletion)
         for location, deletions in by_location.items():
             try:
-                self._storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
+                self._context.storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
             except CheckpointError as error:
                 log.warning("The savepoint in %s is deleted later: %s", location, error)
                 continue
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 tx.remove_deletions(deletions)
 
     def delete(self, deletions: Sequence[Deletion], closed: set[str]) -> None:
@@ -119,6 +112,6 @@ class QueuedDeletions:
         sinks = self._sinks() if by_owner.keys() - {STORAGE} else {}
         for owner, paths in by_owner.items():
             if owner == STORAGE:
-                self._storage.delete(with_markers(paths), closed)
+                self._context.storage.delete(with_markers(paths), closed)
             elif owner in sinks:  # else its directory was taken over by another pipeline since it was looked at
                 sinks[owner].discard(paths)

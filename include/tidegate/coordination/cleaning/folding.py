@@ -6,7 +6,8 @@ transaction of its own. If a process dies between two, whoever cleans up next go
 
 from datetime import datetime
 
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.cleaning.folding import FOLD_EVERY, MOST_CHECKPOINTS, HistoryRule, choose_folded
 from tidegate.protocol.facts.clocks import is_over
 
@@ -14,18 +15,16 @@ from tidegate.protocol.facts.clocks import is_over
 class HistoryFolding:
     """Of one pipeline; without a rule everything stays on record. Safe to run in several processes at once."""
 
-    def __init__(self, pipeline_id: str, rule: HistoryRule | None, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
+    def __init__(self, context: PipelineContext, rule: HistoryRule | None) -> None:
+        self._context = context
         self._rule = rule
-        self._store = store
-        self._clock = clock
         self._is_due = False
         self._found_nothing_at: datetime | None = None
 
     def look(self, tx: StoreTransaction) -> None:
         """Whether there is anything to fold: the oldest says it. A process that has found nothing looks again after a
         while."""
-        now, before = self._clock.now(), self._found_nothing_at
+        now, before = self._context.clock.now(), self._found_nothing_at
         self._is_due = False
         if self._rule is None or (before is not None and not is_over(before, FOLD_EVERY, now)):
             return
@@ -36,8 +35,8 @@ class HistoryFolding:
         """Fold a portion of what is due, if there was anything at the last look."""
         if self._rule is None or not self._is_due:
             return
-        with self._store.transaction(self._pipeline_id) as tx:
-            if chosen := self._choose(tx, MOST_CHECKPOINTS, self._rule, self._clock.now()):
+        with self._context.transaction() as tx:
+            if chosen := self._choose(tx, MOST_CHECKPOINTS, self._rule, self._context.clock.now()):
                 tx.fold(chosen)
 
     def _choose(self, tx: StoreTransaction, limit: int, rule: HistoryRule, now: datetime) -> list[int]:

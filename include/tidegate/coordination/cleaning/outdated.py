@@ -2,24 +2,23 @@
 
 from collections.abc import Iterator
 
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.steps.ownership import Ownership
-from tidegate.ports import CheckpointStore, Clock, LingeringSink
+from tidegate.ports import LingeringSink
 from tidegate.protocol.facts.records import Deletion
 
 
 class OutdatedFiles:
     """See `ports.LingeringSink`. Only in places that are the pipeline's own."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock, ownership: Ownership) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: PipelineContext, ownership: Ownership) -> None:
+        self._context = context
         self._ownership = ownership
 
     def find(self) -> list[Deletion]:
         """Changes nothing."""
-        now = self._clock.now()
+        now = self._context.clock.now()
         return [Deletion(owner, path) for owner, sink in self._sinks() for path in sink.outdated(now)]
 
     def remove(self) -> None:
@@ -33,9 +32,7 @@ class OutdatedFiles:
                 sink.remove_outdated(committer)
             committer.release()
 
-        in_turn(
-            SinkWork(self._pipeline_id, "removing what is outdated", lambda _: False), remove, self._store, self._clock
-        )
+        in_turn(self._context, SinkWork("removing what is outdated", lambda _: False), remove)
 
     def _sinks(self) -> Iterator[tuple[str, LingeringSink]]:
         for owner, sink in self._ownership.own_sinks().items():

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore
+from tidegate.coordination.context import DefinedContext
 from tidegate.protocol.cleaning.clean_report import Cost, Damage
 from tidegate.protocol.facts.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.facts.names import STORAGE, staged_by
@@ -36,16 +35,14 @@ class Verified:
 class KeptFiles:
     """The files of one pipeline's checkpoints."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext) -> None:
+        self._context = context
         #: Tables of current rows show a checkpoint by the files that it staged. Those of other sinks are the tables.
-        self._sinks = {v.operator_id: v.sink for v in graph.sinks if v.operator_id in graph.restaged}
+        self._sinks = {v.operator_id: v.sink for v in context.graph.sinks if v.operator_id in context.graph.restaged}
 
     def of(self, checkpoint_id: int) -> dict[Deletion, StateHandle]:
         """What a restore to the checkpoint needs: state, positions, and the rows of tables of current rows."""
-        subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
+        subtasks = self._context.store.subtasks(self._context.pipeline_id, checkpoint_id)
         files = {
             Deletion(STORAGE, handle.path): handle
             for handle in referred_files(known.snapshot for known in subtasks.values())
@@ -70,24 +67,24 @@ class KeptFiles:
                 damage.append(Damage(path, problem, tuple(ids)))
         for record in records:
             if (wrong := self._find_wrong_metadata(record)) is not None:
-                path = metadata_path(self._pipeline_id, record.checkpoint_id)
+                path = metadata_path(self._context.pipeline_id, record.checkpoint_id)
                 damage.append(Damage(path, wrong, (record.checkpoint_id,)))
         return Verified(Cost(len(read), sum(handle.bytes for handle in read)), damage)
 
     def _owners(self) -> list[tuple[str, Verify]]:
         sinks = [(staged_by(operator_id), sink.verify) for operator_id, sink in self._sinks.items()]
-        return [(STORAGE, self._storage.verify), *sinks]
+        return [(STORAGE, self._context.storage.verify), *sinks]
 
     def _find_wrong_metadata(self, record: CheckpointRecord) -> str | None:
         """A restore does without it; `recover`, when the database is lost, does not. Checkpoints of older releases have
         no marker."""
         checkpoint_id = record.checkpoint_id
         try:
-            content = self._storage.read(metadata_path(self._pipeline_id, checkpoint_id))
-            read_metadata(self._pipeline_id, checkpoint_id, content)
+            content = self._context.storage.read(metadata_path(self._context.pipeline_id, checkpoint_id))
+            read_metadata(self._context.pipeline_id, checkpoint_id, content)
             with suppress(StateIntegrityError):
-                written = self._storage.read(marker_path(self._pipeline_id, checkpoint_id))
-                require_as_marked(read_marker(self._pipeline_id, checkpoint_id, written), content)
+                written = self._context.storage.read(marker_path(self._context.pipeline_id, checkpoint_id))
+                require_as_marked(read_marker(self._context.pipeline_id, checkpoint_id, written), content)
         except (MetadataError, StateIntegrityError) as error:
             return str(error)
         return None

@@ -13,10 +13,9 @@ from datetime import datetime
 
 from tidegate.coordination.cleaning.deletion_queue import BATCH, Queue, QueuedDeletions
 from tidegate.coordination.cleaning.folding import HistoryFolding
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.ownership import Ownership
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
+from tidegate.ports import StagingSink, StoreTransaction
 from tidegate.protocol.cleaning.closed_directories import choose_closed, choose_unswept
 from tidegate.protocol.cleaning.leftovers import (
     Leftovers,
@@ -77,35 +76,24 @@ Unreferenced = Mapping[int, Sequence[Deletion]]
 class Sweeper:
     """Cleans up after one pipeline. Safe to run in several processes at once: deleting twice is fine."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        clock: Clock,
-        ownership: Ownership,
-    ) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._rule = config.retention_rule()
-        self._store = store
-        self._storage = storage
-        self._clock = clock
+    def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
+        self._context = context
+        self._rule = context.config.retention_rule()
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
         self._own_sinks = ownership.own_sinks
-        self.folding = HistoryFolding(self._pipeline_id, config.history_rule(), store, clock)
-        self.deletions = QueuedDeletions(self._pipeline_id, store, storage, ownership.own_sinks)
+        self.folding = HistoryFolding(context, context.config.history_rule())
+        self.deletions = QueuedDeletions(context, ownership.own_sinks)
 
     def clean(self) -> None:
         """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs,
         unless something live refers to it; and what is queued. Checkpoints that have become too old go, and what a
         restore left behind once it is too late for an undo."""
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 garbage = self.look(tx)
             if cleared := self.delete(garbage):
-                with self._store.transaction(self._pipeline_id) as tx:
+                with self._context.transaction() as tx:
                     left = self.record(tx, cleared)
                 self.delete_left(left)
             if not garbage.queue.has_more:
@@ -113,7 +101,7 @@ class Sweeper:
 
     def look(self, tx: StoreTransaction) -> Garbage:
         """The first of the steps of a cleaning, which others take within transactions of their own."""
-        expired, now = self.find_expired(tx), self._clock.now()
+        expired, now = self.find_expired(tx), self._context.clock.now()
         if expired.checkpoints:
             tx.subsume(expired.checkpoints)
         for stale in expired.imports:
@@ -126,7 +114,7 @@ class Sweeper:
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
         """What `look` would end first. Reads only."""
-        now, imports = self._clock.now(), tx.imports()
+        now, imports = self._context.clock.now(), tx.imports()
         overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
         subsumed = choose_subsumed(tx.retained(), self._rule, now)
         return Expired([*subsumed, *overdue], choose_stale(imports, now), choose_ahead(imports, now))
@@ -151,69 +139,71 @@ class Sweeper:
 
     def delete_left(self, left: Unreferenced) -> None:
         for checkpoint_id, files in left.items():
-            self.deletions.delete(files, {directory(self._pipeline_id, checkpoint_id)})
-        self._looked |= dict.fromkeys(left, self._clock.now())
+            self.deletions.delete(files, {directory(self._context.pipeline_id, checkpoint_id)})
+        self._looked |= dict.fromkeys(left, self._context.clock.now())
 
     def _list(self, unswept: Mapping[int, datetime]) -> tuple[dict[int, list[Deletion]], list[int]]:
         """What is in the directories that are due, and which of them need no further look: these are cleared first."""
-        now, due = self._clock.now(), self._due(unswept)
+        now, due = self._context.clock.now(), self._due(unswept)
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
         self._looked = {key: at for key, at in self._looked.items() if key in unswept}
         self._looked |= {key: now for key, files in found.items() if not files}
         settled = {key: found.pop(key) for key in due if is_settled(unswept[key], now)}
         live: set[Deletion] = set()
         if any(settled.values()):
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 live = tx.live_paths(*settled)
         self.delete_left({id_: choose_unreferenced(files, live) for id_, files in settled.items()})
         return {checkpoint_id: files for checkpoint_id, files in found.items() if files}, list(settled)
 
     def _due(self, unswept: Mapping[int, datetime]) -> list[int]:
-        now = self._clock.now()
+        now = self._context.clock.now()
         return [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
 
     def _sweep_regions(self, region: RegionRecord) -> None:
         """The directories of all ended attempts at once, for a while after the last of them ended."""
-        now, since, up_to = self._clock.now(), left_since(region), last_ended(region)
+        now, since, up_to = self._context.clock.now(), left_since(region), last_ended(region)
         if since is None or not is_due(since, self._looked_after.get(up_to), now):
             return
-        root = shared_root(self._pipeline_id)
-        if found := choose_left_behind(self._pipeline_id, self._storage.list(root), up_to):
-            with self._store.transaction(self._pipeline_id) as tx:
+        root = shared_root(self._context.pipeline_id)
+        if found := choose_left_behind(self._context.pipeline_id, self._context.storage.list(root), up_to):
+            with self._context.transaction() as tx:
                 live = tx.live_below(root)
-            closed = choose_closed(self._pipeline_id, [deletion.path for deletion in found], (), region)
+            closed = choose_closed(self._context.pipeline_id, [deletion.path for deletion in found], (), region)
             self.deletions.delete(choose_unreferenced(found, live), closed)
         self._looked_after = {up_to: now}
         if is_settled(since, now):
-            self.deletions.delete([], choose_unswept(self._pipeline_id, region))
-            with self._store.transaction(self._pipeline_id) as tx:
+            self.deletions.delete([], choose_unswept(self._context.pipeline_id, region))
+            with self._context.transaction() as tx:
                 tx.mark_regions_swept(up_to)
 
     def find_leftovers(self) -> Leftovers:
         """All files that nothing refers to, also where `sweep` looks no more. Changes nothing."""
-        listed = listed_on_storage(self._pipeline_id, self._storage.list(self._pipeline_id))
+        listed = listed_on_storage(self._context.pipeline_id, self._context.storage.list(self._context.pipeline_id))
         for owner, sink in self._own_sinks().items():
             for id_ in sink.staged_checkpoints() if isinstance(sink, StagingSink) else ():
                 listed += [Listed(Deletion(owner, path), ByCheckpoint(id_)) for path in sink.staged_paths(id_)]
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             known = {id_: tx.checkpoint(id_) for id_ in checkpoints_of(listed)}
-            left = choose_left(listed, known, tx.latest_completed(), tx.region(), tx.imports(), self._clock.now())
+            left = choose_left(
+                listed, known, tx.latest_completed(), tx.region(), tx.imports(), self._context.clock.now()
+            )
             staged = checkpoints_of(each for each in left if each.file.owner != STORAGE)
-            live = tx.live_below(self._pipeline_id) | tx.live_paths(*staged)
+            live = tx.live_below(self._context.pipeline_id) | tx.live_paths(*staged)
         return Leftovers(choose_unreferenced([each.file for each in left], live), find_foreign(listed, known))
 
     def delete_leftovers(self) -> None:
         """Delete what `find_leftovers` finds now."""
         found = self.find_leftovers().files
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
         for first in range(0, len(found), BATCH):
             batch = found[first : first + BATCH]
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-            self.deletions.delete(batch, choose_closed(self._pipeline_id, stored, going, region))
+            self.deletions.delete(batch, choose_closed(self._context.pipeline_id, stored, going, region))
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
-        paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))
+        paths = self._context.storage.list(directory(self._context.pipeline_id, checkpoint_id))
         found = [Deletion(STORAGE, path) for path in paths]
         for owner, sink in self._own_sinks().items():
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]

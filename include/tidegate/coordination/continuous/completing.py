@@ -66,7 +66,8 @@ class Completing:
     def finalized(self, checkpoint_id: int) -> bool:
         """Whether the checkpoint has passed the commit point; if not, it was aborted or is held."""
         try:
-            self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
+            self._coordinator.validate(checkpoint_id, self._validator)
+            self._coordinator.finalize(checkpoint_id, notifies=True)
         except (StoreUnavailableError, UnknownOutcomeError):
             raise
         except CheckpointHeldError as held:

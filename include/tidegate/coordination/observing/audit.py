@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.errors import (
     CheckpointError,
     GestureRepeatedError,
@@ -62,10 +63,8 @@ UNASKED = Deed()
 class Auditing:
     """The record of one pipeline's gestures."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     def answer_to(self, gesture: Gesture) -> GestureAnswer | None:
         """What the gesture was answered before, None if it is new. It is refused, and that is not recorded, if its id
@@ -74,7 +73,7 @@ class Auditing:
             asked = recordable(gesture)
         except IllegalRequestError as error:
             return _refused(error)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             known = tx.audited(asked.request_id)
         return None if known is None else _answer_of(known, asked)
 
@@ -118,9 +117,9 @@ class Auditing:
         gesture = deed.gesture
         assert gesture is not None
         refused = _refused(error)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if (known := tx.audited(gesture.request_id)) is None:
-                tx.record_gesture(gesture, refused, self._clock.now())
+                tx.record_gesture(gesture, refused, self._context.clock.now())
         if known is None:
             return refused
         if deed.answer is not None:

@@ -7,7 +7,8 @@ next (decisions/034).
 import logging
 from collections.abc import Sequence
 
-from tidegate.ports import CheckpointStore, Clock, Notifier
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import Notifier
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.observing.events import (
     FORGOTTEN_ONCE_DELIVERED,
@@ -24,11 +25,9 @@ log = logging.getLogger("tidegate")
 class EventDelivery:
     """Safe in several processes at once: an event belongs to the one that began its delivery, until a lease is over."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, notifiers: Sequence[Notifier], clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
+    def __init__(self, context: PipelineContext, notifiers: Sequence[Notifier]) -> None:
+        self._context = context
         self._notifiers = notifiers
-        self._clock = clock
 
     def wants(self, kind: EventKind) -> bool:
         return any(kind in notifier.kinds for notifier in self._notifiers)
@@ -44,13 +43,13 @@ class EventDelivery:
                     "What notifier %s was told about pipeline %s cannot be looked up or recorded, and is left to the "
                     "next run: %s",
                     notifier.name,
-                    self._pipeline_id,
+                    self._context.pipeline_id,
                     error,
                 )
 
     def _begin(self, notifier: Notifier) -> Event | None:
-        with self._store.transaction(self._pipeline_id) as tx:
-            now = self._clock.now()
+        with self._context.transaction() as tx:
+            now = self._context.clock.now()
             chosen = choose_next(tx.undelivered(notifier.name, notifier.kinds, now - KEPT_FOR), now)
             if chosen is None:
                 return None
@@ -67,15 +66,15 @@ class EventDelivery:
                 "Notifier %s was not reached about %s of pipeline %s (%s). It is tried again; the pipeline goes on.",
                 notifier.name,
                 event.kind,
-                self._pipeline_id,
+                self._context.pipeline_id,
                 type(error).__name__,
             )
             return False
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if not taken:
                 tx.refuse_delivery(notifier.name, event.number)
                 return True
-            tx.end_delivery(notifier.name, event.number, self._clock.now())
+            tx.end_delivery(notifier.name, event.number, self._context.clock.now())
             if event.kind in FORGOTTEN_ONCE_DELIVERED:
                 tx.forget_event(event.number)
         return True

@@ -2,30 +2,23 @@
 
 from collections.abc import Sequence
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.events import EventDelivery
 from tidegate.coordination.observing.metrics import Metrics
 from tidegate.coordination.observing.staleness import Health, Staleness
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.ports import CheckpointStore, Clock, Meter, Notifier
+from tidegate.ports import Meter, Notifier
 from tidegate.protocol.observing.events import EventKind
 
 
 class Reporting:
     """Of one pipeline. Every method may be repeated."""
 
-    def __init__(
-        self,
-        pipeline_id: str,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        clock: Clock,
-        notifiers: Sequence[Notifier],
-        meters: Sequence[Meter],
-    ) -> None:
-        self.pipeline_id = pipeline_id
-        self._events = EventDelivery(pipeline_id, store, notifiers, clock)
-        self._metrics = Metrics(pipeline_id, store, meters)
-        self._staleness = Staleness(pipeline_id, config.stale_after, store, clock)
+    def __init__(self, context: DefinedContext, notifiers: Sequence[Notifier], meters: Sequence[Meter]) -> None:
+        self._context = context
+        self.pipeline_id = context.pipeline_id
+        self._events = EventDelivery(context, notifiers)
+        self._metrics = Metrics(context.pipeline_id, context.store, meters)
+        self._staleness = Staleness(context, context.config.stale_after)
         #: Whether somebody is to be told of completions.
         self.announces = self._events.wants(EventKind.CHECKPOINT_COMPLETED)
 

@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.observing.events import EventKind
@@ -44,16 +45,14 @@ class Health:
 class Staleness:
     """Of one pipeline. May run in several processes at once: each change is recorded once."""
 
-    def __init__(self, pipeline_id: str, stale_after: timedelta | None, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
+    def __init__(self, context: PipelineContext, stale_after: timedelta | None) -> None:
+        self._context = context
         self._stale_after = stale_after
-        self._store = store
-        self._clock = clock
 
     def look(self) -> Health:
         """Record the event if the pipeline has become stale, or is not any more."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            now, stale_at = self._clock.now(), None
+        with self._context.transaction() as tx:
+            now, stale_at = self._context.clock.now(), None
             match decision := decide_staleness(tx.pipeline(), tx.latest_completed(), self._stale_after, now):
                 case BecameStale():
                     tx.mark_stale(now)

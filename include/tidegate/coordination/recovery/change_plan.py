@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.identity import Identification
-from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import SourceVertex
-from tidegate.ports import CheckpointStorage, CheckpointStore, SinkInput, StateSchemas
+from tidegate.ports import SinkInput, StateSchemas
 from tidegate.protocol.facts.branches import drops_unmatched
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.records import (
@@ -40,20 +40,8 @@ Subtasks = Mapping[SubtaskId, SubtaskRecord]
 class Planning:
     """Plans for one pipeline."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        schemas: StateSchemas,
-        identification: Identification,
-    ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext, schemas: StateSchemas, identification: Identification) -> None:
+        self._context = context
         self._schemas = schemas
         self._identification = identification
 
@@ -65,14 +53,14 @@ class Planning:
         """
         while True:
             self._identification.require_stored_here()
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 pipeline, latest = tx.pipeline(), tx.latest_completed()
                 refused = self._identification.refused_places(tx)
                 if latest is None:
                     break
                 subtasks, endpoints = _merged(tx.subtasks(latest.checkpoint_id), tx.compactions()), tx.endpoints()
                 targets = [verdict.target for verdict in tx.verdicts(latest.checkpoint_id)]
-                drop = self._config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
+                drop = self._context.config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
             try:
                 schemas = self._stored(latest, subtasks)
                 options = self._options(latest)
@@ -83,7 +71,7 @@ class Planning:
             recorded = Recorded(latest, _snapshots(subtasks), schemas, endpoints, targets, options)
             changes = plan_changes(recorded, self._definition(schemas, drop, latest), refused)
             return ChangePlan(pipeline, latest, changes)
-        if not self._store.history(self._pipeline_id, 1):
+        if not self._context.store.history(self._context.pipeline_id, 1):
             self._identification.require_not_lost()
         return ChangePlan(pipeline, None, plan_changes(None, self._definition({}, True), refused))
 
@@ -114,7 +102,9 @@ class Planning:
 
     def _compare(self, recorded: Recorded, typed: Collection[str]) -> dict[str, SchemaChange]:
         changes = compare_states(recorded, self._definition(recorded.schemas, True, recorded.record, typed))
-        unfit = [unfit_state(self._pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems]
+        unfit = [
+            unfit_state(self._context.pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems
+        ]
         require_none(unfit)
         return changes
 
@@ -122,11 +112,11 @@ class Planning:
         self, record: CheckpointRecord, schemas: Mapping[str, StateSchema], latest: CheckpointRecord
     ) -> set[str]:
         """The operators whose state has other columns at the latest checkpoint, as `record` calls them."""
-        now = self._stored(latest, self._store.subtasks(self._pipeline_id, latest.checkpoint_id))
+        now = self._stored(latest, self._context.store.subtasks(self._context.pipeline_id, latest.checkpoint_id))
         found = set()
-        for vertex in self._graph.keyed:
+        for vertex in self._context.graph.keyed:
             then, today = (
-                former_names(each, self._graph.renamed).get(vertex.operator_id, vertex.operator_id)
+                former_names(each, self._context.graph.renamed).get(vertex.operator_id, vertex.operator_id)
                 for each in (record, latest)
             )
             if then in schemas and now.get(today, schemas[then]) != schemas[then]:
@@ -134,7 +124,7 @@ class Planning:
         return found
 
     def _is_latest(self, record: CheckpointRecord) -> bool:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             now = tx.latest_completed()
         return now is not None and now.checkpoint_id == record.checkpoint_id
 
@@ -154,7 +144,7 @@ class Planning:
         if record.metadata_path is None:
             return {}
         with suppress(ValueError, KeyError, TypeError):
-            document = json.loads(self._storage.read(record.metadata_path))
+            document = json.loads(self._context.storage.read(record.metadata_path))
             return {each["operator_id"]: each["definition"] for each in document["operators"]}
         return {}
 
@@ -166,28 +156,28 @@ class Planning:
         typed: Collection[str] | None = None,
     ) -> Definition:
         """`typed`: the operators, as stored, whose types are looked up; by default all that have state."""
-        renamed = {} if record is None else former_names(record, self._graph.renamed)
+        renamed = {} if record is None else former_names(record, self._context.graph.renamed)
         return Definition(
-            self._pipeline_id,
+            self._context.pipeline_id,
             tuple(self._vertices(stored if typed is None else typed, renamed)),
-            self._graph.upstreams,
-            self._graph.renamed,
-            self._graph.endpoints,
-            self._graph.targets,
+            self._context.graph.upstreams,
+            self._context.graph.renamed,
+            self._context.graph.endpoints,
+            self._context.graph.targets,
             drop,
-            self._graph.outputs,
+            self._context.graph.outputs,
         )
 
     def _vertices(self, typed: Collection[str], renamed: Mapping[str, str]) -> Iterator[DefinedVertex]:
-        plans = {plan.operator_id: plan for plan in self._graph.plan}
-        for vertex in (*self._graph.sources, *self._graph.operators):
+        plans = {plan.operator_id: plan for plan in self._context.graph.plan}
+        for vertex in (*self._context.graph.sources, *self._context.graph.operators):
             plan = plans[vertex.operator_id]
             if isinstance(vertex, KeyedVertex):
                 is_typed = renamed.get(vertex.operator_id, vertex.operator_id) in typed
                 schema = self._schemas.defined(vertex.operator_id) if is_typed else known_schema(vertex)
                 yield DefinedVertex(VertexKind.OPERATOR, vertex.name, plan, schema, vertex.previous.columns)
             else:
-                yield _described(self._graph, vertex, plan)
+                yield _described(self._context.graph, vertex, plan)
 
 
 def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, plan: OperatorPlan) -> DefinedVertex:

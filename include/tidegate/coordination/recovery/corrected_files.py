@@ -7,10 +7,10 @@ them out again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.recovery.restore import Restoring, ToCheckpoint
-from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
-from tidegate.ports import CheckpointStorage, CheckpointStore, ReadPiece, ReplaceableSource
+from tidegate.ports import ReadPiece, ReplaceableSource
 from tidegate.protocol.facts.errors import ConfigurationError, RestoreRefusedError, StateIntegrityError
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot
 from tidegate.protocol.recovery.restore_plan import RestorePlan
@@ -32,11 +32,9 @@ class Replacement:
 class Replacing:
     """Of one pipeline. Planning changes nothing; the plan is carried out as a restore."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, restoring: Restoring) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext, restoring: Restoring) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._restoring = restoring
 
     def plan(self, source: str, files: Sequence[str]) -> Replacement:
@@ -57,7 +55,7 @@ class Replacing:
 
     def _kept(self) -> list[CheckpointRecord]:
         """What there is to go back to, the newest first."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             kept = [record for record in tx.retained() if record.abandoned_by is None]
         return sorted(kept, key=lambda record: record.checkpoint_id, reverse=True)
 
@@ -73,10 +71,12 @@ class Replacing:
         raise RestoreRefusedError(self._no_way_back(vertex.name, pieces, kept[-1]))
 
     def _source(self, name: str) -> tuple[SourceVertex, ReplaceableSource]:
-        for vertex in self._graph.sources:
+        for vertex in self._context.graph.sources:
             if vertex.name == name and isinstance(vertex.source, ReplaceableSource):
                 return vertex, vertex.source
-        there = ", ".join(v.name for v in self._graph.sources if isinstance(v.source, ReplaceableSource)) or "none"
+        there = (
+            ", ".join(v.name for v in self._context.graph.sources if isinstance(v.source, ReplaceableSource)) or "none"
+        )
         raise ConfigurationError(
             f"Pipeline {self._pipeline_id} has no source {name!r} that reads files. Those that do: {there}. Nothing "
             "was changed."
@@ -86,9 +86,9 @@ class Replacing:
         self, vertex: SourceVertex, connector: ReplaceableSource, names: Sequence[str], record: CheckpointRecord
     ) -> Mapping[str, ReadPiece]:
         owners = {vertex.operator_id, vertex.previous.name}
-        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        known = self._context.store.subtasks(self._pipeline_id, record.checkpoint_id)
         taken: list[Snapshot] = [each.snapshot for key, each in known.items() if key.operator_id in owners]
-        return connector.find_read(names, taken, self._storage)
+        return connector.find_read(names, taken, self._context.storage)
 
     def _require_changed(self, source: str, names: Sequence[str], found: Mapping[str, ReadPiece]) -> None:
         where = f"source {source} of pipeline {self._pipeline_id}"

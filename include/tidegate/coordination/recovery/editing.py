@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import Auditing, Deed
 from tidegate.coordination.recovery.operator_state import find_kept
 from tidegate.coordination.recovery.savepoint_directory import SavepointDirectory, write_documents
 from tidegate.coordination.steps.identity import Identification
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Editor, PortableSink, Validator
+from tidegate.ports import CheckpointStorage, Editor, PortableSink, Validator
 from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, SavepointEditError, StateIntegrityError
 from tidegate.protocol.facts.paths import metadata_path
 from tidegate.protocol.facts.records import CheckpointKind
@@ -47,22 +47,11 @@ class Changes:
 class Editing:
     """Edits savepoints of one pipeline."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        identification: Identification,
-        clock: Clock,
-    ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = graph.pipeline.checkpoints
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext, identification: Identification) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._identification = identification
-        self._clock = clock
-        self._auditing = Auditing(self._pipeline_id, store, clock)
+        self._auditing = Auditing(context)
 
     # -- what is edited
 
@@ -73,19 +62,21 @@ class Editing:
         `PipelineIdentityError`, and `StateIntegrityError` if its metadata cannot be read.
         """
         self._identification.check()
-        record = find_kept(self._store, self._pipeline_id, checkpoint_id)
-        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
-        content = self._storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
+        record = find_kept(self._context.store, self._pipeline_id, checkpoint_id)
+        known = self._context.store.subtasks(self._pipeline_id, record.checkpoint_id)
+        content = self._context.storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
         metadata = read_metadata(self._pipeline_id, record.checkpoint_id, content)
         what = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
         origin = f"{what} {record.name or record.checkpoint_id}"
         of_record = replace(metadata, record=record, subtasks=known, edited=None)
-        return Base(of_record, self._storage.url, origin, is_in_database=True)
+        return Base(of_record, self._context.storage.url, origin, is_in_database=True)
 
     def of_directory(self, url: str) -> Base:
         """A canonical savepoint. Reads its documents only. Raises `RestoreRefusedError` if that is none of this
         pipeline, `StorageError`."""
-        directory = SavepointDirectory(url, self._storage, lambda why: not_restored(self._pipeline_id, url, why))
+        directory = SavepointDirectory(
+            url, self._context.storage, lambda why: not_restored(self._pipeline_id, url, why)
+        )
         found = directory.read()
         if found.metadata.record.pipeline_id != self._pipeline_id:
             raise SavepointEditError(
@@ -97,15 +88,15 @@ class Editing:
 
     def of_nothing(self) -> Base:
         """For a pipeline that never ran: its sources begin at their start. Raises `SavepointEditError` if it did."""
-        if self._store.history(self._pipeline_id, 1):
+        if self._context.store.history(self._pipeline_id, 1):
             raise SavepointEditError(
                 f"Pipeline {self._pipeline_id} has run: this database knows checkpoints of it, so no savepoint can be "
                 "made for it from nothing. Nothing was written. Edit one of its checkpoints "
                 "(tidegate.savepoint.edit), or give the new pipeline another name."
             )
-        now = self._clock.now()
-        record = begin_history(self._pipeline_id, self._graph.plan, now)
-        return Base(Metadata(record, {}, endpoints=self._graph.endpoints), self._storage.url, "nothing")
+        now = self._context.clock.now()
+        record = begin_history(self._pipeline_id, self._context.graph.plan, now)
+        return Base(Metadata(record, {}, endpoints=self._context.graph.endpoints), self._context.storage.url, "nothing")
 
     # -- what it becomes
 
@@ -135,9 +126,9 @@ class Editing:
         deed: Deed,
     ) -> Complete:  # fmt: skip
         require_legal_label(CheckpointKind.SAVEPOINT, label)
-        target = self._storage.elsewhere(to)
+        target = self._context.storage.elsewhere(to)
         self._require_possible(to, target)
-        graph = self._graph
+        graph = self._context.graph
         plan = plan_edit(
             base,
             graph.plan,
@@ -145,11 +136,11 @@ class Editing:
             graph.renamed,
             changes.replaced,
             label,
-            self._config.allow_non_restored_state,
+            self._context.config.allow_non_restored_state,
         )
         try:
             runs = editor.rewrite(plan.record, to, plan.rewrites, plan.copies, changes.rows)
-            now = self._clock.now()
+            now = self._context.clock.now()
             subtasks = rewritten(base, plan, runs, now)
             verdicts = list(validator.validate(plan.record, subtasks)) if graph.targets else []
             approvals = approved_with(base.metadata.record, base.metadata.verdicts)
@@ -160,22 +151,24 @@ class Editing:
             edited = Edited(by, now, base.origin, made_from, changes.said)
             metadata = replace(base.metadata, record=plan.record, subtasks=subtasks, verdicts=verdicts, edited=edited)
             self._put_on_record(deed, base, to)
-            return write_documents(graph, self._config, target, metadata)
+            return write_documents(graph, self._context.config, target, metadata)
         except Exception as error:
             _empty(target)
             if isinstance(error, StateIntegrityError) and base.is_in_database:  # unless it was replaced meanwhile
-                find_kept(self._store, self._pipeline_id, base.checkpoint_id)
+                find_kept(self._context.store, self._pipeline_id, base.checkpoint_id)
             raise
 
     def _put_on_record(self, deed: Deed, base: Base, to: str) -> None:
         """Before the documents make a savepoint of what was written."""
         if deed.gesture is not None:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 said = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
-                deed.done(tx, self._clock.now(), said)
+                deed.done(tx, self._context.clock.now(), said)
 
     def _require_possible(self, to: str, target: CheckpointStorage) -> None:
-        restaged = [vertex for vertex in self._graph.sinks if vertex.operator_id in self._graph.restaged]
+        restaged = [
+            vertex for vertex in self._context.graph.sinks if vertex.operator_id in self._context.graph.restaged
+        ]
         if fixed := [vertex.name for vertex in restaged if not isinstance(vertex.sink, PortableSink)]:
             raise ConfigurationError(
                 f"No savepoint of pipeline {self._pipeline_id} can be edited: sink {', '.join(fixed)} cannot stage its "

@@ -7,12 +7,11 @@ the directory comes last. Whoever finds a savepoint that is not exported yet fin
 from dataclasses import replace
 
 from tidegate.coordination.cleaning.deletion_queue import ASKED
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import Auditing, Deed
 from tidegate.coordination.recovery.savepoint_directory import write_documents
 from tidegate.coordination.steps.notify import Delivery
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Exporter, PortableSink, StoreTransaction
+from tidegate.ports import Exporter, PortableSink, StoreTransaction
 from tidegate.protocol.facts.errors import (
     CheckpointError,
     ConfigurationError,
@@ -40,28 +39,18 @@ from tidegate.protocol.recovery.metadata import read_metadata
 class Exporting:
     """Exports the savepoints of one pipeline."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        delivery: Delivery,
-        clock: Clock,
-    ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext, delivery: Delivery) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._delivery = delivery
-        self._clock = clock
-        self._auditing = Auditing(self._pipeline_id, store, clock)
+        self._auditing = Auditing(context)
 
     def require_possible(self, location: str | None) -> None:
         """To be called before a savepoint is taken for it. Raises `ConfigurationError` for a sink whose files cannot be
         taken along, or a directory that holds something else, and `StorageError`."""
-        restaged = [vertex for vertex in self._graph.sinks if vertex.operator_id in self._graph.restaged]
+        restaged = [
+            vertex for vertex in self._context.graph.sinks if vertex.operator_id in self._context.graph.restaged
+        ]
         fixed = [vertex.name for vertex in restaged if not isinstance(vertex.sink, PortableSink)]
         if fixed:
             raise ConfigurationError(
@@ -70,7 +59,7 @@ class Exporting:
             )
         if location is None or self._serves(location):
             return
-        found = self._storage.elsewhere(location).list("")
+        found = self._context.storage.elsewhere(location).list("")
         if found and not self._serves(location):  # or somebody has begun since, with the same request
             raise ConfigurationError(
                 f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
@@ -80,7 +69,7 @@ class Exporting:
     def _serves(self, location: str) -> bool:
         """Whether a savepoint is written there, perhaps by the same request: see `begin`. Raises `ConfigurationError`
         if one was."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             served = tx.written_to(location)
         if served and not any(record.status is Status.COMPLETED for record in served):
             raise ConfigurationError(
@@ -100,11 +89,11 @@ class Exporting:
             return self._begin(wanted, location, deed)
 
     def _begin(self, wanted: str, location: str | None, deed: Deed) -> CheckpointRecord:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
         where = location or record.location or self._default(record)
         self.require_possible(where)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
             require_exportable(record)
             if record.location not in (None, where):
@@ -117,7 +106,7 @@ class Exporting:
                 self._require_unused(tx, record, where)
                 tx.begin_export(record.checkpoint_id, where)
             said = f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to"
-            deed.done(tx, self._clock.now(), f"{said} {where}.", record.checkpoint_id)
+            deed.done(tx, self._context.clock.now(), f"{said} {where}.", record.checkpoint_id)
             return record.moved(location=where)
 
     def _require_unused(self, tx: StoreTransaction, record: CheckpointRecord, location: str) -> None:
@@ -133,7 +122,7 @@ class Exporting:
             )
 
     def _default(self, record: CheckpointRecord) -> str:
-        return f"{self._storage.url.rstrip('/')}/{default_location(self._pipeline_id, record.checkpoint_id)}"
+        return f"{self._context.storage.url.rstrip('/')}/{default_location(self._pipeline_id, record.checkpoint_id)}"
 
     def export(self, checkpoint_id: int, exporter: Exporter) -> CheckpointRecord:
         """Write a savepoint that was begun, once its sinks have committed; does nothing if it is complete. Raises
@@ -147,31 +136,33 @@ class Exporting:
             size = self._write(record, record.location, exporter)
         except (StorageError, StateIntegrityError) as error:
             raise self._incomplete(record, error) from error
-        with self._store.transaction(self._pipeline_id) as tx:
-            is_there = tx.mark_exported(checkpoint_id, size, self._clock.now())
+        with self._context.transaction() as tx:
+            is_there = tx.mark_exported(checkpoint_id, size, self._context.clock.now())
         if not is_there:
-            target = self._storage.elsewhere(record.location)
+            target = self._context.storage.elsewhere(record.location)
             target.delete([MARKER, METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)
         return self._found(checkpoint_id)
 
     def _write(self, record: CheckpointRecord, location: str, exporter: Exporter) -> int:
         """Returns the bytes of its files."""
-        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        known = self._context.store.subtasks(self._pipeline_id, record.checkpoint_id)
         snapshots = {subtask: each.snapshot for subtask, each in known.items()}
-        restaged = self._graph.restaged
+        restaged = self._context.graph.restaged
         rewritten = exporter.export(record, location, *plan_export(record.operators, snapshots, restaged))
         written = exported(record.operators, snapshots, restaged, rewritten)
         subtasks = {subtask: replace(known[subtask], snapshot=snapshot) for subtask, snapshot in written.items()}
         # As when it was taken: what the pipeline's sources, sinks and restores were is in the savepoint's metadata.
-        taken = self._storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
+        taken = self._context.storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
         metadata = replace(
             read_metadata(self._pipeline_id, record.checkpoint_id, taken), record=record, subtasks=subtasks
         )
-        return write_documents(self._graph, self._config, self._storage.elsewhere(location), metadata).bytes
+        return write_documents(
+            self._context.graph, self._context.config, self._context.storage.elsewhere(location), metadata
+        ).bytes
 
     def _found(self, checkpoint_id: int) -> CheckpointRecord:
         """Raises `CheckpointNotFoundError` if it is no savepoint, or was disposed of."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return find_savepoint(self._pipeline_id, str(checkpoint_id), _savepoints(tx))
 
     def _incomplete(self, record: CheckpointRecord, error: CheckpointError) -> SavepointExportError:

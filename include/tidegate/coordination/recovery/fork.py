@@ -8,6 +8,7 @@ From then on nothing tells it from any other one, but its request, which names t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.observing.history import History
 from tidegate.coordination.recovery.change_plan import Planning
@@ -20,12 +21,8 @@ from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
 from tidegate.coordination.steps.ownership import is_used
-from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import (
-    CheckpointStorage,
-    CheckpointStore,
-    Clock,
     RereadingSource,
     StoreTransaction,
 )
@@ -86,25 +83,12 @@ class Forking:
     """Forks other pipelines to one. Planning changes nothing."""
 
     def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        delivery: Delivery,
-        identification: Identification,
-        planning: Planning,
-        clock: Clock,
+        self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
     ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
+        self._context = context
         self._delivery = delivery
         self._identification = identification
         self._planning = planning
-        self._clock = clock
 
     # -- the plan
 
@@ -116,14 +100,16 @@ class Forking:
         the new pipeline has completed checkpoints on its storage, and `StateSchemaError` if its definition cannot go on
         from that state.
         """
-        require_another(self._pipeline_id, original.pipeline.name)
+        require_another(self._context.pipeline_id, original.pipeline.name)
         origin = self._saved(original, where) if isinstance(where, str) else self._native(original, where)
         self._require_unknown(origin.fork)
         refusals = self._identification.find_refusals()
         theirs = [*origin.endpoints, *original.endpoints]
-        require_own_tables(self._pipeline_id, origin.fork, theirs, self._graph.endpoints, self._used_sinks())
-        require_own_places(self._pipeline_id, refusals)
-        require_nothing_in_flight(self._pipeline_id, origin.fork, origin.snapshots.values())
+        require_own_tables(
+            self._context.pipeline_id, origin.fork, theirs, self._context.graph.endpoints, self._used_sinks()
+        )
+        require_own_places(self._context.pipeline_id, refusals)
+        require_nothing_in_flight(self._context.pipeline_id, origin.fork, origin.snapshots.values())
         files = referred_files(origin.snapshots.values())
         origin.files.verify(files, in_full=False)
         try:
@@ -135,8 +121,8 @@ class Forking:
     def _native(self, original: Graph, where: ToCheckpoint) -> Origin:
         """Both pipelines have this process's checkpoint storage."""
         pipeline_id = original.pipeline.name
-        Identification(original, self._store, self._storage, self._clock).require_stored_here()
-        with self._store.transaction(pipeline_id) as tx:
+        Identification(replace(self._context, pipeline_id=pipeline_id, graph=original)).require_stored_here()
+        with self._context.store.transaction(pipeline_id) as tx:
             latest = tx.latest_completed()
             known = latest.checkpoint_id if where.checkpoint_id is None and latest is not None else where.checkpoint_id
             completed = sorted((*tx.retained(), *tx.abandoned()), key=lambda each: each.checkpoint_id)
@@ -147,32 +133,34 @@ class Forking:
 
     def _files(self, record: CheckpointRecord) -> CopiedFiles:
         where = Fork(record.pipeline_id, record.checkpoint_id, record.name).said()
-        return CopiedFiles(self._storage, lambda why: not_forked(self._pipeline_id, where, why))
+        return CopiedFiles(self._context.storage, lambda why: not_forked(self._context.pipeline_id, where, why))
 
     def _saved(self, original: Graph, url: str) -> Origin:
-        directory = SavepointDirectory(url, self._storage, lambda why: not_forked(self._pipeline_id, url, why))
+        directory = SavepointDirectory(
+            url, self._context.storage, lambda why: not_forked(self._context.pipeline_id, url, why)
+        )
         metadata = directory.read().metadata
         record = metadata.record
         if record.pipeline_id != original.pipeline.name:
             why = f"it is a savepoint of pipeline {record.pipeline_id}, not of {original.pipeline.name}. Name that one"
-            raise not_forked(self._pipeline_id, url, why)
+            raise not_forked(self._context.pipeline_id, url, why)
         return Origin(record, metadata.subtasks, metadata.endpoints, directory)
 
     def _require_unknown(self, fork: Fork) -> None:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             self._require_to_begin(tx, fork)
 
     def _require_to_begin(self, tx: StoreTransaction, fork: Fork) -> None:
         """Ids alone may have been given out, to forks that came to nothing."""
-        known = self._store.history(self._pipeline_id, 1)
+        known = self._context.store.history(self._context.pipeline_id, 1)
         require_unknown(tx.pipeline(), fork, known[0] if known else None)
 
     def _used_sinks(self) -> list[str]:
         """Sinks in whose places something is already."""
-        return [vertex.name for vertex in self._graph.sinks if is_used(vertex.sink)]
+        return [vertex.name for vertex in self._context.graph.sinks if is_used(vertex.sink)]
 
     def _plan(self, origin: Origin) -> ForkPlan:
-        record, snapshots, graph = origin.record, origin.snapshots, self._graph
+        record, snapshots, graph = origin.record, origin.snapshots, self._context.graph
         renamed, plans = former_names(record, graph.renamed), graph.plan_from(record)
         restored = restore_snapshots(record, snapshots, plans, (), True, renamed)
         require_legal_restore(record, plans, restored, graph.upstreams, renamed)
@@ -180,7 +168,7 @@ class Forking:
         operators = returning_states(graph, snapshots, renamed, changes)
         stated = {each.operator_id for each in operators}
         return ForkPlan(
-            self._pipeline_id,
+            self._context.pipeline_id,
             origin.fork,
             record,
             origin.files.storage.url,
@@ -194,7 +182,7 @@ class Forking:
 
     def _sources(self, restored: Snapshots, origin: Origin) -> list[TakenOver]:
         found = []
-        for vertex in self._graph.sources:
+        for vertex in self._context.graph.sources:
             ids = [SubtaskId(vertex.operator_id, split) for split in range(vertex.source.num_splits())]
             is_known, pieces, size = any(id_ in restored for id_ in ids), 0, 0
             if not is_known or not isinstance(vertex.source, RereadingSource):
@@ -216,44 +204,49 @@ class Forking:
         database has learnt of a checkpoint since, `CopyInterruptedError`, `StorageError`, and what sinks raise: then
         the fork holds.
         """
-        if self._config.allow_non_restored_state:
+        if self._context.config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
         require_fork_accepted(planned.plan, accepted)
         fork = planned.plan.fork
-        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"forked from {fork.said()}")
-        with self._store.transaction(self._pipeline_id) as tx:
+        lease = ImportLease(self._context, f"forked from {fork.said()}")
+        with self._context.transaction() as tx:
             self._require_to_begin(tx, fork)
             lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids
         with lease.held():
             self._commit(fork, self._prepare(planned, lease), lease, deed)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
 
     def _prepare(self, planned: PlannedFork, lease: ImportLease) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
         origin, checkpoint_id = planned.origin, lease.checkpoint_id
-        what = forked(origin.snapshots, planned.plan.dropped, self._pipeline_id, checkpoint_id)
-        origin.files.copy(what.copies, {STORAGE: self._storage}, lease.keep)
-        now = self._clock.now()
-        with self._store.transaction(self._pipeline_id) as tx:
+        what = forked(origin.snapshots, planned.plan.dropped, self._context.pipeline_id, checkpoint_id)
+        origin.files.copy(what.copies, {STORAGE: self._context.storage}, lease.keep)
+        now = self._context.clock.now()
+        with self._context.transaction() as tx:
             region_attempt = tx.region().attempt
         record = recorded(
-            origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
+            origin.record,
+            self._context.pipeline_id,
+            checkpoint_id,
+            str(planned.plan.fork),
+            self._context.config.timeout,
+            now,
         )
         metadata = Metadata(
             record.moved(num_finished=sum(snapshot.finished for snapshot in what.snapshots.values())),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
-            endpoints=self._graph.endpoints,
+            endpoints=self._context.graph.endpoints,
             region_attempt=region_attempt,
         )
-        write_metadata(self._graph, self._config, self._storage, metadata)
+        write_metadata(self._context.graph, self._context.config, self._context.storage, metadata)
         return metadata
 
     def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, deed: Deed) -> None:
         """The transaction that is the fork. A region of the new pipeline that runs began with nothing, and loses."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            now = self._clock.now()
+        with self._context.transaction() as tx:
+            now = self._context.clock.now()
             self._require_to_begin(tx, fork)
             self._identification.require(tx)
             lease.end(tx, now)
@@ -263,5 +256,5 @@ class Forking:
             self._identification.record(tx, now)
             History(tx, now).record(Recovered(metadata, None, False))
             tx.record_restore(metadata.record.checkpoint_id, now)
-            said = f"Pipeline {self._pipeline_id} was forked from {fork.said()}."
+            said = f"Pipeline {self._context.pipeline_id} was forked from {fork.said()}."
             deed.done(tx, now, said, metadata.record.checkpoint_id)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.observing.history import History
 from tidegate.coordination.recovery.beside import Beside
@@ -21,12 +22,7 @@ from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
 from tidegate.coordination.steps.pipeline_status import abort_all, find_forgiven
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
 from tidegate.ports import (
-    CheckpointStorage,
-    CheckpointStore,
-    Clock,
     NumberedSink,
     PortableSink,
     RewindableSink,
@@ -70,25 +66,12 @@ class Importing:
     """Restores one pipeline from savepoints' directories. Planning changes nothing."""
 
     def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        delivery: Delivery,
-        identification: Identification,
-        planning: Planning,
-        clock: Clock,
+        self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
     ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
+        self._context = context
         self._delivery = delivery
         self._identification = identification
-        self._clock = clock
-        self._planner = RestorePlanner(graph, store, planning)
+        self._planner = RestorePlanner(context, planning)
 
     # -- the plan
 
@@ -102,10 +85,10 @@ class Importing:
         directory = self._directory(url)
         savepoint = directory.read()
         numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             facts = self._facts(tx, url, savepoint, numbers)
         directory.verify(savepoint.files, in_full=True)
-        beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
+        beside = Beside(self._context.storage, directory.storage, {handle.path for handle in savepoint.files})
         try:
             planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
         except StateIntegrityError:
@@ -117,29 +100,33 @@ class Importing:
             planned,
             origin=url,
             edited=savepoint.metadata.edited,
-            moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
+            moved=()
+            if numbers is None
+            else tuple(find_moved(savepoint.metadata.endpoints, self._context.graph.endpoints)),
         )
         return ImportPlan(url, savepoint, facts.restore.number, numbers, plan)
 
     def _is_latest(self, record: CheckpointRecord | None) -> bool:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             now = tx.latest_completed()
         return (now and now.checkpoint_id) == (record and record.checkpoint_id)
 
     def _directory(self, url: str) -> SavepointDirectory:
-        return SavepointDirectory(url, self._storage, lambda why: not_restored(self._pipeline_id, url, why))
+        return SavepointDirectory(
+            url, self._context.storage, lambda why: not_restored(self._context.pipeline_id, url, why)
+        )
 
     def _knows_checkpoints(self) -> bool:
         """Ids alone may have been given out, to restores that came to nothing."""
-        return bool(self._store.history(self._pipeline_id, 1))
+        return bool(self._context.store.history(self._context.pipeline_id, 1))
 
     def _numbers(self, savepoint: Savepoint) -> Numbers:
         """Of a database that knows nothing: what storage, sinks and the savepoint carry."""
         metadata = savepoint.metadata
-        found = find_numbers(self._pipeline_id, self._storage.list(self._pipeline_id))
+        found = find_numbers(self._context.pipeline_id, self._context.storage.list(self._context.pipeline_id))
         found = found.and_(Numbers(metadata.record.checkpoint_id, metadata.region_attempt))
         branch = branch_of(metadata.record.checkpoint_id, metadata.restores)
-        for vertex in self._graph.sinks:
+        for vertex in self._context.graph.sinks:
             if isinstance(vertex.sink, NumberedSink):
                 checkpoint_id, attempt = vertex.sink.numbers()
                 found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
@@ -164,18 +151,18 @@ class Importing:
             last = max(last, numbers.checkpoint_id)
         restores = tx.restores() if is_known else list(savepoint.metadata.restores)
         known = tx.checkpoint(taken.checkpoint_id)
-        require_own(self._pipeline_id, url, savepoint, known, last if is_known else 0, restores)
+        require_own(self._context.pipeline_id, url, savepoint, known, last if is_known else 0, restores)
         retained, abandoned = tx.retained(), tx.abandoned()
         if is_known:
             kept = [*retained, *abandoned]
-            require_rows_kept(self._pipeline_id, url, taken.checkpoint_id, self._appended(), kept, restores)
+            require_rows_kept(self._context.pipeline_id, url, taken.checkpoint_id, self._appended(), kept, restores)
         previous = tx.latest_completed()
         restore = Restore(
             len(restores) + 1,
             taken.checkpoint_id,
             last,
             None if previous is None else previous.checkpoint_id,
-            self._clock.now(),
+            self._context.clock.now(),
             imported=last + 1,
         )
         record = taken.moved(status=Status.COMPLETED, completed_at=savepoint.marker.completed_at)
@@ -183,8 +170,8 @@ class Importing:
 
     def _appended(self) -> list[str]:
         """Sinks whose rows of a checkpoint left behind are kept for a while, and then deleted."""
-        sinks = [vertex for vertex in self._graph.sinks if isinstance(vertex.sink, RewindableSink)]
-        return [vertex.name for vertex in sinks if vertex.operator_id not in self._graph.restaged]
+        sinks = [vertex for vertex in self._context.graph.sinks if isinstance(vertex.sink, RewindableSink)]
+        return [vertex.name for vertex in sinks if vertex.operator_id not in self._context.graph.restaged]
 
     # -- the restore itself
 
@@ -205,30 +192,30 @@ class Importing:
         """
         plan = planned or self.plan(url)
         accepted = accepted or Accepted()
-        if self._config.allow_non_restored_state:
+        if self._context.config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
         require_accepted(plan.restore, accepted)
         if claim is ClaimMode.CLAIM:
             self._require_claimable(url)
-        lease = ImportLease(self._pipeline_id, self._store, self._clock, f"restored from {url}")
-        with self._store.transaction(self._pipeline_id) as tx:
+        lease = ImportLease(self._context, f"restored from {url}")
+        with self._context.transaction() as tx:
             self._require_as_planned(plan, self._facts(tx, url, plan.savepoint, plan.numbers))
             after = 0 if plan.numbers is None else plan.numbers.checkpoint_id
             lease.begin(tx, after)
         with lease.held():
             metadata = self._prepare(plan, lease, accepted)
             self._commit(plan, metadata, claim, lease, deed)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
         return plan
 
     def _require_claimable(self, url: str) -> None:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             mine = [r.name or r.checkpoint_id for r in (*tx.retained(), *tx.abandoned()) if r.location == url]
         if mine:
             raise not_restored(
-                self._pipeline_id,
+                self._context.pipeline_id,
                 url,
                 f"it cannot be claimed, because it is where savepoint {mine[0]} of this database is. Restore without "
                 "--claim-mode claim, and give the savepoint up with `tidegate dispose` when you need it no more",
@@ -239,48 +226,50 @@ class Importing:
         is_new = plan.numbers is not None and self._knows_checkpoints()
         if is_new or facts.restore.previous_checkpoint_id != shown:
             raise not_restored(
-                self._pipeline_id,
+                self._context.pipeline_id,
                 plan.url,
                 "since the plan was made, the pipeline's latest completed checkpoint has changed to "
                 f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
-                f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
+                f"suspend {self._context.pipeline_id}` first if checkpoints follow each other quickly",
             )
         if facts.restore.number != plan.number:  # perhaps back to the same checkpoint, with others left behind
             raise not_restored(
-                self._pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
+                self._context.pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
             )
 
     def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
         directory, checkpoint_id = self._directory(plan.url), lease.checkpoint_id
         if directory.read() != plan.savepoint:
-            raise not_restored(self._pipeline_id, plan.url, "it has changed since the plan was made")
-        sinks = {v.operator_id: v.sink for v in self._graph.sinks if v.operator_id in self._graph.restaged}
+            raise not_restored(self._context.pipeline_id, plan.url, "it has changed since the plan was made")
+        sinks = {
+            v.operator_id: v.sink for v in self._context.graph.sinks if v.operator_id in self._context.graph.restaged
+        }
         staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
-        homes = {STORAGE: self._storage} | {staged_by(id_): storage for id_, storage in staging.items()}
-        what = imported(plan.savepoint, self._pipeline_id, checkpoint_id, staging)
+        homes = {STORAGE: self._context.storage} | {staged_by(id_): storage for id_, storage in staging.items()}
+        what = imported(plan.savepoint, self._context.pipeline_id, checkpoint_id, staging)
         directory.copy(what.copies, homes, lease.keep)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
         now, request_id = facts.restore.restored_at, request_of_import(checkpoint_id)
         taken = plan.savepoint.metadata.record
         metadata = Metadata(
-            recorded(taken, self._pipeline_id, checkpoint_id, request_id, self._config.timeout, now),
+            recorded(taken, self._context.pipeline_id, checkpoint_id, request_id, self._context.config.timeout, now),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
             (),
-            self._graph.endpoints,
+            self._context.graph.endpoints,
             [*facts.restores, replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)],
             region_attempt,
             edited=plan.savepoint.metadata.edited,
         )
-        write_metadata(self._graph, self._config, self._storage, metadata)
+        write_metadata(self._context.graph, self._context.config, self._context.storage, metadata)
         return metadata
 
     def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, deed: Deed) -> None:
         """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
         restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             self._require_as_planned(plan, facts)
             now = restore.restored_at

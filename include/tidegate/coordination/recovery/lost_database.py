@@ -7,11 +7,11 @@ taken, so the store's rules hold for it. The next process commits the sinks, or 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import Auditing
 from tidegate.coordination.observing.history import History
 from tidegate.coordination.steps.ownership import Ownership
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, NumberedSink, RewindableSink, StoreTransaction
+from tidegate.ports import NumberedSink, RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Branch, branch_of
 from tidegate.protocol.facts.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.facts.paths import ByCheckpoint, marker_path, metadata_path, writer_of
@@ -43,19 +43,15 @@ from tidegate.protocol.steps.finalize import referred_files
 class Recovering:
     """Recovers one pipeline into a database that knows no checkpoint of it. Planning changes nothing."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._store = store
-        self._storage = storage
-        self._clock = clock
-        self._ownership = Ownership(graph, store, storage)
-        self._auditing = Auditing(self._pipeline_id, store, clock)
+    def __init__(self, context: DefinedContext) -> None:
+        self._context = context
+        self._ownership = Ownership(context)
+        self._auditing = Auditing(context)
 
     @property
     def url(self) -> str:
         """The checkpoint storage that is recovered from."""
-        return self._storage.url
+        return self._context.storage.url
 
     # -- the plan
 
@@ -68,35 +64,35 @@ class Recovering:
         """
         self._require_unknown()
         self._own_places()
-        paths = self._storage.list(self._pipeline_id)
+        paths = self._context.storage.list(self._context.pipeline_id)
         candidates = self._candidates(set(paths))
         chosen, restores, unrecovered = choose_recovered(candidates, include)
-        require_any(self._pipeline_id, self._storage.url, chosen, restores, unrecovered)
+        require_any(self._context.pipeline_id, self._context.storage.url, chosen, restores, unrecovered)
         latest = latest_of(chosen, restores).metadata
         shown = self._shown_beside(branch_of(latest.record.checkpoint_id, restores))
         return RecoveryPlan(
-            self._pipeline_id,
+            self._context.pipeline_id,
             tuple(chosen),
             tuple(restores),
             tuple(unrecovered),
             tuple(shown),
-            tuple(find_moved(latest.endpoints, self._graph.endpoints)),
+            tuple(find_moved(latest.endpoints, self._context.graph.endpoints)),
             self._numbers(paths, candidates).and_(Numbers(max([0, *shown, *(r.last_checkpoint_id for r in restores)]))),
         )
 
     def _require_unknown(self) -> None:
         """Ids alone may have been given out, to restores that came to nothing."""
-        known = self._store.history(self._pipeline_id, 1)
-        require_unknown(self._pipeline_id, known[0].checkpoint_id if known else 0)
+        known = self._context.store.history(self._context.pipeline_id, 1)
+        require_unknown(self._context.pipeline_id, known[0].checkpoint_id if known else 0)
 
     def _own_places(self) -> list[Place]:
         """Its sinks' directories and its storage, which may carry the mark of the database that was lost."""
         places = self._ownership.find(())
-        require_own_places(self._pipeline_id, refused_places(places, regains=True))
+        require_own_places(self._context.pipeline_id, refused_places(places, regains=True))
         return places
 
     def _candidates(self, paths: Collection[str]) -> list[Candidate]:
-        writers = (writer_of(self._pipeline_id, path) for path in paths)
+        writers = (writer_of(self._context.pipeline_id, path) for path in paths)
         ids = sorted({writer.checkpoint_id for writer in writers if isinstance(writer, ByCheckpoint)})
         whole: set[tuple[str, int, str]] = set()
         return [self._candidate(checkpoint_id, paths, whole) for checkpoint_id in ids]
@@ -104,9 +100,9 @@ class Recovering:
     def _candidate(self, checkpoint_id: int, paths: Collection[str], whole: set[tuple[str, int, str]]) -> Candidate:
         """`whole` are the files that were found to be as they were written, for checkpoints that share them."""
         metadata, marker = None, None
-        is_marked = marker_path(self._pipeline_id, checkpoint_id) in paths
+        is_marked = marker_path(self._context.pipeline_id, checkpoint_id) in paths
         try:
-            if metadata_path(self._pipeline_id, checkpoint_id) not in paths:
+            if metadata_path(self._context.pipeline_id, checkpoint_id) not in paths:
                 raise MetadataError("It has no _metadata: it had not completed, or was deleted.")
             metadata, marker = self._read(checkpoint_id, is_marked)
             require_own_handles(metadata)
@@ -116,12 +112,14 @@ class Recovering:
         return Candidate(checkpoint_id, is_marked, metadata, marker)
 
     def _read(self, checkpoint_id: int, is_marked: bool) -> tuple[Metadata, Marker | None]:
-        content = self._storage.read(metadata_path(self._pipeline_id, checkpoint_id))
-        metadata = read_metadata(self._pipeline_id, checkpoint_id, content)
+        content = self._context.storage.read(metadata_path(self._context.pipeline_id, checkpoint_id))
+        metadata = read_metadata(self._context.pipeline_id, checkpoint_id, content)
         if not is_marked:
             return metadata, None
         marker = read_marker(
-            self._pipeline_id, checkpoint_id, self._storage.read(marker_path(self._pipeline_id, checkpoint_id))
+            self._context.pipeline_id,
+            checkpoint_id,
+            self._context.storage.read(marker_path(self._context.pipeline_id, checkpoint_id)),
         )
         require_as_marked(marker, content)
         return metadata, marker
@@ -132,23 +130,23 @@ class Recovering:
             for handle in referred_files(known.snapshot for known in metadata.subtasks.values())
         }
         new = [handle for key, handle in files.items() if key not in whole]
-        self._storage.verify(new, {handle.path for handle in new})
+        self._context.storage.verify(new, {handle.path for handle in new})
         whole |= files.keys()
 
     def _shown_beside(self, branch: Branch) -> list[int]:
         """Checkpoints whose rows tables show, and that the pipeline would not have behind it."""
-        sinks = [vertex.sink for vertex in self._graph.sinks]
+        sinks = [vertex.sink for vertex in self._context.graph.sinks]
         shown = [sink.shown_beside(branch) for sink in sinks if isinstance(sink, RewindableSink)]
         return sorted({each.checkpoint_id for found in shown for each in found})
 
     def _numbers(self, paths: Iterable[str], candidates: Sequence[Candidate]) -> Numbers:
-        found = find_numbers(self._pipeline_id, paths)
+        found = find_numbers(self._context.pipeline_id, paths)
         for each in candidates:
             if each.metadata is not None:
                 found = found.and_(Numbers(region_attempt=each.metadata.region_attempt))
             if each.marker is not None:
                 found = found.and_(Numbers(commit_attempt=each.marker.commit_attempt))
-        for vertex in self._graph.sinks:
+        for vertex in self._context.graph.sinks:
             if isinstance(vertex.sink, NumberedSink):
                 checkpoint_id, attempt = vertex.sink.numbers()
                 found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
@@ -166,12 +164,12 @@ class Recovering:
         """
         with self._auditing.attempt(gesture) as deed:
             require_losses_accepted(plan, accepted or AcceptedLosses())
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 self._require_unknown()
                 self._ownership.mark(self._own_places(), regains=True)
-                now, latest = self._clock.now(), plan.latest.record.checkpoint_id
+                now, latest = self._context.clock.now(), plan.latest.record.checkpoint_id
                 self._record(tx, plan, now)
-                said = f"Pipeline {self._pipeline_id} was recovered to checkpoint {latest} from {self.url}."
+                said = f"Pipeline {self._context.pipeline_id} was recovered to checkpoint {latest} from {self.url}."
                 deed.done(tx, now, said, latest)
 
     def _record(self, tx: StoreTransaction, plan: RecoveryPlan, now: datetime) -> None:
@@ -183,7 +181,7 @@ class Recovering:
             now,
         )
         if tx.pipeline().status is PipelineStatus.CREATED:
-            tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was recovered from {self._storage.url}.")
+            tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was recovered from {self._context.storage.url}.")
         tx.record_endpoints(plan.endpoints, now)
         tx.record_endpoints([each.defined for each in plan.moved], now)
         history = History(tx, now)

@@ -7,6 +7,7 @@ Then the sinks are rewound (see `rewind`). A plan comes first, always.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.recovery.change_plan import Planning
 from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePlanner
@@ -14,9 +15,7 @@ from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
 from tidegate.coordination.steps.pipeline_status import abort_all, find_forgiven
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, RewindableSink, StoreTransaction
+from tidegate.ports import RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import (
     Restore,
     choose_undone,
@@ -62,25 +61,13 @@ class Restoring:
     """Restores one pipeline. Planning changes nothing."""
 
     def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        delivery: Delivery,
-        identification: Identification,
-        planning: Planning,
-        clock: Clock,
+        self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
     ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._delivery = delivery
         self._identification = identification
-        self._clock = clock
-        self._planner = RestorePlanner(graph, store, planning)
+        self._planner = RestorePlanner(context, planning)
 
     # -- the plan
 
@@ -92,28 +79,28 @@ class Restoring:
         """
         self._identification.check()
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 facts, compactions = self._facts(tx, target), tx.compactions()
             try:
                 return self._plan(facts, compactions)
             except StateIntegrityError:  # unless it was replaced meanwhile, which is what to say, or another is meant
-                with self._store.transaction(self._pipeline_id) as tx:
+                with self._context.transaction() as tx:
                     now = self._facts(tx, target)
                 if _ends(now) == _ends(facts):
                     raise
 
     def _plan(self, facts: RestoreFacts, compactions: Sequence[CompactedRun]) -> RestorePlan:
-        subtasks = self._store.subtasks(self._pipeline_id, facts.record.checkpoint_id)
+        subtasks = self._context.store.subtasks(self._pipeline_id, facts.record.checkpoint_id)
         self._verify(subtasks, facts.restore.last_checkpoint_id + 1)
-        return self._planner.plan(facts, subtasks, compactions, self._storage)
+        return self._planner.plan(facts, subtasks, compactions, self._context.storage)
 
     def _verify(self, subtasks: Mapping[SubtaskId, SubtaskRecord], turn: int) -> None:
         """The files that the pipeline would go on from, and those that tables of current rows would show: once the
         restore is recorded, it is too late. A sample is read in full. Raises `StateIntegrityError`."""
         files = referred_files(known.snapshot for known in subtasks.values())
-        self._storage.verify(files, choose_sample(turn, files))
-        for vertex in self._graph.sinks:
-            if vertex.operator_id in self._graph.restaged and isinstance(vertex.sink, RewindableSink):
+        self._context.storage.verify(files, choose_sample(turn, files))
+        for vertex in self._context.graph.sinks:
+            if vertex.operator_id in self._context.graph.restaged and isinstance(vertex.sink, RewindableSink):
                 shown = committables(subtasks, vertex.operator_id)
                 vertex.sink.verify(shown, choose_sample(turn, shown))
 
@@ -132,7 +119,7 @@ class Restoring:
             record.checkpoint_id,
             tx.last_checkpoint_id(),
             None if previous is None else previous.checkpoint_id,
-            self._clock.now(),
+            self._context.clock.now(),
             None if undone is None else undone.number,
         )
         return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
@@ -149,16 +136,16 @@ class Restoring:
         the plan was made, and what sinks raise: then the restore holds, and the sinks are rewound later.
         """
         plan = planned or self.plan(target)
-        if self._config.allow_non_restored_state:
+        if self._context.config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
         require_accepted(plan, accepted)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             facts = self._facts(tx, target)
             self._require_as_planned(plan, facts)
             self._commit(tx, facts, accepted)
             said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
             deed.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
         return plan

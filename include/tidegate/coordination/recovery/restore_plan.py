@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.recovery.change_plan import Planning
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, ReadableStorage, RereadingSource, RewindableSink
+from tidegate.ports import ReadableStorage, RereadingSource, RewindableSink
 from tidegate.protocol.facts.branches import Branch, Restore, branch_of, choose_off_branch
 from tidegate.protocol.facts.names import is_sink, sink_of_operator
 from tidegate.protocol.facts.records import (
@@ -53,10 +54,8 @@ class RestoreFacts:
 class RestorePlanner:
     """Plans the restores of one pipeline."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, planning: Planning) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._store = store
+    def __init__(self, context: DefinedContext, planning: Planning) -> None:
+        self._context = context
         self._planning = planning
 
     def plan(
@@ -73,10 +72,10 @@ class RestorePlanner:
         Raises `StateSchemaError` if the definition cannot go on from them.
         """
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
-        renamed = former_names(facts.record, self._graph.renamed)
-        operators = self._graph.plan_from(facts.record)
+        renamed = former_names(facts.record, self._context.graph.renamed)
+        operators = self._context.graph.plan_from(facts.record)
         restored = restore_snapshots(facts.record, snapshots, operators, compactions, True, renamed)
-        require_legal_restore(facts.record, operators, restored, self._graph.upstreams, renamed)
+        require_legal_restore(facts.record, operators, restored, self._context.graph.upstreams, renamed)
         changes = self._planning.compare(facts.record, subtasks, facts.previous, state_url)
         left = facts.left_behind
         return RestorePlan(
@@ -87,22 +86,22 @@ class RestorePlanner:
             tuple(record.checkpoint_id for record in facts.abandoned if record.checkpoint_id not in left),
             tuple(record.checkpoint_id for record in facts.in_progress),
             tuple(self._sources(facts, restored, storage)),
-            tuple(returning_states(self._graph, snapshots, renamed, changes)),
+            tuple(returning_states(self._context.graph, snapshots, renamed, changes)),
             tuple(self._sinks(facts)),
         )
 
     def _snapshots(self, record: CheckpointRecord) -> dict[SubtaskId, Snapshot]:
-        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        known = self._context.store.subtasks(self._context.pipeline_id, record.checkpoint_id)
         return {subtask: each.snapshot for subtask, each in known.items()}
 
     def _sources(self, facts: RestoreFacts, restored: Snapshots, storage: ReadableStorage) -> list[Reread]:
         """What each source has read since, and so reads again. What was read on a branch that comes back is not."""
         now: Snapshots = {}
         if (previous := facts.previous) is not None:
-            renamed = former_names(previous, self._graph.renamed)
-            now = assign_snapshots(previous, self._snapshots(previous), self._graph.plan, renamed)
+            renamed = former_names(previous, self._context.graph.renamed)
+            now = assign_snapshots(previous, self._snapshots(previous), self._context.graph.plan, renamed)
         found = []
-        for vertex in self._graph.sources:
+        for vertex in self._context.graph.sources:
             if not isinstance(vertex.source, RereadingSource):
                 continue
             pieces, size, missing = 0, 0, list[str]()
@@ -116,7 +115,7 @@ class RestorePlanner:
 
     def _sinks(self, facts: RestoreFacts) -> list[RewoundSink]:
         found = []
-        for vertex in self._graph.sinks:
+        for vertex in self._context.graph.sinks:
             if not isinstance(vertex.sink, RewindableSink):
                 found.append(RewoundSink(vertex.name, False))
                 continue
@@ -128,7 +127,7 @@ class RestorePlanner:
 
     def _removed_sinks(self, facts: RestoreFacts) -> list[str]:
         """Those that checkpoints left behind had, and the definition does not have: nobody can rewind them."""
-        now = {vertex.operator_id for vertex in self._graph.sinks}
+        now = {vertex.operator_id for vertex in self._context.graph.sinks}
         left = facts.left_behind
         operators = {
             plan.operator_id

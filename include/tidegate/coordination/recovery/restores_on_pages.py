@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidegate.ports import CheckpointStore, Clock
+from tidegate.coordination.context import PipelineContext
 from tidegate.protocol.facts.names import run_id_of
 from tidegate.protocol.observing.gestures import Actor
 from tidegate.protocol.recovery.restore_plan import Accepted
@@ -23,13 +23,11 @@ from tidegate.protocol.recovery.restores_on_pages import (
 class PlannedRestores:
     """Those of one pipeline."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     def find(self, request_id: str) -> PlannedRestore | None:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return tx.planned_restore(request_id)
 
     def ask(self, request_id: str, target: str, actor: Actor, dag_id: str) -> PlannedRestore:
@@ -38,12 +36,12 @@ class PlannedRestores:
         Raises `IllegalRequestError` for a target that is none, and for an id of another request.
         """
         require_legal_target(target)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if (known := tx.planned_restore(request_id)) is not None:
                 require_same_target(known, target, actor)
                 return known
-            asked = AskedOfRun(request_id, actor, self._clock.now(), dag_id, run_id_of(request_id))
-            planned = PlannedRestore(self._pipeline_id, target, asked)
+            asked = AskedOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
+            planned = PlannedRestore(self._context.pipeline_id, target, asked)
             tx.put_planned_restore(planned)
             return planned
 
@@ -56,10 +54,10 @@ class PlannedRestores:
         self._answer(request_id, refusal=why)
 
     def _answer(self, request_id: str, **answer: Any) -> None:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             planned = tx.planned_restore(request_id)
             if planned is not None and planned.planned_at is None:
-                tx.put_planned_restore(replace(planned, planned_at=self._clock.now(), **answer))
+                tx.put_planned_restore(replace(planned, planned_at=self._context.clock.now(), **answer))
 
     def confirm(
         self, plan_id: str, request_id: str, accepted: Accepted, actor: Actor, dag_id: str
@@ -69,13 +67,13 @@ class PlannedRestores:
         Raises `RestoreRefusedError` if it cannot be, because it is not made or another one has confirmed it, and
         `IllegalRequestError` for an id that was used with other answers.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             planned = tx.planned_restore(plan_id)
             if planned is None:
                 return None
             require_confirmable(planned, request_id, accepted, actor)
             if planned.confirmed is None:
-                asked = AskedOfRun(request_id, actor, self._clock.now(), dag_id, run_id_of(request_id))
+                asked = AskedOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
                 planned = replace(planned, confirmed=asked, accepted=accepted)
                 tx.put_planned_restore(planned)
             return planned

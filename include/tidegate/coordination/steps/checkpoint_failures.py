@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.coordination.steps.pipeline_status import end_if_over
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.errors import RecordRefusedError
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
@@ -27,15 +27,13 @@ log = logging.getLogger("tidegate")
 class CheckpointFailureManager:
     """What follows from the failures of one pipeline's checkpoints. Every method may be repeated."""
 
-    def __init__(self, pipeline_id: str, config: CheckpointConfig, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._config = config
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: DefinedContext) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
         """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
-        now, record = self._clock.now(), tx.checkpoint(checkpoint_id)
+        now, record = self._context.clock.now(), tx.checkpoint(checkpoint_id)
         was_to_stop = record is not None and _stops_with(tx, record)
         if not fail_checkpoint(tx, checkpoint_id, reason, message, now):
             return False
@@ -44,7 +42,9 @@ class CheckpointFailureManager:
         pipeline, latest = tx.pipeline(), tx.latest_completed()
         since = max(pipeline.forgiven_until, 0 if latest is None else latest.checkpoint_id)
         decision = decide_pipeline_failure(
-            tx.failed_after(since), self._config.tolerable_failed_checkpoints, self._config.validation_failures_count
+            tx.failed_after(since),
+            self._context.config.tolerable_failed_checkpoints,
+            self._context.config.validation_failures_count,
         )
         if isinstance(decision, TooManyFailures) and pipeline.status is PipelineStatus.RUNNING:
             tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
@@ -64,7 +64,7 @@ class CheckpointFailureManager:
             return self._abort(checkpoint_id, reason, unsaid)
 
     def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if isinstance(decide_abort(record), Abort):
                 self.fail_checkpoint(tx, checkpoint_id, reason, message)
@@ -76,19 +76,19 @@ class CheckpointFailureManager:
     ) -> CheckpointRecord | None:
         """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
         checkpoint as it is then, None if there never was one."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             tx.remove_requests([request_id])
             record = tx.latest_by_request(request_id)
             checkpoint_id = 0 if record is None else record.checkpoint_id
             if self.fail_checkpoint(tx, checkpoint_id, reason, message):
                 record = tx.checkpoint(checkpoint_id)
                 said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
-                deed.noted(tx, self._clock.now(), GestureAnswer(AnswerStatus.DONE, said, checkpoint_id))
+                deed.noted(tx, self._context.clock.now(), GestureAnswer(AnswerStatus.DONE, said, checkpoint_id))
             return record
 
     def correct_deadlines(self, tx: StoreTransaction, in_progress: Sequence[CheckpointRecord], now: datetime) -> None:
         """Correct those that a clock which was ahead had set, so that nothing waits for them."""
-        for record in choose_misdated(in_progress, self._config.timeout, now):
+        for record in choose_misdated(in_progress, self._context.config.timeout, now):
             log.warning(
                 "Checkpoint %s of pipeline %s was triggered by a clock that was ahead, at %s: its deadline is now %s",
                 *(record.checkpoint_id, self._pipeline_id, record.triggered_at, record.deadline),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.coordination.context import PipelineContext
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.errors import StoreUnavailableError, SupersededAttemptError, UnknownOutcomeError
 from tidegate.protocol.steps.committing import (
     COMMIT_LEASE,
@@ -31,7 +32,6 @@ class SinkWork:
     """What is to be done with a pipeline's sinks, in words such as "committing the sinks of checkpoint 3", and whether
     it is done by now."""
 
-    pipeline_id: str
     what: str
     is_done: Callable[[StoreTransaction], bool]
 
@@ -39,43 +39,42 @@ class SinkWork:
 class Committer:
     """One attempt at it: a `ports.CommitAttempt`."""
 
-    def __init__(self, work: SinkWork, number: int, store: CheckpointStore, clock: Clock) -> None:
+    def __init__(self, context: PipelineContext, work: SinkWork, number: int) -> None:
         self.number = number
+        self._context = context
         self._work = work
-        self._store = store
-        self._clock = clock
-        self._seen_at = clock.now()
+        self._seen_at = context.clock.now()
 
     def confirm(self) -> None:
         """See `ports.CommitAttempt`. Raises `SupersededAttemptError`."""
-        with self._store.transaction(self._work.pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if not is_committing(tx.committer(), self.number):
                 raise self.superseded()
-            now = self._clock.now()
+            now = self._context.clock.now()
             if needs_sign(self._seen_at, now):
                 tx.touch_committer(self.number, now)
                 self._seen_at = now
 
     def keep(self) -> None:
         """See `ports.CommitAttempt`. Raises `SupersededAttemptError`."""
-        if needs_sign(self._seen_at, self._clock.now()):
+        if needs_sign(self._seen_at, self._context.clock.now()):
             self.confirm()
 
     def release(self) -> None:
         """Let the next attempt begin at once. Does nothing if another one has taken over. If the store is away, the
         next one waits until the lease ends."""
         try:
-            with self._store.transaction(self._work.pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 tx.end_commit(self.number)
         except (StoreUnavailableError, UnknownOutcomeError) as error:
-            log.warning("The next commit of pipeline %s has to wait: %s", self._work.pipeline_id, error)
+            log.warning("The next commit of pipeline %s has to wait: %s", self._context.pipeline_id, error)
 
     def superseded(self) -> SupersededAttemptError:
         return SupersededAttemptError(
-            f"Attempt {self.number} at {self._work.what} of pipeline {self._work.pipeline_id} was overtaken by another "
-            "process, because it gave no sign of life for too long. Nothing it does counts any more. The checkpoint is "
-            "complete and its rows are safe: the process that took over makes them visible. Repeat the step to confirm "
-            "that."
+            f"Attempt {self.number} at {self._work.what} of pipeline {self._context.pipeline_id} was overtaken by "
+            "another process, because it gave no sign of life for too long. Nothing it does counts any more. The "
+            "checkpoint is complete and its rows are safe: the process that took over makes them visible. Repeat the "
+            "step to confirm that."
         )
 
 
@@ -84,11 +83,7 @@ Turn = Committer | AlreadyDone | WaitForCommitter
 
 
 def in_turn(
-    work: SinkWork,
-    do: Callable[[Committer], None],
-    store: CheckpointStore,
-    clock: Clock,
-    first: Turn | None = None,
+    context: PipelineContext, work: SinkWork, do: Callable[[Committer], None], first: Turn | None = None
 ) -> None:
     """Do the work as the newest attempt, or wait until another process has. When overtaken, look again. `first` is what
     became of a look by `take`, if there was one.
@@ -96,7 +91,7 @@ def in_turn(
     Raises what `do` raises, and `SupersededAttemptError` if other processes overtook it again and again.
     """
     for turn in range(1, TURNS + 1):
-        committer = _take_turn(work, store, clock, first)
+        committer = _take_turn(context, work, first)
         first = None
         if isinstance(committer, AlreadyDone):
             return
@@ -112,40 +107,40 @@ def in_turn(
 
 
 def take(
-    tx: StoreTransaction, work: SinkWork, store: CheckpointStore, clock: Clock, waited: WaitForCommitter | None = None
+    tx: StoreTransaction, context: PipelineContext, work: SinkWork, waited: WaitForCommitter | None = None
 ) -> Turn:
     """Begin an attempt in this transaction, unless the work is done or another committer is at it."""
-    now = clock.now()
+    now = context.clock.now()
     match decision := decide_take(work.is_done(tx), tx.committer(), waited, now):
         case Take():
-            return Committer(work, tx.begin_commit(now), store, clock)
+            return Committer(context, work, tx.begin_commit(now))
         case AlreadyDone() | WaitForCommitter():
             return decision
         case _:
             assert_never(decision)
 
 
-def _take_turn(work: SinkWork, store: CheckpointStore, clock: Clock, turn: Turn | None) -> Committer | AlreadyDone:
+def _take_turn(context: PipelineContext, work: SinkWork, turn: Turn | None) -> Committer | AlreadyDone:
     """Wait until the current committer is done or its lease ends, and take over."""
     waited: WaitForCommitter | None = None
     while True:
         if turn is None:
-            with store.transaction(work.pipeline_id) as tx:
-                turn = take(tx, work, store, clock, waited)
+            with context.transaction() as tx:
+                turn = take(tx, context, work, waited)
         if not isinstance(turn, WaitForCommitter):
             return turn
         if waited is None or waited.committer.attempt != turn.committer.attempt:
-            _say_who_is_waited_for(work, turn.committer.attempt)
+            _say_who_is_waited_for(context.pipeline_id, work, turn.committer.attempt)
         waited, turn = turn, None
-        clock.sleep(waited.pause.total_seconds())
+        context.clock.sleep(waited.pause.total_seconds())
 
 
-def _say_who_is_waited_for(work: SinkWork, attempt: int) -> None:
+def _say_who_is_waited_for(pipeline_id: str, work: SinkWork, attempt: int) -> None:
     log.info(
         "Attempt %s at changing the sinks of pipeline %s is at work. The attempt at %s waits for it, and takes over "
         "%g s after its last sign of life.",
         attempt,
-        work.pipeline_id,
+        pipeline_id,
         work.what,
         COMMIT_LEASE.total_seconds(),
     )

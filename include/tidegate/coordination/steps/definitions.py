@@ -6,32 +6,29 @@ Only another one has to be checked before it does any work.
 import json
 from collections.abc import Sequence
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.pipeline.fingerprint import fingerprint
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore
 from tidegate.protocol.facts.errors import PipelineDefinitionError, StateIntegrityError
 
 
 class Definitions:
     """The definitions of one pipeline."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage) -> None:
-        self._graph = graph
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext) -> None:
+        self._context = context
 
     def has_changed(self) -> bool:
         """Also if there is no completed checkpoint, or its `_metadata` cannot tell: it is older, was not written by a
         run of the pipeline, or was deleted meanwhile. Raises `StoreUnavailableError`, `StorageError`."""
-        with self._store.transaction(self._graph.pipeline.name) as tx:
+        with self._context.store.transaction(self._context.graph.pipeline.name) as tx:
             latest = tx.latest_completed()
         if latest is None or latest.metadata_path is None:
             return True
         try:
-            document = json.loads(self._storage.read(latest.metadata_path))
+            document = json.loads(self._context.storage.read(latest.metadata_path))
         except (StateIntegrityError, ValueError):
             return True
-        return not isinstance(document, dict) or document.get("definition") != fingerprint(self._graph)
+        return not isinstance(document, dict) or document.get("definition") != fingerprint(self._context.graph)
 
 
 def refused_definition(pipeline_id: str, problems: Sequence[str]) -> PipelineDefinitionError:

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
 
-from tidegate.coordination.steps.handed_on import HandedOn
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Begun
@@ -18,7 +18,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
+from tidegate.ports import CheckpointStorage, Look, StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed
 from tidegate.protocol.continuous.overlap import (
     Subtasks,
@@ -34,7 +34,7 @@ from tidegate.protocol.facts.errors import FinalizeError, StateIntegrityError, S
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.paths import metadata_path
 from tidegate.protocol.facts.reasons import FailureReason
-from tidegate.protocol.facts.records import CheckpointRecord, Deletion, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import CheckpointRecord, Deletion, SubtaskId, SubtaskRecord
 from tidegate.protocol.observing.events import EventKind
 from tidegate.protocol.recovery.metadata import Metadata, metadata_document
 from tidegate.protocol.steps.acknowledge import owner_of
@@ -64,73 +64,42 @@ class CommitPoint:
 
     def __init__(
         self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        clock: Clock,
-        handed_on: HandedOn,
+        context: DefinedContext,
         delivery: Delivery,
         written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
         """`written` gets the path of each `_metadata` that was written here. `announced`: whether completions become
         events."""
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
-        self._storage = storage
-        self._clock = clock
-        self._handed_on = handed_on
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._delivery = delivery
         self._written = written
         self._announced = announced
 
-    def reach(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+    def reach(self, checkpoint_id: int, notifies: bool) -> CheckpointRecord:
         """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
         this process goes on with the notify step, which begins in the same transaction.
 
-        Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
-        `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
+        Raises as `permit` does if it is not validated, `UnknownOutcomeError` if the outcome cannot be found out,
+        `FinalizeError` if the commit did not land, `StateIntegrityError` if a file that the checkpoint refers to is
+        missing or damaged: then it is not completed.
         """
-        checkpoint_id = validated.record.checkpoint_id
-        if validated.record.status in COMMITTED:
-            return validated.record
-        outcome: _Verified | Landed | NotLanded
-        metadata = self._handed_on.metadata(checkpoint_id)
-        if metadata is None:
-            with self._store.transaction(self._pipeline_id, Look()) as tx:
-                now = tx.checkpoint(checkpoint_id)
-                if now is not None and now.status is Status.IN_PROGRESS:
-                    metadata = metadata_of(tx, validated.record, self._graph, self._handed_on)
-        # If it has ended, restores may have followed: with them the metadata is not what its marker says.
-        outcome = decide_landing(now) if metadata is None else self._verify(validated.record, metadata.subtasks)
-        if metadata is not None and isinstance(outcome, _Verified):
-            snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots, notifies)
-        match outcome:
-            case Landed():
-                return outcome.record
-            case NotLanded():
-                raise FinalizeError(
-                    f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not take effect "
-                    f"({outcome.now}). "
-                    "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
-                )
-            case _Verified():
-                raise AssertionError("what was verified was committed")
-            case _:
-                assert_never(outcome)
-
-    def find(self, checkpoint_id: int) -> ValidatedCheckpoint:
-        """The permit for a checkpoint that was validated elsewhere, and what `reach` writes down of it. Raises as
-        `permit` does."""
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._context.transaction(Look()) as tx:
             validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
-            if validated.record.status is Status.IN_PROGRESS:
-                self._handed_on.keep(metadata_of(tx, validated.record, self._graph, self._handed_on))
-            return validated
+            if validated.record.status in COMMITTED:
+                return validated.record
+            metadata = metadata_of(tx, validated, self._context.graph)
+        outcome: _Verified | Landed | NotLanded = self._verify(validated.record, metadata.subtasks)
+        if isinstance(outcome, _Verified):
+            outcome = self._commit(metadata, self._write_metadata(metadata), notifies)
+        if isinstance(outcome, Landed):
+            return outcome.record
+        raise FinalizeError(
+            f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not take effect "
+            f"({outcome.now}). The previous checkpoint is still the latest and nothing became visible. Repeat the "
+            "finalize step."
+        )
 
     def _verify(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
@@ -143,12 +112,12 @@ class CommitPoint:
         """
         files = referred_files(known.snapshot for known in subtasks.values())
         try:
-            self._storage.verify(files, choose_sample(record.checkpoint_id, files))
-            for vertex in self._graph.sinks:
+            self._context.storage.verify(files, choose_sample(record.checkpoint_id, files))
+            for vertex in self._context.graph.sinks:
                 staged = committables(subtasks, vertex.operator_id)
                 vertex.sink.verify(staged, choose_sample(record.checkpoint_id, staged))
         except StateIntegrityError as error:
-            with self._store.transaction(self._pipeline_id, Look()) as tx:
+            with self._context.transaction(Look()) as tx:
                 now = tx.checkpoint(record.checkpoint_id)
             if now is None or now.status is not Status.IN_PROGRESS:
                 return decide_landing(now)
@@ -159,11 +128,10 @@ class CommitPoint:
             ) from error
         return _Verified()
 
-    def _commit(
-        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
-    ) -> Landed | NotLanded:
+    def _commit(self, metadata: Metadata, path: str, notifies: bool) -> Landed | NotLanded:
+        checkpoint_id = metadata.record.checkpoint_id
         try:
-            landed, begun = self._complete(checkpoint_id, path, snapshots, notifies)
+            landed, begun = self._complete(metadata, path, notifies)
             if begun is not None and isinstance(landed, Landed):
                 self._delivery.has_begun(landed.record, begun)
             return landed
@@ -171,12 +139,12 @@ class CommitPoint:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
             )
-            with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
+            with self._context.transaction() as tx:  # waits for a commit under way: same row lock
                 return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _write_metadata(self, metadata: Metadata) -> str:
         try:
-            path = write_metadata(self._graph, self._config, self._storage, metadata)
+            path = write_metadata(self._context.graph, self._context.config, self._context.storage, metadata)
         except StorageError as error:
             raise FinalizeError(
                 f"The metadata of checkpoint {metadata.record.checkpoint_id} of pipeline {self._pipeline_id} could not "
@@ -186,13 +154,13 @@ class CommitPoint:
         self._written(path)
         return path
 
-    def _complete(
-        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
-    ) -> tuple[Landed | NotLanded, Begun | None]:
+    def _complete(self, metadata: Metadata, path: str, notifies: bool) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
         never changes. Older ones that are in progress end with it (protocol.md section 6)."""
-        with self._store.transaction(self._pipeline_id, Look(completed=True)) as tx:
-            now = self._clock.now()
+        checkpoint_id = metadata.record.checkpoint_id
+        snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
+        with self._context.transaction(Look(completed=True)) as tx:
+            now = self._context.clock.now()
             if tx.last_checkpoint_id() > checkpoint_id:
                 newer = find_overtaking(checkpoint_id, tx.in_progress())
                 self._subsume([] if newer is None else [checkpoint_id], tx, now)
@@ -208,24 +176,25 @@ class CommitPoint:
             if not follows_at_once(checkpoint_id, retained):
                 overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
                 self._subsume([each.checkpoint_id for each in overtaken], tx, now)
-            if subsumed := choose_subsumed(retained, self._config.retention_rule(), now):
+            if subsumed := choose_subsumed(retained, self._context.config.retention_rule(), now):
                 tx.subsume(subsumed)
             landed = decide_landing(tx.checkpoint(checkpoint_id))
             if not notifies or isinstance(landed, NotLanded):
                 return landed, None
-            return landed, self._delivery.begin(tx, landed.record)
+            return landed, self._delivery.begin(tx, landed.record, metadata.subtasks)
 
     def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
         for each in checkpoint_ids:
             tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
 
 
-def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:
+def metadata_of(tx: StoreTransaction, validated: ValidatedCheckpoint, graph: Graph) -> Metadata:
     """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
+    record = validated.record
     return Metadata(
         record,
-        _counted(tx, record, handed_on),
-        handed_on.verdicts(tx, record),
+        _counted(tx, record),
+        tx.verdicts(record.checkpoint_id),
         tx.endpoints(),
         tx.restores(),
         tx.region().attempt,
@@ -233,10 +202,10 @@ def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, ha
     )
 
 
-def _counted(tx: StoreTransaction, record: CheckpointRecord, handed_on: HandedOn) -> Subtasks:
+def _counted(tx: StoreTransaction, record: CheckpointRecord) -> Subtasks:
     """The subtasks without versions that do not follow the latest completed checkpoint, which are dropped. From the
     verdict on no older one completes, so it is on exactly what is left."""
-    subtasks = handed_on.subtasks(tx, record)
+    subtasks = tx.subtasks(record.checkpoint_id)
     if not has_versions(subtasks):
         return subtasks
     latest = tx.latest_completed()

@@ -4,10 +4,10 @@ decide in a process that has none of its code.
 `protocol.steps.hold` decides what a decision leads to. Whoever drives the checkpoint finds out and goes on.
 """
 
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
 from tidegate.coordination.steps.lookup import find_checkpoint
-from tidegate.ports import CheckpointStore, Clock
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointRecord, Decided, Decision
 from tidegate.protocol.steps.hold import (
@@ -24,10 +24,8 @@ class Holds:
     """The held checkpoints of one pipeline: one at most, unless checkpoints overlap. Every method may be repeated: the
     first answer is given again."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     def approve(
         self, checkpoint_id: int | None, by: str, comment: str | None = None, deed: Deed = UNASKED
@@ -48,18 +46,18 @@ class Holds:
     def _decide(
         self, checkpoint_id: int | None, decision: Decision, by: str, comment: str | None, deed: Deed
     ) -> CheckpointRecord:
-        with self._store.transaction(self._pipeline_id) as tx:
-            decided = Decided(decision, self._clock.now(), by, comment or None)
+        with self._context.transaction() as tx:
+            decided = Decided(decision, self._context.clock.now(), by, comment or None)
             require_legal_decision(decided)
             if checkpoint_id is None:
-                checkpoint_id = choose_held(self._pipeline_id, tx.in_progress()).checkpoint_id
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                checkpoint_id = choose_held(self._context.pipeline_id, tx.in_progress()).checkpoint_id
+            record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             outcome = decide_decision(record, decided)
             if not isinstance(outcome, AlreadyDecided):
                 tx.decide(checkpoint_id, outcome.decided, outcome.deadline)
                 if decision is Decision.REJECTED:
                     why = rejected_message(record, decided)
                     fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_REJECTED, why, decided.at)
-                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             deed.done(tx, decided.at, decided_sentence(record), checkpoint_id)
             return record

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.coordination.steps.ownership import Ownership
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.errors import PipelineIdentityError
 from tidegate.protocol.facts.paths import directory
 from tidegate.protocol.facts.records import CheckpointRecord
@@ -41,27 +41,17 @@ class _Looked:
 class Identification:
     """The identity of one pipeline."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        clock: Clock,
-        ownership: Ownership | None = None,
-    ) -> None:
-        self._ownership = ownership or Ownership(graph, store, storage)
-        self._pipeline_id = graph.pipeline.name
-        self._endpoints = graph.endpoints
-        self._store = store
-        self._storage = storage
-        self._clock = clock
+    def __init__(self, context: DefinedContext, ownership: Ownership | None = None) -> None:
+        self._context = context
+        self._ownership = ownership or Ownership(context)
+        self._endpoints = context.graph.endpoints
         self._found: str | None = None  # the newest `_metadata` that this process has seen or written here
 
     def check(self, regains: bool = False) -> None:
         """Must be called before anything is done for the pipeline. `regains`: a database that does not know it gets it
         back, with its places. Raises `PipelineIdentityError`, `StorageError`, `SinkError`."""
         looked = self._look(lambda tx: self._refused(tx, regains))
-        require_own_places(self._pipeline_id, looked.refusals)
+        require_own_places(self._context.pipeline_id, looked.refusals)
 
     def require_stored_here(self) -> None:
         """The pipeline's state must be on this process's storage: copies of a project have the same places below their
@@ -71,7 +61,7 @@ class Identification:
     def check_to_begin(self) -> None:
         """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
         storage has no completed one either: the pipeline would read again what its tables show already."""
-        require_own_places(self._pipeline_id, self.find_refusals())
+        require_own_places(self._context.pipeline_id, self.find_refusals())
 
     def find_refusals(self) -> list[Refusal]:
         """The same, but why the pipeline may not begin where its sinks write is returned."""
@@ -84,13 +74,17 @@ class Identification:
         """The database knows no checkpoint of the pipeline, so its checkpoint storage has no completed one. Raises
         `PipelineIdentityError`, `StorageError`."""
         try:
-            require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
+            require_not_lost(
+                self._context.pipeline_id,
+                self._context.storage.list(self._context.pipeline_id),
+                self._context.storage.url,
+            )
         except PipelineIdentityError:
             if not self._knows_any():  # asked again: the first one may have completed meanwhile
                 raise
 
     def _refused(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
-        require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
+        require_same(self._context.pipeline_id, tx.endpoints(), self._endpoints)
         return self.refused_places(tx, regains)
 
     def refused_places(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
@@ -106,7 +100,7 @@ class Identification:
     def _look(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Looked":
         missing = None
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 refusals = find(tx)
                 latest = tx.latest_completed()
             if latest is None:
@@ -114,11 +108,11 @@ class Identification:
             if latest.metadata_path is None:
                 return _Looked(True, refusals)
             path = latest.metadata_path
-            if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
+            if path in self._context.storage.list(directory(self._context.pipeline_id, latest.checkpoint_id)):
                 self.found(path)
                 return _Looked(True, refusals)
             if path == missing:
-                raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
+                raise stored_elsewhere(self._context.pipeline_id, path, self._context.storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
 
     def found(self, path: str) -> None:
@@ -136,25 +130,25 @@ class Identification:
 
     def _knows_any(self) -> bool:
         """Ids alone may be given out and come to nothing."""
-        return bool(self._store.history(self._pipeline_id, 1))
+        return bool(self._context.store.history(self._context.pipeline_id, 1))
 
     def require(self, tx: StoreTransaction, regains: bool = False) -> None:
         """If two processes begin at once, the second finds here what the first has recorded. Raises
         `PipelineIdentityError`, `SinkError`."""
-        require_own_places(self._pipeline_id, self._refused(tx, regains))
+        require_own_places(self._context.pipeline_id, self._refused(tx, regains))
 
     def record(self, tx: StoreTransaction, now: datetime, regains: bool = False) -> None:
         """Called in the transaction that begins a checkpoint or region, after `require`. Raises
         `PipelineIdentityError` if another pipeline has begun there at the same moment, and `SinkError`."""
         recorded = tx.endpoints()
         lost = self._ownership.mark(self._ownership.find(recorded), regains)
-        require_own_places(self._pipeline_id, refused_places(lost))
+        require_own_places(self._context.pipeline_id, refused_places(lost))
         if new := find_new(recorded, self._endpoints):
             tx.record_endpoints(new, now)
 
     def moved(self, take_over: bool = False) -> list[Moved | Place]:
         """What `relocate` would change. Raises as it does."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return self._moved(tx, take_over)
 
     def _moved(self, tx: StoreTransaction, take_over: bool) -> list[Moved | Place]:
@@ -162,18 +156,20 @@ class Identification:
         found, places = find_moved(recorded, self._endpoints), self._ownership.find(recorded)
         others = to_take_over(places)
         if not take_over:
-            require_own_places(self._pipeline_id, refused_places([each for each in others if each.owner is not None]))
+            require_own_places(
+                self._context.pipeline_id, refused_places([each for each in others if each.owner is not None])
+            )
         return [*found, *(others if take_over else ()), *to_swap(places)]
 
     def relocate(self, deed: Deed = UNASKED, take_over: bool = False) -> list[Moved | Place]:
         """Record what has moved as intended, and return it; with `take_over` also places that were another pipeline's
         become this one's. Raises `PipelineStatusError` while a checkpoint is in progress or its sinks have not
         committed, and `PipelineIdentityError` if the pipeline would move to a place that is another one's."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             found = self._moved(tx, take_over)
-            now, moved = self._clock.now(), [each for each in found if isinstance(each, Moved)]
+            now, moved = self._context.clock.now(), [each for each in found if isinstance(each, Moved)]
             if moved:
-                require_at_rest(self._pipeline_id, tx.in_progress(), tx.retained())
+                require_at_rest(self._context.pipeline_id, tx.in_progress(), tx.retained())
                 tx.record_endpoints([each.defined for each in moved], now)
             if places := [each for each in found if isinstance(each, Place)]:
                 if new := find_new(tx.endpoints(), self._endpoints):
@@ -181,7 +177,7 @@ class Identification:
                 self._ownership.take_over(places)
                 tx.reserve_numbers(*self._ownership.numbers(tx), now)
             said = "; ".join(map(str, found)) or "nothing has moved"
-            deed.done(tx, now, f"Pipeline {self._pipeline_id}: {said}.")
+            deed.done(tx, now, f"Pipeline {self._context.pipeline_id}: {said}.")
         for each in found:
-            log.warning("Pipeline %s was relocated: %s.", self._pipeline_id, each)
+            log.warning("Pipeline %s was relocated: %s.", self._context.pipeline_id, each)
         return found

@@ -3,10 +3,8 @@
 `protocol.steps.restored_snapshots` decides what each subtask gets.
 """
 
-from tidegate.coordination.steps.handed_on import HandedOn
-from tidegate.pipeline.config import CheckpointConfig
+from tidegate.coordination.context import DefinedContext
 from tidegate.pipeline.definition import Pipeline
-from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.facts.branches import drops_unmatched
 from tidegate.protocol.facts.errors import CheckpointNotFoundError
@@ -19,14 +17,15 @@ HIGHEST_ID = 2**63 - 1
 
 
 def restore_latest(
-    tx: StoreTransaction, graph: Graph, config: CheckpointConfig, handed_on: HandedOn
+    tx: StoreTransaction, context: DefinedContext
 ) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
     """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
 
     Raises `StateSchemaError`.
     """
     latest = tx.latest_completed()
-    known = {} if latest is None else handed_on.subtasks(tx, latest)
+    known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
+    graph, config = context.graph, context.config
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
     drop = config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)

@@ -6,20 +6,26 @@ decides which checkpoints are still to be committed, `protocol.steps.committing`
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.listeners import Listeners
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn, take
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.lookup import find_checkpoint
-from tidegate.coordination.steps.outstanding import Begun, CleansAlong, Delivered, Outstanding, find_outstanding
+from tidegate.coordination.steps.outstanding import (
+    Begun,
+    CleansAlong,
+    Delivered,
+    Outstanding,
+    Subtasks,
+    find_outstanding,
+)
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.coordination.steps.pipeline_status import end_if_over
 from tidegate.coordination.steps.rewinding_sinks import Rewinding
-from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
+from tidegate.ports import Look, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.facts.errors import (
     CheckpointError,
@@ -33,7 +39,7 @@ from tidegate.protocol.facts.errors import (
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.names import sink_of_operator
 from tidegate.protocol.facts.paths import marker_path
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.recovery.marker import marker_document, marker_of
 from tidegate.protocol.steps.finished import choose_notified
 from tidegate.protocol.steps.notify import committables
@@ -50,40 +56,32 @@ class Delivery:
 
     def __init__(
         self,
-        graph: Graph,
-        store: CheckpointStore,
-        storage: CheckpointStorage,
-        clock: Clock,
+        context: DefinedContext,
         listeners: Listeners,
         rewinding: Rewinding,
-        handed_on: HandedOn,
         clean_along: Callable[[], CleansAlong],
         ownership: Ownership,
     ) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
         self._ownership = ownership
-        self._pipeline = graph.pipeline
-        self._pipeline_id = graph.pipeline.name
-        self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
-        self._store = store
-        self._storage = storage
-        self._clock = clock
+        self._sinks = {vertex.operator_id: vertex for vertex in context.graph.sinks}
         self._listeners = listeners
         self._rewinding = rewinding
-        self._handed_on = handed_on
         self._clean_along = clean_along
         self._begun: dict[int, Begun] = {}
 
-    def begin(self, tx: StoreTransaction, record: CheckpointRecord) -> Begun:
+    def begin(self, tx: StoreTransaction, record: CheckpointRecord, known: Subtasks | None = None) -> Begun:
         """Take the turn of a completed checkpoint's commit, if nothing else is to be done before, and look what is to
         be cleaned along. It counts once the transaction has committed: else the attempt may be another one's."""
-        subtasks = self._handed_on.subtasks(tx, record)
+        subtasks = tx.subtasks(record.checkpoint_id) if known is None else known
         outstanding = find_outstanding(tx, record.checkpoint_id)
         cleaning = self._clean_along()
         if record.num_subtasks <= _NARROW:
             cleaning.look(tx)
         turn = None
         if outstanding.restore is None and outstanding.unnotified:
-            turn = take(tx, self._work(outstanding.unnotified[0]), self._store, self._clock)
+            turn = take(tx, self._context, self._work(outstanding.unnotified[0]))
         return Begun(replace(outstanding, subtasks={record.checkpoint_id: subtasks}, turn=turn), subtasks, cleaning)
 
     def has_begun(self, record: CheckpointRecord, begun: Begun) -> None:
@@ -100,7 +98,7 @@ class Delivery:
         return self._delivered(checkpoint_id, begun.subtasks)
 
     def _look(self, checkpoint_id: int) -> Begun:
-        with self._store.transaction(self._pipeline_id, Look(completed=True)) as tx:
+        with self._context.transaction(Look(completed=True)) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
                 raise (
@@ -116,7 +114,7 @@ class Delivery:
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._context.transaction(Look()) as tx:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 
@@ -149,10 +147,9 @@ class Delivery:
         """Commit one checkpoint, or wait until another process has."""
         begun = self._begun.pop(record.checkpoint_id, None)  # if this process goes on without the notify step
         in_turn(
+            self._context,
             self._work(record),
             lambda committer: self._deliver_as(committer, record, outstanding, cleaning),
-            self._store,
-            self._clock,
             outstanding.turn or (None if begun is None else begun.outstanding.turn),
         )
 
@@ -162,7 +159,7 @@ class Delivery:
             known = tx.checkpoint(record.checkpoint_id)
             return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
 
-        return SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
+        return SinkWork(f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
 
     def _deliver_as(
         self,
@@ -192,13 +189,13 @@ class Delivery:
         if cleaning is not None:
             cleaning.delete()
         try:
-            with self._store.transaction(self._pipeline_id) as tx:
-                if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now(), ends=True):
+            with self._context.transaction() as tx:
+                if not tx.mark_notified(record.checkpoint_id, committer.number, self._context.clock.now(), ends=True):
                     raise committer.superseded()
                 # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
                 subsumed = tx.latest_subsumed() if self._listeners else None
                 if may_end(tx.pipeline(), record):
-                    end_if_over(tx, self._clock.now())
+                    end_if_over(tx, self._context.clock.now())
                 if cleaning is not None:
                     cleaning.record(tx)
                 return subsumed
@@ -207,20 +204,18 @@ class Delivery:
                 raise
             return self._record(committer, record, None)
 
-    def _to_commit(
-        self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding
-    ) -> Mapping[SubtaskId, SubtaskRecord] | None:
+    def _to_commit(self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding) -> Subtasks | None:
         """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
         known = outstanding.subtasks.get(record.checkpoint_id)
         if known is not None and committer is outstanding.turn:  # begun by who looked, in the same transaction
             return known
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if find_unfinished(tx.restores()) is not None:
                 return None
-            return known or self._handed_on.subtasks(tx, record)
+            return known or tx.subtasks(record.checkpoint_id)
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             known = tx.checkpoint(record.checkpoint_id)
         return known is not None and known.abandoned_by is not None
 
@@ -239,7 +234,7 @@ class Delivery:
 
     def _mark_restored(self) -> None:
         """The same for a restore, beside the checkpoint that the pipeline goes on from: no later one says it yet."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             restores, attempt = tx.restores(), tx.committer().attempt
             restore = find_unfinished(restores)
             record = None if restore is None else tx.checkpoint(restore.goes_on_from)
@@ -248,22 +243,22 @@ class Delivery:
         try:
             self._write_marker(record, restores, attempt)
         except StateIntegrityError:  # unless the pipeline was restored again since, and that checkpoint given up
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 unfinished = find_unfinished(tx.restores())
             if unfinished is not None and unfinished.number == restore.number:
                 raise
 
     def _write_marker(self, record: CheckpointRecord, restores: Sequence[Restore], commit_attempt: int) -> None:
         assert record.metadata_path is not None
-        marker = marker_of(record, self._storage.read(record.metadata_path), restores, commit_attempt)
+        marker = marker_of(record, self._context.storage.read(record.metadata_path), restores, commit_attempt)
         path = marker_path(self._pipeline_id, record.checkpoint_id)
         content = json.dumps(marker_document(marker)).encode()
         try:
-            self._storage.write(path, content)
+            self._context.storage.write(path, content)
         except StorageError:  # a sweep at the same moment takes the unfinished file for a leftover, and once only
-            self._storage.write(path, content)
+            self._context.storage.write(path, content)
 
-    def _delivered(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[Delivered]:
+    def _delivered(self, checkpoint_id: int, subtasks: Subtasks) -> list[Delivered]:
         """What each sink has made visible of a checkpoint; nothing of one whose history is folded, which ended long
         ago: how many rows each staged is not kept."""
         if not subtasks:
@@ -273,14 +268,12 @@ class Delivery:
                 vertex.name,
                 checkpoint_id,
                 sum(handle.rows for handle in committables(subtasks, operator_id)),
-                guarantee_of(self._pipeline, vertex),
+                guarantee_of(self._context.pipeline, vertex),
             )
             for operator_id, vertex in self._sinks.items()
         ]
 
-    def _commit(
-        self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], committer: Committer
-    ) -> None:
+    def _commit(self, record: CheckpointRecord, subtasks: Subtasks, committer: Committer) -> None:
         notified = choose_notified(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)

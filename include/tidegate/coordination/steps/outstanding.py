@@ -10,6 +10,8 @@ from tidegate.protocol.facts.branches import Restore, find_unfinished
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.steps.notify import choose_unnotified
 
+Subtasks = Mapping[SubtaskId, SubtaskRecord]
+
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
@@ -27,7 +29,7 @@ class Outstanding:
 
     restores: Sequence[Restore]
     unnotified: Sequence[CheckpointRecord]
-    subtasks: Mapping[int, Mapping[SubtaskId, SubtaskRecord]] = field(default_factory=dict)  # those that were read
+    subtasks: Mapping[int, Subtasks] = field(default_factory=dict)  # those that were read
     turn: Turn | None = None  # of the first checkpoint's commit, if somebody has looked in the same transaction
 
     @property
@@ -64,5 +66,5 @@ class Begun:
     """A delivery that has begun in the transaction that completed its checkpoint, or in the one that looked at it."""
 
     outstanding: Outstanding
-    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    subtasks: Subtasks
     cleaning: CleansAlong

@@ -6,11 +6,9 @@ The marks of sinks are read again with each checkpoint: a directory may be moved
 
 from collections.abc import Mapping, Sequence
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.pipeline.definition import SinkVertex
-from tidegate.pipeline.graph import Graph
 from tidegate.ports import (
-    CheckpointStorage,
-    CheckpointStore,
     NumberedSink,
     OwnedSink,
     RewindableSink,
@@ -37,12 +35,11 @@ def is_used(sink: Sink) -> bool:
 class Ownership:
     """The places of one pipeline."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._vertices = graph.sinks
-        self._endpoints = {each.name: each for each in graph.endpoints if each.role is Role.SINK}
-        self._store = store
-        self._storage = storage
+    def __init__(self, context: DefinedContext) -> None:
+        self._context = context
+        self._pipeline_id = context.pipeline_id
+        self._vertices = context.graph.sinks
+        self._endpoints = {each.name: each for each in context.graph.endpoints if each.role is Role.SINK}
         self._is_marked = False  # the checkpoint storage: nobody marks it anew while the pipeline runs
 
     def find(self, recorded: Sequence[Endpoint]) -> list[Place]:
@@ -73,7 +70,7 @@ class Ownership:
             sink.mark_anew(place.me)
             return place.me
         path, content = storage_mark(self._pipeline_id), place.me.to_json()
-        return self._parsed(path, self._storage.mark(path, content, place.standing is not Standing.FREE))
+        return self._parsed(path, self._context.storage.mark(path, content, place.standing is not Standing.FREE))
 
     def take_over(self, places: Sequence[Place]) -> None:
         """Mark as the pipeline's what is another one's, because a person says so."""
@@ -83,7 +80,7 @@ class Ownership:
             if isinstance(sink, OwnedSink):
                 sink.mark_anew(place.me)
             elif sink is None:
-                self._storage.mark(storage_mark(self._pipeline_id), place.me.to_json(), anew=True)
+                self._context.storage.mark(storage_mark(self._pipeline_id), place.me.to_json(), anew=True)
 
     def numbers(self, tx: StoreTransaction) -> tuple[int, int, int]:
         """Ids of checkpoints, attempts of regions and at committing that may not be given out: what lies in places that
@@ -119,7 +116,7 @@ class Ownership:
         )
 
     def _me(self, sink: str = "") -> Owner:
-        return Owner(self._pipeline_id, sink, self._store.identity())
+        return Owner(self._pipeline_id, sink, self._context.store.identity())
 
     def _of_sink(self, vertex: SinkVertex, recorded: Sequence[Endpoint]) -> Place:
         me, sink, mine = self._me(vertex.name), vertex.sink, self._endpoints[vertex.name]
@@ -131,16 +128,16 @@ class Ownership:
 
     def _of_storage(self) -> Place:
         me, path = self._me(), storage_mark(self._pipeline_id)
-        content = self._storage.marked(path)
+        content = self._context.storage.marked(path)
         owner = None if content is None else self._parsed(path, content)
-        return Place(me, self._storage.url, "", owner, stand(owner, me, self._endpoints), True, False)
+        return Place(me, self._context.storage.url, "", owner, stand(owner, me, self._endpoints), True, False)
 
     def _parsed(self, path: str, content: bytes) -> Owner:
         try:
             return Owner.parse(content)
         except ValueError as error:
             raise StorageError(
-                f"{path} on the checkpoint storage {self._storage.url} is damaged: it does not say which database "
-                f"pipeline {self._pipeline_id} belongs to. Nothing was changed. If only this database is used with "
-                "that storage, delete that file, then repeat: it is made anew."
+                f"{path} on the checkpoint storage {self._context.storage.url} is damaged: it does not say which "
+                f"database pipeline {self._pipeline_id} belongs to. Nothing was changed. If only this database is "
+                "used with that storage, delete that file, then repeat: it is made anew."
             ) from error

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.observing.audit import UNASKED, Deed
 from tidegate.pipeline.config import CheckpointRetention
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed_on_cancellation
 from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
@@ -21,10 +22,8 @@ from tidegate.protocol.text.sentences import reassured
 class PipelineControl:
     """The status of one pipeline. Every method may be repeated. Needs no definition of the pipeline."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
-        self._pipeline_id = pipeline_id
-        self._store = store
-        self._clock = clock
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     def suspend(self, deed: Deed = UNASKED) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
@@ -64,15 +63,15 @@ class PipelineControl:
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
         """Changes nothing if the pipeline has this status already."""
-        now = self._clock.now()
-        with self._store.transaction(self._pipeline_id) as tx:
+        now = self._context.clock.now()
+        with self._context.transaction() as tx:
             if tx.pipeline().status is not after:
                 require(tx)
                 tx.move_pipeline(
                     after, now, forgiven_until=find_forgiven(tx) if after is PipelineStatus.RUNNING else None
                 )
                 meanwhile(tx, now)
-            deed.done(tx, now, f"Pipeline {self._pipeline_id} is {after}.")
+            deed.done(tx, now, f"Pipeline {self._context.pipeline_id} is {after}.")
             return tx.pipeline()
 
 

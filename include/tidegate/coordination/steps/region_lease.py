@@ -8,16 +8,14 @@ dead.
 from collections.abc import Sequence
 from datetime import datetime
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.lookup import restore_latest
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
 from tidegate.coordination.steps.pipeline_status import end_if_over
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import StoreTransaction
 from tidegate.protocol.continuous.regions import (
     DeadRegion,
     LiveRegion,
@@ -53,24 +51,15 @@ class RegionControl:
 
     def __init__(
         self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
+        context: DefinedContext,
         failures: CheckpointFailureManager,
         delivery: Delivery,
         identification: Identification,
-        clock: Clock,
-        handed_on: HandedOn,
     ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
+        self._context = context
         self._failures = failures
         self._delivery = delivery
         self._identification = identification
-        self._clock = clock
-        self._handed_on = handed_on
 
     def start(self) -> RegionStart | CheckpointRecord:
         """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
@@ -82,13 +71,15 @@ class RegionControl:
         """
         self._identification.check_to_begin()
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 self._identification.require(tx)
                 outstanding = find_outstanding(tx)
                 if not outstanding:
                     if (approved := self._end_others(tx)) is not None:
                         return approved
-                    end_if_over(tx, self._clock.now())  # a restore may have led back to the end: nothing is left to do
+                    end_if_over(
+                        tx, self._context.clock.now()
+                    )  # a restore may have led back to the end: nothing is left to do
                     if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
                         return self._start(tx)
             if not outstanding:
@@ -97,7 +88,7 @@ class RegionControl:
 
     def _end_others(self, tx: StoreTransaction) -> CheckpointRecord | None:
         """Abort what is in progress, or return what a person has approved: the newest has the rows of the others."""
-        now, going = self._clock.now(), tx.in_progress()
+        now, going = self._context.clock.now(), tx.in_progress()
         if approved := [record for record in going if is_approved(record)]:
             return approved[-1]
         for record in going:
@@ -110,13 +101,13 @@ class RegionControl:
         return None
 
     def _start(self, tx: StoreTransaction) -> RegionStart:
-        now = self._clock.now()
+        now = self._context.clock.now()
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         self._identification.record(tx, now)
         attempt = tx.begin_region(now)
-        latest, restored = restore_latest(tx, self._graph, self._config, self._handed_on)
+        latest, restored = restore_latest(tx, self._context)
         if latest is None:
             return RegionStart(attempt, None, restored)
         tx.record_restore(latest.checkpoint_id, now)
@@ -128,16 +119,16 @@ class RegionControl:
 
         Raises `SupersededAttemptError`, `PipelineDefinitionError`.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             if not is_current(tx.region(), attempt):
-                raise superseded_error(self._pipeline_id, tx.region(), attempt)
+                raise superseded_error(self._context.pipeline_id, tx.region(), attempt)
             record = tx.checkpoint(checkpoint_id)
             if record is None or (record.status, record.phase) != (Status.IN_PROGRESS, Phase.TRIGGERED):
                 return None
-            if choose_overdue([record], self._clock.now()):
+            if choose_overdue([record], self._context.clock.now()):
                 self._failures.expire(tx, record)
                 return None
-            require_same_plan(record, self._graph.plan)
+            require_same_plan(record, self._context.graph.plan)
             tx.begin_attempt(checkpoint_id)
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
@@ -147,12 +138,12 @@ class RegionControl:
 
         Raises `SupersededAttemptError`.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
-            now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
+        with self._context.transaction() as tx:
+            now, pipeline, region = self._context.clock.now(), tx.pipeline(), tx.region()
             if pipeline.status not in WITH_REGION:  # which may have ended the region, but matters more
                 return RegionLook(pipeline)
             if not is_current(region, attempt):
-                raise superseded_error(self._pipeline_id, region, attempt)
+                raise superseded_error(self._context.pipeline_id, region, attempt)
             if needs_sign(region, now):
                 tx.touch_region(attempt, now)
             if lag and needs_recording(tx.lag(), lag):
@@ -162,8 +153,8 @@ class RegionControl:
     def end(self, attempt: int) -> None:
         """The region stops. Checkpoints that still wait for snapshots are aborted; those that have all of them go on
         without it."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            if tx.end_region(attempt, self._clock.now()):
+        with self._context.transaction() as tx:
+            if tx.end_region(attempt, self._context.clock.now()):
                 for record in tx.in_progress():
                     if record.phase is Phase.TRIGGERED:
                         self._abort(tx, record, "The continuous region ended")
@@ -172,10 +163,10 @@ class RegionControl:
 
     def is_live(self) -> bool:
         """Whether a region runs, which then takes the pipeline's snapshots."""
-        now, region = self._clock.now(), self._store.region(self._pipeline_id)
+        now, region = self._context.clock.now(), self._context.store.region(self._context.pipeline_id)
         if not is_signed_ahead(region, now):
             return isinstance(decide_presence(region, now), LiveRegion)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return isinstance(find_presence(tx, now), LiveRegion)
 
     def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
@@ -186,7 +177,7 @@ class RegionControl:
 
         Returns what was there.
         """
-        now = self._clock.now()
+        now = self._context.clock.now()
         presence = find_presence(tx, now)
         if isinstance(presence, DeadRegion):
             tx.end_region(tx.region().attempt, now)

@@ -5,11 +5,11 @@ Idempotent. The next process repeats it until it holds: every step that commits 
 
 from dataclasses import dataclass
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.pipeline.definition import SinkVertex
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, RewindableSink, StoreTransaction
+from tidegate.ports import RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.steps.notify import committables
@@ -28,12 +28,10 @@ class _Rewindable:
 class Rewinding:
     """Rewinds the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, ownership: Ownership) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._sinks = [_Rewindable(v, v.sink) for v in graph.sinks if isinstance(v.sink, RewindableSink)]
+    def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
+        self._context = context
+        self._sinks = [_Rewindable(v, v.sink) for v in context.graph.sinks if isinstance(v.sink, RewindableSink)]
         self._ownership = ownership
-        self._store = store
-        self._clock = clock
 
     def finish(self, restore: Restore) -> None:
         """Rewind every sink that can be, unless another process has, or the pipeline was restored again since.
@@ -51,23 +49,23 @@ class Rewinding:
                 raise committer.superseded() from error
 
         what = f"rewinding the sinks to checkpoint {restore.checkpoint_id}"
-        work = SinkWork(self._pipeline_id, what, lambda tx: _is_over(tx, restore))
-        in_turn(work, rewind, self._store, self._clock)
+        work = SinkWork(what, lambda tx: _is_over(tx, restore))
+        in_turn(self._context, work, rewind)
 
     def _is_left_behind(self, restore: Restore) -> bool:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return _is_over(tx, restore)
 
     def _rewind(self, committer: Committer, restore: Restore) -> None:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             branch = branch_of(restore.goes_on_from, tx.restores())
-        subtasks = self._store.subtasks(self._pipeline_id, restore.goes_on_from)
+        subtasks = self._context.store.subtasks(self._context.pipeline_id, restore.goes_on_from)
         for each in self._sinks:
             committer.keep()
             self._ownership.require_own(each.vertex, restore.goes_on_from)
             each.sink.rewind(restore.goes_on_from, branch, committables(subtasks, each.operator_id), committer)
-        with self._store.transaction(self._pipeline_id) as tx:
-            if not tx.mark_rewound(restore.number, committer.number, self._clock.now()):
+        with self._context.transaction() as tx:
+            if not tx.mark_rewound(restore.number, committer.number, self._context.clock.now()):
                 raise committer.superseded()
             tx.end_commit(committer.number)
 
@@ -90,7 +88,7 @@ class Rewinding:
             return {id_: ids for id_, ids in chosen.items() if ids}
 
         def delete(committer: Committer) -> None:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._context.transaction() as tx:
                 chosen = for_good(tx)
             for each in self._own():
                 if ids := chosen.get(each.operator_id):
@@ -98,8 +96,8 @@ class Rewinding:
                     each.sink.delete_withdrawn(ids, committer)
             committer.release()
 
-        work = SinkWork(self._pipeline_id, "deleting withdrawn rows", lambda tx: not for_good(tx))
-        in_turn(work, delete, self._store, self._clock)
+        work = SinkWork("deleting withdrawn rows", lambda tx: not for_good(tx))
+        in_turn(self._context, work, delete)
 
 
 def _is_over(tx: StoreTransaction, restore: Restore) -> bool:

@@ -8,13 +8,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.lookup import find_checkpoint, restore_latest
 from tidegate.coordination.steps.region_lease import RegionControl
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, Look, Region, StoreTransaction
+from tidegate.ports import Look, Region, StoreTransaction
 from tidegate.protocol.cleaning.own_files import require_own_files, require_own_runs
 from tidegate.protocol.continuous.regions import DeadRegion, LiveRegion, NoRegion
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, CheckpointError
@@ -45,24 +43,10 @@ log = logging.getLogger("tidegate")
 class Snapshotting:
     """Takes snapshots of one pipeline and records the reports. Every method may be repeated."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
-        failures: CheckpointFailureManager,
-        regions: RegionControl,
-        clock: Clock,
-        handed_on: HandedOn,
-    ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
+    def __init__(self, context: DefinedContext, failures: CheckpointFailureManager, regions: RegionControl) -> None:
+        self._context = context
         self._failures = failures
         self._regions = regions
-        self._clock = clock
-        self._handed_on = handed_on
 
     # -- a scheduled attempt
 
@@ -92,7 +76,7 @@ class Snapshotting:
         record = acknowledged or self.look(checkpoint_id)
         if record.phase is Phase.TRIGGERED:
             raise CheckpointDeclinedError(
-                f"The region of pipeline {self._pipeline_id} returned, but only {record.num_acknowledged} of "
+                f"The region of pipeline {self._context.pipeline_id} returned, but only {record.num_acknowledged} of "
                 f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat "
                 "the snapshot step."
             )
@@ -101,7 +85,7 @@ class Snapshotting:
 
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
         """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._context.transaction(Look()) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
                 if not needs_attempt(record):
@@ -112,22 +96,22 @@ class Snapshotting:
                     case LiveRegion():
                         return record
                     case DeadRegion():  # the checkpoint may have been aborted with it
-                        record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                        record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
                     case _:
                         assert_never(presence)
             if record.status is Status.IN_PROGRESS:
-                require_same_plan(record, self._graph.plan)
+                require_same_plan(record, self._context.graph.plan)
                 attempt = tx.begin_attempt(checkpoint_id)
-                latest, restored = restore_latest(tx, self._graph, self._config, self._handed_on)
+                latest, restored = restore_latest(tx, self._context)
                 if attempt > 1 and latest is not None:  # in Flink, a restart
-                    tx.record_restore(latest.checkpoint_id, self._clock.now())
+                    tx.record_restore(latest.checkpoint_id, self._context.clock.now())
                 return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
         raise late_error(record)
 
     def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
         """If the store cannot be asked, that is raised instead: the attempt's error may be its successor's doing."""
         try:
-            with self._store.transaction(self._pipeline_id, Look()) as tx:
+            with self._context.transaction(Look()) as tx:
                 record = self._in_time(tx, task.checkpoint_id)
                 fenced = fenced_error(record, tx.subtasks(task.checkpoint_id, task.attempts), task)
         except CheckpointError as away:
@@ -147,16 +131,16 @@ class Snapshotting:
                 log.info(
                     "Runs of pipeline %s were not merged: checkpoint %s has ended in the meantime. Nothing is lost; a "
                     "later checkpoint merges them.",
-                    self._pipeline_id,
+                    self._context.pipeline_id,
                     task.checkpoint_id,
                 )
             else:
-                log.warning("Compaction of pipeline %s is left to the next run: %s", self._pipeline_id, error)
+                log.warning("Compaction of pipeline %s is left to the next run: %s", self._context.pipeline_id, error)
 
     def _has_ended(self, checkpoint_id: int) -> bool:
         """False if the store cannot be asked."""
         try:
-            record = self._store.checkpoint(self._pipeline_id, checkpoint_id)
+            record = self._context.store.checkpoint(self._context.pipeline_id, checkpoint_id)
         except CheckpointError:
             return False
         return record is not None and record.status is not Status.IN_PROGRESS
@@ -164,9 +148,9 @@ class Snapshotting:
     def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
         """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is
         swept, including these files."""
-        require_own_runs(self._pipeline_id, checkpoint_id, compactions)
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
-            if find_checkpoint(tx, self._pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
+        require_own_runs(self._context.pipeline_id, checkpoint_id, compactions)
+        with self._context.transaction(Look()) as tx:
+            if find_checkpoint(tx, self._context.pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
 
     # -- what is reported
@@ -185,9 +169,9 @@ class Snapshotting:
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
         """The results, and the checkpoint if these reports were the last ones."""
-        now, last = self._clock.now(), None
-        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
-            require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
+        now, last = self._context.clock.now(), None
+        with self._context.transaction(Look()) as tx:
+            require_own_files(self._context.pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
             if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
                 self._failures.expire(tx, record)
@@ -200,8 +184,7 @@ class Snapshotting:
                 if result is AcknowledgeResult.SUCCESS
             ]
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now, moves=True) == 0:
-                last = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-                self._handed_on.acknowledged(tx, last)
+                last = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
                 tx.record_lag(lag)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):
@@ -211,7 +194,7 @@ class Snapshotting:
 
     def expects_brief(self) -> bool:
         """Whether the next snapshot is expected to take little. Raises `StoreUnavailableError`."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return was_brief(tx.latest_completed())
 
     def look(self, checkpoint_id: int) -> CheckpointRecord:
@@ -220,7 +203,7 @@ class Snapshotting:
         Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
         `CheckpointNotInProgressError` if it failed otherwise.
         """
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._context.transaction(Look()) as tx:
             record = self._in_time(tx, checkpoint_id)
         if record.status is Status.FAILED:
             raise late_error(record)
@@ -228,11 +211,11 @@ class Snapshotting:
 
     def _in_time(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
         """The checkpoint. If its deadline has passed unnoticed, it is expired first."""
-        record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
         if record.status is not Status.IN_PROGRESS:
             return record
-        now = self._clock.now()
+        now = self._context.clock.now()
         self._failures.correct_deadlines(tx, [record], now)
         if choose_overdue([record], now):
             self._failures.expire(tx, record)
-        return find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        return find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)

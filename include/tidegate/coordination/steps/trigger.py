@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import Deed
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.lookup import restore_latest
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Outstanding, find_outstanding
 from tidegate.coordination.steps.pipeline_status import abort_all, end_if_over
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction
+from tidegate.ports import Look, StoreTransaction
 from tidegate.protocol.continuous.overlap import concurrency, is_forced
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
@@ -59,25 +57,18 @@ class Triggering:
 
     def __init__(
         self,
-        graph: Graph,
-        config: CheckpointConfig,
-        store: CheckpointStore,
+        context: DefinedContext,
         identification: Identification,
         failures: CheckpointFailureManager,
         delivery: Delivery,
         clean: Callable[[], None],
-        clock: Clock,
-        handed_on: HandedOn,
     ) -> None:
-        self._pipeline_id = graph.pipeline.name
-        self._config = config
-        self._store = store
+        self._context = context
         self._identification = identification
-        self._requests = CheckpointRequests(graph, config, identification, handed_on)
+        self._requests = CheckpointRequests(context, identification)
         self._failures = failures
         self._delivery = delivery
         self._clean = clean
-        self._clock = clock
 
     def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
         """See `CheckpointCoordinator.trigger`."""
@@ -87,17 +78,19 @@ class Triggering:
         if checked:
             self._identification.check_to_begin()
         while True:
-            with self._store.transaction(self._pipeline_id, Look(request.request_id)) as tx:
+            with self._context.transaction(Look(request.request_id)) as tx:
                 self._identification.require(tx)
                 checked = checked or self._identification.has_found(tx.latest_completed())
                 if checked:
-                    now = self._clock.now()  # under the lock: another one may have completed during the wait for it
+                    now = (
+                        self._context.clock.now()
+                    )  # under the lock: another one may have completed during the wait for it
                     if dag_id is not None:
                         tx.record_dag(dag_id, now)
                     first = self._find_first(tx, request, now, cleaned)
                     if not first:
                         outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
-                        deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
+                        deed.noted(tx, now, answer_to_request(self._context.pipeline_id, outcome))
                         return outcome
             if not checked:  # another process has completed one since this one has looked
                 self._identification.check_to_begin()
@@ -115,7 +108,7 @@ class Triggering:
         if self._requests.goes_beside(tx, outstanding, request, now):
             outstanding = Outstanding((), ())
         # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        at_once = concurrency(tx.region(), self._context.config.max_concurrent, now)
         must_clean = not cleaned and must_clean_first(tx.cleaning(), at_once)
         for record in overdue:
             self._failures.expire(tx, record)
@@ -137,13 +130,9 @@ class _First:
 class CheckpointRequests:
     """Decides about the requests of one pipeline, each time within a transaction."""
 
-    def __init__(
-        self, graph: Graph, config: CheckpointConfig, identification: Identification, handed_on: HandedOn
-    ) -> None:
-        self._graph = graph
-        self._handed_on = handed_on
+    def __init__(self, context: DefinedContext, identification: Identification) -> None:
+        self._context = context
         self._identification = identification
-        self._config = config
 
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
         """What a request leads to now. Without `wait`, one that cannot start is dropped and leaves no trace.
@@ -192,7 +181,7 @@ class CheckpointRequests:
 
     def _as_is_now(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime) -> CheckpointRequest:
         """A request that was asked of a continuous run may be answered by a scheduled one, or the other way round."""
-        return replace(request, forced=is_forced(request, tx.region(), self._config.unaligned, now))
+        return replace(request, forced=is_forced(request, tx.region(), self._context.config.unaligned, now))
 
     def goes_beside(
         self, tx: StoreTransaction, outstanding: Outstanding, request: CheckpointRequest, now: datetime
@@ -201,9 +190,9 @@ class CheckpointRequests:
         thread for that."""
         if outstanding.restore is not None or not outstanding.unnotified:
             return False
-        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        at_once = concurrency(tx.region(), self._context.config.max_concurrent, now)
         is_free = len(tx.in_progress()) + len(outstanding.unnotified) < at_once
-        return is_free or is_forced(request, tx.region(), self._config.unaligned, now)
+        return is_free or is_forced(request, tx.region(), self._context.config.unaligned, now)
 
     def _join(
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
@@ -220,7 +209,7 @@ class CheckpointRequests:
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
     ) -> TriggerOutcome:
         in_progress, latest_completed = tx.in_progress(), tx.latest_completed()
-        at_once = concurrency(tx.region(), self._config.max_concurrent, request.seen_at)
+        at_once = concurrency(tx.region(), self._context.config.max_concurrent, request.seen_at)
         while True:
             waiting = choose_waiting(list(requests.values()), request.seen_at)
             decision = choose_request(
@@ -228,7 +217,7 @@ class CheckpointRequests:
                 in_progress=in_progress,
                 latest_completed=latest_completed,
                 max_concurrent=at_once,
-                min_pause=self._config.min_pause,
+                min_pause=self._context.config.min_pause,
                 now=request.seen_at,
                 committing=tx.unnotified(),
             )
@@ -266,26 +255,26 @@ class CheckpointRequests:
         require_free(request.name, None if request.name is None else tx.named(request.name))
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
-        restored = restore_latest(tx, self._graph, self._config, self._handed_on)[1] if some_finished else {}
-        plan = plan_checkpoint(self._graph.subtasks, restored, self._graph.restaged)
-        if (dropped := decide_trigger(latest, plan, self._config.checkpoints_after_tasks_finish)) is not None:
+        restored = restore_latest(tx, self._context)[1] if some_finished else {}
+        plan = plan_checkpoint(self._context.graph.subtasks, restored, self._context.graph.restaged)
+        if (dropped := decide_trigger(latest, plan, self._context.config.checkpoints_after_tasks_finish)) is not None:
             return dropped
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         self._identification.record(tx, now)
         record = pending_checkpoint(
-            pipeline_id=self._graph.pipeline.name,
+            pipeline_id=self._context.graph.pipeline.name,
             checkpoint_id=tx.next_checkpoint_id(),
             request_id=request.request_id,
             periodic=request.periodic,
             kind=request.kind,
             drain=request.drain,
-            operators=self._graph.plan,
-            timeout=self._config.timeout,
+            operators=self._context.graph.plan,
+            timeout=self._context.config.timeout,
             now=now,
             label=Label(request.name, request.note),
         )
-        tx.add_pending(record, self._graph.subtasks)
+        tx.add_pending(record, self._context.graph.subtasks)
         if plan.finished:
             tx.record_acknowledgements(record.checkpoint_id, plan.acknowledgements(), now)
         return Triggered(record.checkpoint_id)

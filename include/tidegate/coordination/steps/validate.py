@@ -7,13 +7,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.steps.finalize import metadata_of
-from tidegate.coordination.steps.handed_on import HandedOn
 from tidegate.coordination.steps.lookup import find_checkpoint
-from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
-from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction, Validator
+from tidegate.ports import Look, StoreTransaction, Validator
 from tidegate.protocol.continuous.overlap import (
     find_unwanted,
     has_versions,
@@ -21,7 +19,6 @@ from tidegate.protocol.continuous.overlap import (
     wanted,
 )
 from tidegate.protocol.facts.errors import CheckpointError, ValidationFailedError
-from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.steps.admission import choose_overdue
@@ -61,21 +58,10 @@ class _NotAllGoodError(Exception):
 class Validation:
     """Validates checkpoints of one pipeline. May be repeated, also by two processes at once."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        store: CheckpointStore,
-        failures: CheckpointFailureManager,
-        clock: Clock,
-        handed_on: HandedOn,
-    ) -> None:
-        self._graph = graph
-        self._pipeline_id = graph.pipeline.name
-        self._store = store
+    def __init__(self, context: DefinedContext, failures: CheckpointFailureManager) -> None:
+        self._context = context
         self._failures = failures
-        self._clock = clock
-        self._handed_on = handed_on
-        self._judged = judged_targets(graph)
+        self._judged = judged_targets(context.graph)
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
@@ -92,8 +78,8 @@ class Validation:
                 return begun
             try:
                 found = validator.validate(begun.record, begun.subtasks, begun.settled)
-                given = with_approvals(found, begun.approvals, self._graph.holds)
-                if early and find_complaints(self._graph.targets, [*begun.settled, *given]):
+                given = with_approvals(found, begun.approvals, self._context.graph.holds)
+                if early and find_complaints(self._context.graph.targets, [*begun.settled, *given]):
                     raise _NotAllGoodError
             except Exception as error:
                 if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
@@ -119,10 +105,12 @@ class Validation:
         """The permit if they are good; None if they are on rows that have become visible meanwhile, so that others must
         be given. Raises as `validate`."""
         checkpoint_id = begun.record.checkpoint_id
-        rejection = decide_rejection(begun.record, self._graph.targets, verdicts)
-        hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
-        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        rejection = decide_rejection(begun.record, self._context.graph.targets, verdicts)
+        hold_for = (
+            None if rejection is None else decide_hold(self._context.graph.targets, verdicts, self._context.graph.holds)
+        )
+        with self._context.transaction(Look()) as tx:
+            record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
             if begun.is_overtaken(tx):
@@ -133,37 +121,32 @@ class Validation:
             if hold_for is None:
                 self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
             else:
-                now, why = self._clock.now(), " ".join(find_complaints(self._graph.targets, verdicts))
+                now, why = self._context.clock.now(), " ".join(find_complaints(self._context.graph.targets, verdicts))
                 tx.hold(checkpoint_id, now + hold_for, why, now)
-                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
         raise ValidationFailedError(rejection, verdicts) if hold_for is None else held_error(record)
 
     def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
         """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
         judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
-        if (known := self._handed_on.to_judge(checkpoint_id)) is not None:
-            settled = self._settled(known.subtasks, known.latest, known.verdicts)
-            if len(settled) < len(self._judged):
-                require_same_plan(known.record, self._graph.plan)
-                return _Begun(known.record, known.subtasks, settled, approved_with(known.latest, known.verdicts))
-        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            if not (is_held(record) and choose_overdue([record], self._clock.now())):
+        with self._context.transaction(Look()) as tx:
+            record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
+            if not (is_held(record) and choose_overdue([record], self._context.clock.now())):
                 if not needs_validation(record):
                     return permit(record)
-                require_same_plan(record, self._graph.plan)
+                require_same_plan(record, self._context.graph.plan)
                 require_no_earlier_savepoint(record, tx.in_progress())
-                if not self._graph.targets:
+                if not self._context.graph.targets:
                     return permit(self._accept(tx, record, []))
                 latest = tx.latest_completed()
-                subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
-                before = [] if latest is None else self._handed_on.verdicts(tx, latest)
+                subtasks = wanted(tx.subtasks(checkpoint_id), latest)
+                before = [] if latest is None else tx.verdicts(latest.checkpoint_id)
                 settled = self._settled(subtasks, latest, before)
                 if len(settled) < len(self._judged):
                     return _Begun(record, subtasks, settled, approved_with(latest, before))
                 return permit(self._accept(tx, record, settled))
             self._failures.expire(tx, record)
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
         raise ended_error(record)
 
     def _settled(
@@ -181,7 +164,7 @@ class Validation:
         """In the order of the targets. A report that was written just now shows the settled ones too."""
         report = next((verdict.docs_path for verdict in given if verdict.docs_path is not None), None)
         shown = [verdict if report is None else replace(verdict, docs_path=report) for verdict in settled]
-        order = {target: place for place, target in enumerate(self._graph.targets)}
+        order = {target: place for place, target in enumerate(self._context.graph.targets)}
         return sorted((*shown, *given), key=lambda verdict: order.get(verdict.target, len(order)))
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
@@ -190,16 +173,12 @@ class Validation:
         None: it still waits for its verdicts. Raises as `needs_validation` does.
         """
         try:
-            with self._store.transaction(self._pipeline_id, Look()) as tx:
-                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            with self._context.transaction(Look()) as tx:
+                record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             return None if needs_validation(record) else permit(record)
         except CheckpointError as news:
             raise news from error
 
     def _accept(self, tx: StoreTransaction, record: CheckpointRecord, verdicts: Sequence[Verdict]) -> CheckpointRecord:
-        """It is validated, and what finalize writes down of it is handed on."""
-        tx.accept(record.checkpoint_id, verdicts, self._clock.now())
-        record = find_checkpoint(tx, self._pipeline_id, record.checkpoint_id)
-        if (record.status, record.phase) == (Status.IN_PROGRESS, Phase.VALIDATED):
-            self._handed_on.validated(record, lambda: metadata_of(tx, record, self._graph, self._handed_on))
-        return record
+        tx.accept(record.checkpoint_id, verdicts, self._context.clock.now())
+        return find_checkpoint(tx, self._context.pipeline_id, record.checkpoint_id)

@@ -1,0 +1,42 @@
+"""What everything that works on one pipeline shares."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineContext:
+    """A pipeline by its name: what people do by hand needs no definition of it."""
+
+    pipeline_id: str
+    store: CheckpointStore
+    storage: CheckpointStorage
+    clock: Clock
+
+    def transaction(self, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
+        """See `CheckpointStore.transaction`."""
+        return self.store.transaction(self.pipeline_id, look)
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedContext(PipelineContext):
+    """The same with the pipeline's definition."""
+
+    graph: Graph
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.graph.pipeline
+
+    @property
+    def config(self) -> CheckpointConfig:
+        return self.graph.pipeline.checkpoints
+
+
+def context_of(graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> DefinedContext:
+    return DefinedContext(graph.pipeline.name, store, storage, clock, graph)
