@@ -7,7 +7,7 @@ checks it as a whole, and a region executes it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
@@ -15,7 +15,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.ttl import ttl_of
-from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.vertices import CheckVertex, Query, SourceVertex
 from tidegate.pipeline.windows import BOUNDS, MAX_AHEAD, Window, declared_time
 from tidegate.ports import (
     CheckpointListener,
@@ -27,10 +27,17 @@ from tidegate.ports import (
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.facts.names import operator_of_sink
-from tidegate.protocol.schema.ddl import ddl_of
+from tidegate.protocol.schema.ddl import Schema, ddl_of
 from tidegate.protocol.schema.expiry import TimeToLive
 
-Transform = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.pipeline.update import Update
+
+Transform: TypeAlias = Callable[["DataFrame"], "DataFrame"]
+#: Takes one DataFrame for each input, and the state of their keys. An operator with an `output` returns an `Update`.
+UpdateFunction: TypeAlias = Callable[..., "DataFrame | Update"]
 
 #: The stream of rows that no window took, beside what an operator emits.
 LATE_ROWS = "late"
@@ -178,7 +185,7 @@ class KeyedVertex:
     key: tuple[str, ...]
     expect: ExpectationSuite | None = None
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
-    update: Callable[..., Any] | None = None
+    update: UpdateFunction | None = None
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous = field(default_factory=Previous)
@@ -283,14 +290,14 @@ class Pipeline:
         *,
         inputs: Sequence[Stream],
         key: Sequence[str],
-        state: Any,
-        output: Any = None,
+        state: Schema,
+        output: Schema | None = None,
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
         ttl: str | timedelta | None = None,
         ttl_by: str | None = None,
-    ) -> Callable[[Callable[..., Any]], Stream]:
+    ) -> Callable[[UpdateFunction], Stream]:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
         One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
@@ -310,7 +317,7 @@ class Pipeline:
         """
         lives = ttl_of(name, ttl, ttl_by)
 
-        def decorate(update: Callable[..., Any]) -> Stream:
+        def decorate(update: UpdateFunction) -> Stream:
             vertex = KeyedVertex(
                 name,
                 tuple(inputs),
@@ -331,12 +338,10 @@ class Pipeline:
         """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed."""
         self.listeners.append(listener)
 
-    def check(
-        self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def check(self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite) -> Callable[[Query], Query]:
         """Decorate `query(*staged) -> DataFrame` over the staged rows of several sinks, judged together by `expect`."""
 
-        def decorate(query: Callable[..., Any]) -> Callable[..., Any]:
+        def decorate(query: Query) -> Query:
             self.add(CheckVertex(name, tuple(sinks), query, expect))
             return query
 

@@ -1,7 +1,10 @@
 """What the function of an operator that emits returns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -9,5 +12,5 @@ class Update:
     """What the function of an operator with an `output` returns, both Spark DataFrames: `state` has the rows to upsert,
     and `rows` what the operator emits."""
 
-    state: Any
-    rows: Any
+    state: "DataFrame"
+    rows: "DataFrame"

@@ -2,13 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.windows import EventTime
 from tidegate.ports import BacklogSource, LaggingSource, Segment, Source
 from tidegate.protocol.facts.records import Pending
+from tidegate.protocol.schema.ddl import ddl_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+#: Takes the staged rows of each of its sinks.
+Query: TypeAlias = Callable[..., "DataFrame"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +29,11 @@ class SourceVertex:
     @property
     def operator_id(self) -> str:
         return self.name
+
+    @property
+    def schema(self) -> str:
+        """The DDL of the rows."""
+        return ddl_of(self.source.schema)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than a poll took. A source that cannot say is never behind."""
@@ -37,5 +50,5 @@ class CheckVertex:
 
     name: str
     sinks: tuple[str, ...]
-    query: Callable[..., Any]
+    query: Query
     expect: ExpectationSuite

@@ -1,7 +1,7 @@
 """The contracts between the coordinator and the world: what each adapter must provide, and what it need not.
 
-An adapter makes no decision about safety: `tidegate.protocol` does, from the facts an adapter reports. Third-party
-types appear as `Any` so that importing them costs nothing at DAG parse.
+An adapter makes no decision about safety: `tidegate.protocol` does, from the facts an adapter reports. Types of Spark
+and Arrow are imported for type checkers alone, so that importing this costs nothing at DAG parse.
 """
 
 from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError, TypedSink
@@ -52,6 +52,7 @@ from tidegate.ports.store import CheckpointStore, Clock, Look
 from tidegate.ports.transaction import StoreTransaction
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
+from tidegate.protocol.schema.ddl import Schema
 
 __all__ = [
     "Acknowledger",
@@ -96,6 +97,7 @@ __all__ = [
     "RereadingSource",
     "RewindableSink",
     "Round",
+    "Schema",
     "Segment",
     "Sink",
     "SinkInput",

@@ -3,10 +3,13 @@ sink can store.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tidegate.ports.connectors import Segment
 from tidegate.protocol.facts.records import StateHandle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class LeftToSparkError(Exception):
@@ -16,7 +19,7 @@ class LeftToSparkError(Exception):
 class ArrowReader(Protocol):
     """Reads a few segments. Runs on executors: picklable, importing only the standard library, numpy and pyarrow."""
 
-    def read(self, schema: Any) -> Iterator[Any]:
+    def read(self, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
         """All rows, as `pyarrow.RecordBatch`es of a `pyarrow.Schema` that has some of the source's columns, in the
         types in which Spark sends them to Python. Repeatable. Raises `LeftToSparkError`, also between batches."""
         ...
@@ -35,11 +38,11 @@ class ArrowRows(Protocol):
     """Rows that are read when somebody asks for them, as a `pyarrow.dataset.Dataset` reads them."""
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> "pa.Schema":
         """The `pyarrow.Schema` of all columns."""
         ...
 
-    def to_table(self, columns: list[str]) -> Any:
+    def to_table(self, columns: list[str]) -> "pa.Table":
         """A `pyarrow.Table` of all rows, with these columns at least."""
         ...
 
@@ -57,6 +60,6 @@ class ArrowSink(Protocol):
 class TypedSink(Protocol):
     """A sink that cannot store every column. It says so when a definition is checked, before there is data."""
 
-    def unstorable(self, columns: Any) -> list[str]:
+    def unstorable(self, columns: "pa.Schema") -> list[str]:
         """What is wrong with the columns of a `pyarrow.Schema`, a phrase each that names the column and the way out."""
         ...

@@ -4,16 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import CheckpointError
-from tidegate.protocol.facts.records import (
-    Pending,
-    Snapshot,
-    StateHandle,
-)
+from tidegate.protocol.facts.records import Pending, Snapshot, StateHandle
+from tidegate.protocol.schema.ddl import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Source(Protocol):
     """
 
     @property
-    def schema(self) -> str:
-        """The columns of the rows, as Spark DDL."""
+    def schema(self) -> Schema:
+        """The columns of the rows."""
         ...
 
     def num_splits(self) -> int: ...
@@ -75,7 +76,7 @@ class Source(Protocol):
         """The segment between two snapshots, the same that `poll` gave when it made `taken`."""
         ...
 
-    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+    def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
         """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` if such rows are
         kept. `spark` may be asked for the first time: `SparkSession.getActiveSession()` knows it only then.
 
@@ -214,7 +215,7 @@ class StageContext:
 class SinkWriter(Protocol):
     """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
 
-    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
+    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
         """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
 
         A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
@@ -257,7 +258,7 @@ class Sink(Protocol):
         ...
 
     def writer(self) -> SinkWriter: ...
-    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+    def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
         """A DataFrame over staged (not yet visible) files. None if there are none: only the stream knows columns."""
         ...
 
@@ -302,7 +303,7 @@ class Withdrawn:
 class ReadableSink(Protocol):
     """A sink that can read back what it shows."""
 
-    def read_table(self, spark: Any) -> Any:
+    def read_table(self, spark: "SparkSession") -> "DataFrame | None":
         """A lazy DataFrame of what readers see now, with the columns of the rows alone; None if nothing was ever
         committed."""
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.reasons import FailureReason
@@ -21,6 +21,9 @@ from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
 from tidegate.protocol.steps.snapshot import SnapshotTask
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 Acknowledger = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
 
 
@@ -35,7 +38,9 @@ class Region(Protocol):
         """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
+    def frame(
+        self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
+    ) -> "DataFrame":
         """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query
         over them."""
         ...
@@ -56,7 +61,7 @@ class Exporter(Protocol):
 class Editor(Protocol):
     """Writes the files of a savepoint's directory that is not what a checkpoint has found: on Spark in production."""
 
-    def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
+    def checked(self, operator_id: str, rows: "DataFrame", removed: bool) -> "DataFrame":
         """A DataFrame of rows that a user has given, in the form in which `rewrite` takes it: with the columns of the
         operator's state, or of its key if they name what is `removed`. Raises `SavepointEditError`,
         `PipelineDefinitionError` for columns or types that do not fit."""
@@ -68,7 +73,7 @@ class Editor(Protocol):
         location: str,
         rewrites: Sequence[Rewrite],
         copies: Sequence[FileCopy],
-        changes: Mapping[str, Any],
+        changes: "Mapping[str, DataFrame]",
     ) -> Mapping[SubtaskId, StateHandle]:
         """Write all of it; paths are below `location`. `changes` are by operator, each of whose subtasks has a rewrite,
         perhaps without runs. Returns what subtasks have then, those without state missing. Raises `CheckpointError`s.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate import assembly
 from tidegate.clock import SystemClock
@@ -19,6 +19,9 @@ from tidegate.spark.editor import SparkEditor
 from tidegate.spark.region import SparkRegion
 from tidegate.spark.session.sessions import SparkSettings, open_session
 from tidegate.state.storage import ArrowCheckpointStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Below the directory of reports: those on savepoints that were edited. No pipeline has a name that begins so.
 _REPORTS = "_edits"
@@ -40,7 +43,7 @@ def edit(
     savepoint: str | None = None,
     checkpoint: int | None = None,
     from_url: str | None = None,
-    spark: Any = None,
+    spark: "SparkSession | None" = None,
 ) -> "SavepointEdit":
     """Begin to edit what a pipeline has at a savepoint (a name or number), at a checkpoint, or in the directory of a
     canonical savepoint; by default at the latest completed checkpoint. That stays as it is.
@@ -62,14 +65,14 @@ def edit(
     return SavepointEdit(coordinator.editing, base, _region(defined, spark))
 
 
-def create(pipeline: Pipeline | str, *, spark: Any = None) -> "SavepointEdit":
+def create(pipeline: Pipeline | str, *, spark: "SparkSession | None" = None) -> "SavepointEdit":
     """Begin the first savepoint of a pipeline that never ran: its state is what is given, and its sources begin at
     their start. Raises `SavepointEditError` if this database knows checkpoints of it."""
     coordinator = assembly.open_coordinator(defined := _defined(pipeline))
     return SavepointEdit(coordinator.editing, coordinator.editing.of_nothing(), _region(defined, spark))
 
 
-def _region(pipeline: Pipeline, spark: Any) -> SparkRegion:
+def _region(pipeline: Pipeline, spark: "SparkSession | None") -> SparkRegion:
     settings = Settings.from_environment()
     session = spark or open_session(SparkSettings.from_environment())
     return SparkRegion(
@@ -99,22 +102,22 @@ class SavepointEdit:
         self._replaced: dict[str, bool] = {}
         self._said: list[str] = []
 
-    def upsert(self, operator: str, rows: Any) -> "SavepointEdit":
+    def upsert(self, operator: str, rows: "DataFrame") -> "SavepointEdit":
         """Replace the rows of these keys, and add those of keys that are not there."""
         return self._change(operator, rows, "rows were replaced or added")
 
-    def remove(self, operator: str, keys: Any) -> "SavepointEdit":
+    def remove(self, operator: str, keys: "DataFrame") -> "SavepointEdit":
         """Remove keys; those that are not there stay away. `keys` has the key columns alone."""
         return self._change(operator, keys, "keys were removed", removed=True)
 
-    def replace(self, operator: str, rows: Any) -> "SavepointEdit":
+    def replace(self, operator: str, rows: "DataFrame") -> "SavepointEdit":
         """These are all rows that the operator has from now on."""
         if operator in self._replaced:
             raise self._twice(operator)
         return self._change(operator, rows, "the whole state was replaced", whole=True)
 
     def _change(
-        self, operator: str, rows: Any, what: str, removed: bool = False, whole: bool = False
+        self, operator: str, rows: "DataFrame", what: str, removed: bool = False, whole: bool = False
     ) -> "SavepointEdit":
         keyed = [vertex.name for vertex in self._graph.keyed]
         if operator not in keyed:

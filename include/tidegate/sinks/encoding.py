@@ -2,14 +2,17 @@
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def without_type(columns: Any) -> list[str]:
+def without_type(columns: "pa.Schema") -> list[str]:
     """A phrase for each column of a `pyarrow.Schema` whose type Parquet does not have."""
     import pyarrow as pa
 
-    def lacks(kind: Any) -> bool:
+    def lacks(kind: "pa.DataType") -> bool:
         if pa.types.is_nested(kind):
             return any(lacks(kind.field(at).type) for at in range(kind.num_fields))
         return bool(pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_null(kind))
@@ -36,7 +39,7 @@ def ambiguous(names: Sequence[str], taken: Sequence[str]) -> list[str]:
     ]
 
 
-def encoded(rows: Any) -> bytes:
+def encoded(rows: "pa.Table") -> bytes:
     """The rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -57,7 +60,7 @@ def encoded(rows: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _is_packed(kind: Any) -> bool:
+def _is_packed(kind: "pa.DataType") -> bool:
     """Numbers that take a fifth of the time to write as differences, and half of the bytes, where a dictionary does not
     help because most of them differ. Then there is little left to compress, and snappy sees that soonest."""
     import pyarrow as pa

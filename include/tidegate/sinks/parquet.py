@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
 from tidegate.protocol.facts.branches import Branch
@@ -26,6 +26,11 @@ from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.parquet_files import ParquetMerger
 from tidegate.sinks.staged_files import StagedFiles
 from tidegate.sinks.table_columns import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
 _SMALL = 2 << 20
@@ -103,7 +108,7 @@ class ParquetSink:
     def writer(self) -> "ParquetSinkWriter":
         return ParquetSinkWriter(self.root, stage_empty=self.mode == "latest")
 
-    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+    def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
         """See `ports.Sink`. Raises `SinkError` if a staged file is missing or unreadable."""
         if not staged:
             return None
@@ -122,7 +127,7 @@ class ParquetSink:
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
 
-    def unstorable(self, columns: Any) -> list[str]:
+    def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`."""
         return [*without_type(columns), *ambiguous(columns.names, ["checkpoint"] if self.mode == "append" else [])]
 
@@ -132,7 +137,7 @@ class ParquetSink:
             return None
         return StagedFiles([os.path.join(self.root, publish.staged_path(handle)) for handle in staged])
 
-    def read_table(self, spark: Any) -> Any:
+    def read_table(self, spark: "SparkSession") -> "DataFrame | None":
         """See `ports.ReadableSink`."""
         if self.mode == "latest":
             return spark.read.parquet(spark_path(self.table())) if os.path.exists(self.table()) else None
@@ -240,7 +245,7 @@ class ParquetSinkWriter:
     root: str
     stage_empty: bool
 
-    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
+    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
         """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
         if rows.num_rows == 0 and not self.stage_empty:
             return []

@@ -1,7 +1,10 @@
 """Staged Parquet files, read without Spark and by the thread that asks."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StagedFiles:
@@ -14,7 +17,7 @@ class StagedFiles:
         self.paths = paths
         self.schema = pq.read_schema(paths[0])
 
-    def to_table(self, columns: list[str]) -> Any:
+    def to_table(self, columns: list[str]) -> "pa.Table":
         """With one more column if none is asked for: joined, tables without any would lose how many rows they have.
         Raises `pyarrow.ArrowException`, also if the files differ in these columns."""
         import pyarrow as pa
@@ -22,7 +25,7 @@ class StagedFiles:
         return pa.concat_tables([_read(path, columns or self.schema.names[:1]) for path in self.paths])
 
 
-def _read(path: str, columns: list[str]) -> Any:
+def _read(path: str, columns: list[str]) -> "pa.Table":
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, pre_buffer=False) as file:

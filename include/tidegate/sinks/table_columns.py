@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def columns_of(partitions: Sequence[str]) -> Any:
+def columns_of(partitions: Sequence[str]) -> "pa.Schema | None":
     """The `pyarrow.Schema` that reads all of these directories, oldest first: the newest type of each column, and after
     the newest columns those that only older rows have. None if there is no file."""
     # pyarrow is heavy and this module is imported when Airflow parses a DAG.

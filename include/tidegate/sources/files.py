@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.ports import (
     ArrowReader,
@@ -23,7 +23,7 @@ from tidegate.ports import (
 )
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.facts.records import Pending, Snapshot
-from tidegate.protocol.schema.ddl import ddl_of
+from tidegate.protocol.schema.ddl import Schema, ddl_of
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.beginnings import has_rows
@@ -47,6 +47,10 @@ from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
 from tidegate.sources.selection import check_directories, partition_columns, takes_none
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 log = logging.getLogger("tidegate")
 
@@ -84,7 +88,7 @@ class FileSource:
 
     path: str
     format: Literal["csv", "json", "parquet"] = "csv"
-    schema: Any = field(kw_only=True)
+    schema: Schema = field(kw_only=True)
     splits: int = field(default=1, kw_only=True)
     max_files_per_checkpoint: int | None = field(default=None, kw_only=True)
     malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
@@ -117,7 +121,7 @@ class FileSource:
         except PipelineDefinitionError as error:
             raise wrong(self, str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
-        self.schema: str = ", ".join((self.file_schema.strip(), *columns))
+        self.schema = ", ".join((self.file_schema.strip(), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: Listing | None = None
         self._found_by: Mapping[str, str] = {}  # the names of links that led to files
@@ -236,7 +240,7 @@ class FileSource:
         handles = {handle.path: handle for snapshot in taken for handle in snapshot.handles}
         return read_pieces(Directory(self.location), manifests.find(names, handles.values(), storage).values())
 
-    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+    def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
         files = self._with_content(files_of(segments))
         if files:
@@ -254,9 +258,7 @@ class FileSource:
         if reader is None:
             return None
         require_still_there(Directory(self.location), files)
-        from pyspark.sql.types import StructType
-
-        expected = parsing.expected_columns(self, StructType.fromDDL(self.file_schema))
+        expected = parsing.expected_columns(self, parsing.struct_of(self.file_schema))
         return reader if self._footers.check(self.location, files, expected) else None
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:

@@ -6,7 +6,7 @@ read by Spark. `files.py` decides which files are read.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.settings import spark_path
@@ -21,6 +21,10 @@ from tidegate.sources.reading import COLUMNS, ReadPlan
 from tidegate.sources.selection import PartitionColumn
 from tidegate.sources.text_rows import TextSource, text_rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
 
 # Every row of exactly the given files, or an error.
@@ -29,13 +33,13 @@ _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 def frame(
     source: TextSource,
-    spark: Any,
+    spark: "SparkSession",
     location: str,
     files: Sequence[FileVersion],
     output: str,
     partitions: Sequence[PartitionColumn],
     footers: Footers,
-) -> Any:
+) -> "DataFrame":
     """A lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
     `malformed` as `MALFORMED`.
 
@@ -54,17 +58,16 @@ def frame(
 
 def _frame(
     source: TextSource,
-    spark: Any,
+    spark: "SparkSession",
     location: str,
     files: Sequence[FileVersion],
     output: str,
     partitions: Sequence[PartitionColumn],
     footers: Footers,
-) -> Any:
+) -> "DataFrame":
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
 
-    schema: Any = StructType.fromDDL(source.file_schema)
+    schema = struct_of(source.file_schema)
     names = {name.lower() for name in schema.names}
     if both := [column.name for column in partitions if column.name.lower() in names]:
         raise PipelineDefinitionError(
@@ -76,7 +79,7 @@ def _frame(
     if not files:
         for column in partitions:
             schema = schema.add(column.name, column.type.lower())
-        wanted: Any = schema if output == "rows" else StructType.fromDDL(MALFORMED)
+        wanted = schema if output == "rows" else struct_of(MALFORMED)
         # `createDataFrame` imports pandas. Without the limit the optimiser does not know that the frame is empty.
         return spark.range(1).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
     if source.format == "parquet":
@@ -91,12 +94,19 @@ def _frame(
         return rows.select("*", *(column.of(path) for column in partitions))
     floats = floats_of(schema) if source.parsing == "strict" else None
     form = text_format(source, tuple(schema.names), places_of(schema), names_of(schema), floats)
-    bins = packed(files, form, int(spark.conf.get("spark.sql.shuffle.partitions")))
+    bins = packed(files, form, int(cast(str, spark.conf.get("spark.sql.shuffle.partitions"))))
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
     return text_rows(source, schema, records, location, output, partitions)
 
 
-def expected_columns(source: TextSource, schema: Any, exact: bool = False) -> Expected:
+def struct_of(ddl: str) -> "StructType":
+    """The columns that a DDL text declares."""
+    from pyspark.sql.types import StructType
+
+    return cast("StructType", StructType.fromDDL(ddl))  # declared as any type: the text may be that of one
+
+
+def expected_columns(source: TextSource, schema: "StructType", exact: bool = False) -> Expected:
     """What Parquet files of a source must have."""
     return Expected(schema, source.missing_columns == "null", source.extra_columns == "ignore", exact)
 

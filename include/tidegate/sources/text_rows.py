@@ -6,13 +6,17 @@ generator, repeat it for each use, or drop it when a query does not use its colu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.protocol.schema.ddl import ddl_of
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
 from tidegate.sources.read_errors import CLOSE, OPEN
 from tidegate.sources.selection import PartitionColumn
 from tidegate.sources.strict_values import all_fit, as_text, has_checked, is_checked, value_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 _CORRUPT = "_tidegate_record"
 _NO_VALUE = "\0null"  # no record has a NUL
@@ -35,12 +39,12 @@ class TextSource(Protocol):
 
 def text_rows(
     source: TextSource,
-    schema: Any,
-    records: Any,
+    schema: "StructType",
+    records: "DataFrame",
     location: str,
     output: str,
     partitions: Sequence[PartitionColumn],
-) -> Any:
+) -> "DataFrame":
     """Of records as `reading.COLUMNS`: rows of the schema and the `partitions`, or `malformed` as (file, record,
     reason)."""
     from pyspark.sql import functions as F
@@ -62,7 +66,7 @@ def text_rows(
 class _Parsing:
     """The steps from records to values, of one source."""
 
-    def __init__(self, source: TextSource, schema: Any) -> None:
+    def __init__(self, source: TextSource, schema: "StructType") -> None:
         from pyspark.sql import functions as F
 
         self._source = source
@@ -82,12 +86,12 @@ class _Parsing:
         ]
         self._record = F.coalesce("text", "record")
 
-    def _is_converted(self, type_: Any) -> bool:
+    def _is_converted(self, type_: "DataType") -> bool:
         """Whether Spark parses a column as STRING first. A decimal of JSON would lose digits by that."""
         decimal_of_json = type_.typeName() == "decimal" and not self._is_csv
         return is_checked(type_, self._source.format, self._given) and not decimal_of_json
 
-    def parsed(self, records: Any) -> tuple[Any, list[Any], Any]:
+    def parsed(self, records: "DataFrame") -> "tuple[DataFrame, list[Column], Column]":
         """Records with more columns, the values of each record among them, and whether there is something wrong."""
         from pyspark.sql import functions as F
 
@@ -112,7 +116,9 @@ class _Parsing:
         records, values, unfit = self._with_checked(records, values)
         return records, values, bad | unfit
 
-    def _with_parsed(self, records: Any, condition: Any, prefix: str, options: Mapping[str, str]) -> Any:
+    def _with_parsed(
+        self, records: "DataFrame", condition: "Column", prefix: str, options: Mapping[str, str]
+    ) -> "DataFrame":
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -124,7 +130,7 @@ class _Parsing:
         one = F.inline(F.array(self._parse(F.when(condition, self._record), whole, {**options, **self._options})))
         return records.select("*", one.alias(*(f"{prefix}{at}" for at in range(len(fields) + 1))))
 
-    def _with_checked(self, records: Any, values: list[Any]) -> tuple[Any, list[Any], Any]:
+    def _with_checked(self, records: "DataFrame", values: "list[Column]") -> "tuple[DataFrame, list[Column], Column]":
         """Values in their types where text was a value of it, else null; and whether there is one that was not."""
         from pyspark.sql import functions as F
 
@@ -143,7 +149,7 @@ class _Parsing:
         unfit = F.greatest(F.lit(False), *(F.col(f"_c{at}").isNull() & values[at].isNotNull() for at in found))
         return records, [F.col(f"_c{at}") if at in found else value for at, value in enumerate(values)], unfit
 
-    def _texts(self) -> Any:
+    def _texts(self) -> "Column":
         """Those columns of JSON whose values Spark converts by itself, with text in the place of what is checked."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructField, StructType
@@ -152,7 +158,7 @@ class _Parsing:
         as_texts = [StructField(f.name, as_text(f.dataType, self._source.format, self._given)) for f in fields]
         return self._parse(F.when(F.col("problem").isNull(), self._record), ddl_of(StructType(as_texts)), self._options)
 
-    def misnamed(self, values: Sequence[Any]) -> list[Any]:
+    def misnamed(self, values: "Sequence[Column]") -> "list[Column]":
         """What is wrong with the keys of a JSON object. What a header names was looked at before."""
         from pyspark.sql import functions as F
 
@@ -172,7 +178,7 @@ class _Parsing:
             found.append(F.when(extra > 0, named))
         return found
 
-    def misfit(self, values: Sequence[Any]) -> Any:
+    def misfit(self, values: "Sequence[Column]") -> "Column":
         """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed.
 
         What goes to an error has the beginning of a value only, and that only where something has shown that the value
@@ -201,7 +207,7 @@ class _Parsing:
         )
 
 
-def _facts(location: str) -> Any:
+def _facts(location: str) -> "Column":
     """What an error says about a malformed record. `read_errors.py` makes it a sentence."""
     from pyspark.sql import functions as F
 

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pyspark.sql.types import StructField, StructType
+
+#: What declares columns: Spark DDL, a pyspark `StructType`, or a pydantic model, which is a class.
+Schema: TypeAlias = Union[str, "StructType", "type[BaseModel]"]
 
 _OPEN, _CLOSE = "<(", ">)"
 _COLON = re.compile(r"\w+\s*:")
@@ -22,14 +29,14 @@ def columns_of(ddl: str) -> list[tuple[str, str]]:
     return [column for column in columns if column is not None] if all(columns) else []
 
 
-def ddl_of(schema: Any) -> str:
+def ddl_of(schema: Schema) -> str:
     """The DDL of a schema: of a text as it is, of a pyspark `StructType`, or of a pydantic model, which is a class. A
     model's column is called by its alias, and may be null. Raises `PipelineDefinitionError`. Performs no I/O."""
     if isinstance(schema, str):
         return schema
-    if isinstance(getattr(schema, "model_fields", None), Mapping):
+    if _is_model(schema):
         return ", ".join(f"{_quoted(name)} {type_}" for name, type_ in _fields_of_model(schema))
-    if hasattr(schema, "fieldNames"):
+    if _is_struct(schema):
         return ", ".join(_struct_column(field) for field in schema.fields)
     raise PipelineDefinitionError(
         f'A schema is Spark DDL such as "carrier STRING, dep_delay DOUBLE", a pyspark StructType, or a pydantic model, '
@@ -37,15 +44,23 @@ def ddl_of(schema: Any) -> str:
     )
 
 
+def _is_model(schema: object) -> "TypeGuard[type[BaseModel]]":
+    return isinstance(getattr(schema, "model_fields", None), Mapping)
+
+
+def _is_struct(schema: object) -> "TypeGuard[StructType]":
+    return hasattr(schema, "fieldNames")
+
+
 def _quoted(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
 
 
-def _struct_column(field: Any) -> str:
+def _struct_column(field: "StructField") -> str:
     return f"{_quoted(field.name)} {_spark_type(field.dataType)}" + ("" if field.nullable else " NOT NULL")
 
 
-def _spark_type(type_: Any) -> str:
+def _spark_type(type_: Any) -> str:  # which class a `DataType` is says its name: none is imported
     """As DDL, with names that need quotes in quotes, which Spark's `simpleString` leaves out."""
     match type_.typeName():
         case "struct":
@@ -74,7 +89,7 @@ _PLAIN: Mapping[Any, str] = {
 _DIGITS = ("max_digits", "decimal_places")
 
 
-def _fields_of_model(model: Any) -> list[tuple[str, str]]:
+def _fields_of_model(model: "type[BaseModel]") -> list[tuple[str, str]]:
     """Names and types of a pydantic model's fields."""
     found = []
     for name, field in model.model_fields.items():
@@ -111,7 +126,7 @@ def _python_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return _PLAIN[annotation]
     elif isinstance(annotation, type) and issubclass(annotation, str) and issubclass(annotation, Enum):
         return "STRING"
-    elif isinstance(getattr(annotation, "model_fields", None), Mapping):
+    elif _is_model(annotation):
         return f"STRUCT<{', '.join(f'{_quoted(name)}: {type_}' for name, type_ in _fields_of_model(annotation))}>"
     raise TypeError(annotation)
 

@@ -57,11 +57,11 @@ def read_segments(vertex: SourceVertex, session: SparkSession, segments: list[Se
 
 
 def _read_apart(vertex: SourceVertex, session: SparkSession, segment: Segment, output: str) -> DataFrame:
-    rows: DataFrame = vertex.source.read(session, [segment], "rows")
+    rows = vertex.source.read(session, [segment], "rows")
     is_ahead = F.coalesce(_is_later(vertex, segment.event_time), F.lit(False))
     if output == "rows":
         return rows.where(~is_ahead)
-    malformed: DataFrame = vertex.source.read(session, [segment], output)
+    malformed = vertex.source.read(session, [segment], output)
     return malformed.unionAll(_as_malformed(vertex, rows.where(is_ahead), malformed))
 
 
@@ -80,7 +80,7 @@ def _refuse(
     assert vertex.event_time is not None
     rows = vertex.source.read(session, [segment]).where(_at(vertex) > F.lit(limit))
     shown = F.timestamp_micros(_at(vertex)).cast("string"), F.to_json(F.struct("*"))
-    at, record = rows.orderBy(_at(vertex).desc()).select(*shown).first()
+    [(at, record)] = rows.orderBy(_at(vertex).desc()).select(*shown).take(1)
     name, most = vertex.event_time.column, _most(vertex)
     raise MalformedRowsError(
         f"{ahead} of the rows that source {vertex.name!r} of pipeline {graph.pipeline.name!r} has read are malformed: "
