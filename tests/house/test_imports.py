@@ -86,10 +86,10 @@ INSIDE = {
     "protocol/observing": {"facts", "steps", "text"},
     "protocol/cleaning": {"continuous", "facts", "steps"},
     "protocol/recovery": {"facts", "observing", "schema", "steps"},
-    "coordination/observing": set(),
-    "coordination/steps": {"observing"},
-    "coordination/cleaning": {"observing", "steps"},
-    "coordination/recovery": {"cleaning", "observing", "steps"},
+    "coordination/observing": {"context"},
+    "coordination/steps": {"context", "observing"},
+    "coordination/cleaning": {"context", "observing", "steps"},
+    "coordination/recovery": {"cleaning", "context", "observing", "steps"},
     "coordination/continuous": {"coordinator", "steps"},
     "spark/driver": {"executor", "session"},
     "spark/executor": set(),
@@ -239,7 +239,7 @@ def test_no_files_import_each_other_in_a_circle():
 def test_in_a_room_of_drawers_no_file_lies_about():
     assert [path.name for path in (ROOT / "protocol").glob("*.py")] == ["__init__.py"]
     assert {path.name for path in (ROOT / "coordination").glob("*.py")} == {
-        *("__init__.py", "coordinator.py", "operations.py", "all_operations.py")
+        *("__init__.py", "context.py", "coordinator.py", "operations.py", "all_operations.py")
     }
 
 
