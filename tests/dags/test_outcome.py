@@ -2,45 +2,19 @@
 
 import pytest
 
-from tidegate.airflow.outcome import DETERMINISTIC, FEW_RETRIES, cause_of, is_deterministic, is_final
+from tidegate.airflow.outcome import cause_of, is_final
 from tidegate.protocol.facts import errors
 from tidegate.protocol.facts.reasons import FailureReason
-
-WORTH_A_RETRY = {
-    errors.CheckpointError,
-    errors.CheckpointDeclinedError,
-    errors.CheckpointHeldError,
-    errors.ConfigurationError,
-    errors.CopyInterruptedError,
-    errors.EarlierSavepointError,
-    errors.FinalizeError,
-    errors.OperatorFailedError,
-    errors.SavepointExportError,
-    errors.SinkError,
-    errors.SourceUnavailableError,
-    errors.SparkUnavailableError,
-    errors.StopIncompleteError,
-    errors.StorageError,
-    errors.StoreUnavailableError,
-    errors.SupersededAttemptError,
-    errors.UnavailableError,
-    errors.UnknownOutcomeError,
-}
-
-
-def test_every_error_of_ours_is_either_deterministic_or_worth_a_retry():
-    ours = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
-    assert ours == WORTH_A_RETRY | set(DETERMINISTIC)
 
 
 @pytest.mark.parametrize("error", [errors.StoreUnavailableError("away"), OSError("reset"), ValueError("user code")])
 def test_what_may_pass_is_left_to_retries(error):
-    assert not is_deterministic(error)
+    assert not is_final(error, 1)
 
 
 def test_what_failed_in_an_operator_is_repeated_a_few_times_and_an_absence_until_no_retry_is_left():
     failed, away = errors.OperatorFailedError("KeyError"), errors.StoreUnavailableError("away")
-    assert [is_final(failed, number) for number in (1, FEW_RETRIES, FEW_RETRIES + 1)] == [False, False, True]
+    assert [is_final(failed, number) for number in (1, 3, 4)] == [False, False, True]
     assert not any(is_final(error, 100) for error in (away, OSError("reset"), errors.CheckpointError("Spark was lost")))
     assert is_final(errors.SourceChangedError("a.csv"), 1)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tidegate
-from tidegate.airflow.outcome import DETERMINISTIC
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
 from tidegate.protocol.facts import errors
 
@@ -53,7 +52,7 @@ def raised() -> Iterator[tuple[str, str, str]]:
 def test_what_a_repetition_mends_is_repeated() -> None:
     found = [(place, getattr(errors, kind)) for place, kind, text in raised() if REPEATS.search(text)]
     assert len(found) > 8, "the search finds nothing any more"
-    mistaken = [place for place, kind in found if issubclass(kind, DETERMINISTIC)]
+    mistaken = [place for place, kind in found if issubclass(kind, errors.DeterministicError)]
     mistaken += [place for place, kind in found if exit_code_of(kind("")) is ExitCode.USAGE]
     assert not mistaken
 

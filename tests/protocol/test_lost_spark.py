@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidegate.airflow.outcome import is_deterministic
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
 from tidegate.protocol.facts.errors import (
+    CheckpointError,
     ConfigurationError,
     SourceUnavailableError,
     SparkUnavailableError,
@@ -67,9 +67,9 @@ def test_what_a_user_has_set_is_not_mended_by_a_repetition() -> None:
 
 
 @pytest.mark.parametrize("kind", [SparkUnavailableError, StoreUnavailableError, SourceUnavailableError])
-def test_what_is_away_is_to_be_repeated(kind: type[Exception]) -> None:
+def test_what_is_away_is_to_be_repeated(kind: type[CheckpointError]) -> None:
     assert exit_code_of(kind("away")) is ExitCode.UNAVAILABLE
-    assert not is_deterministic(kind("away"))
+    assert kind("away").retries is None
 
 
 def test_other_codes_stay() -> None:

@@ -15,7 +15,7 @@ from simulator.requests import Request, trigger
 from simulator.restores import notify
 from simulator.scheduler import Process, Violation, require
 from simulator.temper import CALM
-from tidegate.airflow.outcome import cause_of, is_deterministic
+from tidegate.airflow.outcome import cause_of
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.facts.errors import (
     CheckpointAbandonedError,
@@ -27,6 +27,7 @@ from tidegate.protocol.facts.errors import (
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
     CopyInterruptedError,
+    DeterministicError,
     FinalizeError,
     ForkRefusedError,
     NotHeldError,
@@ -166,7 +167,7 @@ def attempt(world: "World", step: str, checkpoint_id: int, is_last: bool) -> Non
     try:
         take_step(world, coordinator, step, checkpoint_id)
     except EXPECTED as error:
-        if is_deterministic(error) or is_last:
+        if isinstance(error, DeterministicError) or is_last:
             abort(world, coordinator, checkpoint_id, step, error)
         raise
     if step == "snapshot" and world.seed % 4 == 1:
@@ -246,7 +247,7 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
             process.killed = world.random.random() < 0.3
         elif process.error is None and not process.crashed:
             return process
-        elif process.error is not None and is_deterministic(process.error):
+        elif isinstance(process.error, DeterministicError):
             return None
     return None
 

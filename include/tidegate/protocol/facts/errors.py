@@ -13,12 +13,20 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(Exception):
-    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this error ends it."""
+    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this error ends it.
+    `retries` says how many repetitions of a task may help: None for as many as it takes until what was away is back."""
 
     reason: FailureReason = FailureReason.TASK_FAILURE
+    retries: int | None = None
 
 
-class PipelineDefinitionError(CheckpointError):
+class DeterministicError(CheckpointError):
+    """The same input gives the same error: a retry cannot help."""
+
+    retries = 0
+
+
+class PipelineDefinitionError(DeterministicError):
     """The pipeline as written cannot run: an illegal name, a cycle, an unknown column, a bad option."""
 
 
@@ -26,35 +34,35 @@ class ConfigurationError(CheckpointError):
     """A setting, connection or command-line argument is missing or makes no sense."""
 
 
-class MissingConnectionError(ConfigurationError):
+class MissingConnectionError(ConfigurationError, DeterministicError):
     """Airflow has no connection of this name, so that a retry finds none either."""
 
 
-class NotInstalledError(ConfigurationError):
+class NotInstalledError(ConfigurationError, DeterministicError):
     """A package is missing that this needs, or two that share a folder are of different versions."""
 
 
-class PipelineIdentityError(CheckpointError):
+class PipelineIdentityError(DeterministicError):
     """The definition does not match the pipeline recorded under its name: a source or sink lies elsewhere."""
 
 
-class PipelineNotFoundError(CheckpointError):
+class PipelineNotFoundError(DeterministicError):
     """No pipeline of that name is known."""
 
 
-class PipelineFailedError(CheckpointError):
+class PipelineFailedError(DeterministicError):
     """More checkpoints failed in a row than the pipeline tolerates; it takes none until it is resumed."""
 
 
-class IllegalRequestError(CheckpointError):
+class IllegalRequestError(DeterministicError):
     """A checkpoint was requested in a way that is never allowed, whatever the pipeline's status."""
 
 
-class GestureRefusedError(CheckpointError):
+class GestureRefusedError(DeterministicError):
     """What a person asks for was refused before, when it was asked for with the same id."""
 
 
-class GestureRepeatedError(CheckpointError):
+class GestureRepeatedError(DeterministicError):
     """What a person asks for was done before, when it was asked for with the same id: it is not done again."""
 
 
@@ -63,11 +71,11 @@ class StopIncompleteError(CheckpointError):
     yet."""
 
 
-class PipelineStatusError(CheckpointError):
+class PipelineStatusError(DeterministicError):
     """The pipeline's status does not allow the requested change: a cancelled one cannot be resumed."""
 
 
-class CheckpointNotFoundError(CheckpointError):
+class CheckpointNotFoundError(DeterministicError):
     """No checkpoint of that id is known for the pipeline."""
 
 
@@ -75,41 +83,43 @@ class OperatorFailedError(CheckpointError):
     """Spark or a user's function failed in an operator: most likely for the code or the data. What was acknowledged is
     safe, and a repetition resumes the checkpoint."""
 
+    retries = 3
 
-class OperatorNotFoundError(CheckpointError):
+
+class OperatorNotFoundError(DeterministicError):
     """The checkpoint has no operator of that name, or none with keyed state."""
 
 
-class CheckpointNotRetainedError(CheckpointError):
+class CheckpointNotRetainedError(DeterministicError):
     """The checkpoint has no state that could be restored or read: it did not complete, or newer ones have replaced
     it."""
 
 
-class CheckpointAbandonedError(CheckpointError):
+class CheckpointAbandonedError(DeterministicError):
     """A step was requested for a checkpoint that completed, and that a restore has since left behind."""
 
 
-class SavepointInUseError(CheckpointError):
+class SavepointInUseError(DeterministicError):
     """Something rests on a savepoint that was to be disposed of."""
 
 
-class NothingToUndoError(CheckpointError):
+class NothingToUndoError(DeterministicError):
     """No restore of the pipeline is left that could be undone."""
 
 
-class RestoreRefusedError(CheckpointError):
+class RestoreRefusedError(DeterministicError):
     """The plan of a restore has a part that must be accepted explicitly."""
 
 
-class ForkRefusedError(CheckpointError):
+class ForkRefusedError(DeterministicError):
     """A pipeline was not forked: it has a past of its own, or something would be shared with the original."""
 
 
-class CheckpointCompletedError(CheckpointError):
+class CheckpointCompletedError(DeterministicError):
     """A checkpoint was to be aborted after its commit point: only a restore takes it back."""
 
 
-class CheckpointNotInProgressError(CheckpointError):
+class CheckpointNotInProgressError(DeterministicError):
     """A step was requested for a checkpoint that has already ended in another way; the error carries the recorded
     cause."""
 
@@ -120,7 +130,7 @@ class CheckpointDeclinedError(CheckpointError):
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
-class CheckpointExpiredError(CheckpointError):
+class CheckpointExpiredError(DeterministicError):
     """The deadline passed before every subtask had acknowledged."""
 
     reason = FailureReason.CHECKPOINT_EXPIRED
@@ -130,13 +140,13 @@ class SupersededAttemptError(CheckpointError):
     """This attempt is no longer the current one: a later one has taken over, and nothing this one wrote counts."""
 
 
-class ForeignPathError(CheckpointError):
+class ForeignPathError(DeterministicError):
     """A report names a file that is not its own; nothing of the report was recorded, and nothing is deleted."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
-class ValidationFailedError(CheckpointError):
+class ValidationFailedError(DeterministicError):
     """Staged data or state did not meet its expectations, or the judgement itself failed or is missing. `verdicts` say
     what, where there are any."""
 
@@ -151,7 +161,7 @@ class CheckpointHeldError(CheckpointError):
     """The checkpoint waits for a person to approve or reject it. Nothing aborts it for that."""
 
 
-class NotHeldError(CheckpointError):
+class NotHeldError(DeterministicError):
     """A checkpoint was to be approved or rejected that does not wait for that, or not any more."""
 
 
@@ -192,7 +202,7 @@ class CopyInterruptedError(UnavailableError):
     repeating the command copies anew."""
 
 
-class RecordRefusedError(CheckpointError):
+class RecordRefusedError(DeterministicError):
     """A rule of the database refused a record. Nothing was changed by the transaction that met this."""
 
 
@@ -202,13 +212,13 @@ class StorageError(CheckpointError):
     reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
 
 
-class StateIntegrityError(CheckpointError):
+class StateIntegrityError(DeterministicError):
     """A file of state is missing, truncated or differs from its checksum."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
-class MetadataError(CheckpointError):
+class MetadataError(DeterministicError):
     """A checkpoint's `_metadata` or marker cannot be read: it is damaged, of another checkpoint, or of a newer
     version."""
 
@@ -217,28 +227,28 @@ class SavepointExportError(CheckpointError):
     """A savepoint was taken, but its own directory is not complete yet. Repeating the command finishes it."""
 
 
-class SavepointEditError(CheckpointError):
+class SavepointEditError(DeterministicError):
     """A savepoint cannot be written as it was to be edited: its rows or keys do not fit the state, or what it would be
     made from cannot be edited. Nothing was written."""
 
 
-class RecoveryRefusedError(CheckpointError):
+class RecoveryRefusedError(DeterministicError):
     """The rows of a pipeline were not rebuilt from its checkpoint storage: something must be done or said first."""
 
 
-class StateSchemaError(CheckpointError):
+class StateSchemaError(DeterministicError):
     """The state on storage and the pipeline's definition disagree on columns, types, keys or max parallelism."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
-class SourceChangedError(CheckpointError):
+class SourceChangedError(DeterministicError):
     """Something that was already read has changed or vanished; reading on would lose or double rows."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
-class MalformedRowsError(CheckpointError):
+class MalformedRowsError(DeterministicError):
     """A source met rows that do not fit its schema and is configured to fail on them."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
