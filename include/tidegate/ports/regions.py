@@ -147,14 +147,17 @@ class CheckpointListener(Protocol):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint completed and every sink has committed it. At least once: it is repeated after a crash."""
+        return None
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
         """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: it is not repeated after a
         crash. The completion of `latest_completed` was notified before."""
+        return None
 
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
         """Newer checkpoints have pushed out this one and those before it. Best effort, after the completion of a newer
         one."""
+        return None
 
 
 class Validator(Protocol):
