@@ -91,22 +91,22 @@ class RecordedSession:
 
 @dataclass
 class Regions:
-    """Stands where a task would open Spark: every region it opened, in order, whether it was to live briefly, and
+    """Stands where a task would open Spark: every region it opened, in order, whether Java was to optimise, and
     what it would say is wrong with the definition."""
 
     sink: MemorySink
     before: Callable[[], None] = lambda: None
     opened: list[InProcessRegion] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    brief: list[bool] = field(default_factory=list)
+    optimizing: list[bool] = field(default_factory=list)
 
     def region(self) -> InProcessRegion:
         return InProcessRegion(self.sink, self.before)
 
     @contextmanager
-    def running(self, pipeline: Pipeline, spark_conn_id: str, brief: bool = False) -> Iterator[InProcessRegion]:
+    def running(self, pipeline: Pipeline, spark_conn_id: str, optimizing_compiler: bool) -> Iterator[InProcessRegion]:
         self.opened.append(self.region())
-        self.brief.append(brief)
+        self.optimizing.append(optimizing_compiler)
         yield self.opened[-1]
 
 

@@ -5,12 +5,13 @@ import os
 import signal
 import time
 import traceback
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete, judge
 
+from tidegate.airflow.dag import checkpoint_dag
 from tidegate.assembly import open_coordinator
 from tidegate.protocol.facts.errors import SourceChangedError, StorageError
 from tidegate.protocol.facts.lifecycle import Phase, Status
@@ -131,13 +132,11 @@ def test_a_snapshot_of_an_acknowledged_checkpoint_needs_no_spark(dag, run, regio
     assert len(regions.opened) == 1
 
 
-def test_a_spark_is_brief_where_the_checkpoint_before_was(dag, run, regions, good, monkeypatch):
-    """Java compiles as for a minute then, and not as for a day."""
+def test_java_compiles_with_its_optimising_compiler_where_the_dag_says_so(pipeline, dag, run, regions, good):
     complete(dag, run, "r1")
-    complete(dag, run, "r2", run_after=datetime(2026, 11, 23, tzinfo=UTC))
-    monkeypatch.setattr("tidegate.protocol.steps.snapshot.BRIEF", timedelta(0))
-    complete(dag, run, "r3", run_after=datetime(2026, 11, 24, tzinfo=UTC))
-    assert regions.brief == [False, True, False], "of the first one nothing is known"
+    thorough = checkpoint_dag(pipeline, dag_id="thorough", optimizing_compiler=True)
+    complete(thorough, run, "r2", run_after=datetime(2026, 11, 23, tzinfo=UTC))
+    assert regions.optimizing == [False, True]
 
 
 def test_a_continuous_region_takes_the_snapshot_without_the_tasks_spark(dag, run, regions, pipeline, checkpoint):

@@ -10,6 +10,7 @@ after a DAG run was marked by hand. It is not downstream of `notify`: past the c
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import DAG, Param
@@ -56,12 +57,16 @@ def checkpoint_dag(
     schedule: Any = None,
     *,
     spark_conn_id: str = DEFAULT_SPARK,
+    optimizing_compiler: bool = False,
     on_checkpoint_failed: OneOrMore = None,
     on_verdict_held: OneOrMore = None,
     on_pipeline_failed: OneOrMore = None,
     **dag_kwargs: Any,
 ) -> DAG:
     """The DAG of a pipeline, named after it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
+
+    `optimizing_compiler`: whether Java has its optimising compiler in a Spark that a task starts on its own machine. It
+    pays where tasks work on Spark for more than a minute. A cluster and a Spark Connect server have it anyway.
 
     Raises `PipelineDefinitionError`, which Airflow shows as the DAG's import error.
     """
@@ -83,7 +88,7 @@ def checkpoint_dag(
     options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
     with DAG(schedule=schedule, **options) as dag:
         _steps(
-            spark_conn_id,
+            {"spark_conn_id": spark_conn_id, "optimizing_compiler": optimizing_compiler},
             pipeline=pipeline,
             callbacks=Callbacks(
                 on_checkpoint_failed=on_checkpoint_failed,
@@ -95,13 +100,13 @@ def checkpoint_dag(
     return dag
 
 
-def _steps(spark_conn_id: str, **shared: Any) -> None:
+def _steps(spark: Mapping[str, Any], **shared: Any) -> None:
     trigger = TriggerCheckpointOperator(task_id="trigger", **shared)
-    snapshot = SnapshotOperator(task_id="snapshot", spark_conn_id=spark_conn_id, **shared)
+    snapshot = SnapshotOperator(task_id="snapshot", **spark, **shared)
     acknowledge = AcknowledgeCheckpointSensor(task_id="acknowledge", **shared)
-    validate = ValidateCheckpointOperator(task_id="validate", spark_conn_id=spark_conn_id, **shared)
+    validate = ValidateCheckpointOperator(task_id="validate", **spark, **shared)
     finalize = FinalizeCheckpointOperator(task_id="finalize", **shared)
-    notify = NotifyCheckpointOperator(task_id="notify", spark_conn_id=spark_conn_id, **shared)
+    notify = NotifyCheckpointOperator(task_id="notify", **spark, **shared)
     abort = AbortCheckpointOperator(task_id="abort", **shared)
     trigger >> snapshot >> acknowledge >> validate >> finalize >> notify
     [trigger, snapshot, acknowledge, validate, finalize] >> abort

@@ -167,18 +167,22 @@ def _directory(context: Context) -> str | None:
 
 
 class SparkStep(CheckpointStep):
-    """A step that needs Spark, which its Airflow connection describes and which stops with the task."""
+    """A step that needs Spark, which its Airflow connection describes and which stops with the task.
 
-    def __init__(self, *, spark_conn_id: str = DEFAULT_SPARK, **kwargs: Any) -> None:
+    `optimizing_compiler`: see `checkpoint_dag`.
+    """
+
+    def __init__(self, *, spark_conn_id: str = DEFAULT_SPARK, optimizing_compiler: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
+        self.optimizing_compiler = optimizing_compiler
         self._session: Any = None
 
     @contextmanager
-    def region(self, brief: bool = False) -> "Iterator[SparkRegion]":
+    def region(self) -> "Iterator[SparkRegion]":
         # It logs everything it loads: some hundred lines that would bury ours in the task's log.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
-        with running_region(self.resolve_pipeline(), self.spark_conn_id, brief) as region:
+        with running_region(self.resolve_pipeline(), self.spark_conn_id, self.optimizing_compiler) as region:
             self._session = region.session
             yield region
 
@@ -207,8 +211,7 @@ class SnapshotOperator(SparkStep):
                 "The continuous region takes its snapshot of checkpoint %s; Spark is not needed.", checkpoint_id
             )
             return
-        brief = coordinator.snapshotting.expects_brief()
-        with self.region(brief) as region, only_while_wanted(coordinator, checkpoint_id, region.session):
+        with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
             require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
             self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)

@@ -28,12 +28,12 @@ STOP_WITHIN = 4.0
 
 
 @contextmanager
-def running_region(pipeline: Pipeline, spark_conn_id: str, brief: bool = False) -> Iterator["SparkRegion"]:
-    """`brief`: it is expected to be needed for less than a minute. Raises `ConfigurationError` when there is no such
-    Spark."""
+def running_region(pipeline: Pipeline, spark_conn_id: str, optimizing_compiler: bool) -> Iterator["SparkRegion"]:
+    """Run the block with a region on the connection's Spark, and stop that Spark. Raises `ConfigurationError` when
+    there is no such Spark."""
     from tidegate.assembly import open_region
 
-    region = open_region(pipeline, replace(spark_settings(spark_conn_id), brief=brief))
+    region = open_region(pipeline, replace(spark_settings(spark_conn_id), brief=not optimizing_compiler))
     try:
         yield region
     except KeyboardInterrupt:

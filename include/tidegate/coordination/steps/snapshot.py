@@ -34,7 +34,6 @@ from tidegate.protocol.steps.snapshot import (
     needs_attempt,
     plan_attempt,
     require_same_plan,
-    was_brief,
 )
 
 log = logging.getLogger("tidegate")
@@ -191,11 +190,6 @@ class Snapshotting:
                 tx.enqueue_deletions(garbage, checkpoint_id)
         by_subtask = {report.subtask: result for report, result in zip(acknowledgements, results, strict=True)}
         return by_subtask, last
-
-    def expects_brief(self) -> bool:
-        """Whether the next snapshot is expected to take little. Raises `StoreUnavailableError`."""
-        with self._context.transaction() as tx:
-            return was_brief(tx.latest_completed())
 
     def look(self, checkpoint_id: int) -> CheckpointRecord:
         """The checkpoint as it is; its `phase` says whether all have acknowledged.

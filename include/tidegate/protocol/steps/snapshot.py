@@ -6,7 +6,7 @@ before any operator runs. So either the cut is on record and is replayed, or not
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.facts.errors import (
@@ -28,9 +28,6 @@ from tidegate.protocol.facts.records import (
 from tidegate.protocol.steps.stopping import stop_mode
 from tidegate.protocol.text.sentences import reassured
 
-#: From its trigger until all had acknowledged. Of what takes longer, starting Spark is the smaller part.
-BRIEF = timedelta(seconds=40)
-
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
@@ -49,13 +46,6 @@ class SnapshotTask:
     acknowledged: Mapping[SubtaskId, Snapshot]
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
     stop: StopMode | None = None
-
-
-def was_brief(latest: CheckpointRecord | None) -> bool:
-    """Whether the latest completed checkpoint took little, so that the next one is expected to. Performs no I/O."""
-    if latest is None or latest.acknowledged_at is None:
-        return False
-    return latest.acknowledged_at - latest.triggered_at <= BRIEF
 
 
 def needs_attempt(record: CheckpointRecord) -> bool:
