@@ -23,6 +23,8 @@ def run(**times: int) -> StateHandle:
         ({"oldest": 5, "newest": 9}, 9, 12, False),  # all had expired before
         ({"oldest": 5, "newest": 9}, 4, 5, True),
         ({"oldest": 5, "newest": 9}, None, 5, True),
+        ({"oldest": 5, "newest": 9}, 9, 8, True),  # a clock was set back: it lives again
+        ({"oldest": 5, "newest": 9}, 12, 9, False),
         ({}, 4, 9, False),  # no row has a time
         # A merge has taken away what expired: nothing is left to tell of its time.
         ({"removed": 2, "removed_to": 6}, 5, 9, True),

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from simulator import expiring
-
 from mutations.planting import mutation
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
+from tidegate.protocol.schema import expiry
 
 
 @mutation("a continuous run judges what has expired by when it began", (ContinuousDriver, "_micro_batch_at"))
@@ -29,7 +28,7 @@ def _(original):
     return as_of
 
 
-@mutation("a merge forgets what time it was", (expiring.expiry, "merged"))
+@mutation("a merge forgets what time it was", (expiry, "merged"))
 def _(original):
     return lambda *facts: replace(original(*facts), clock=None)
 
@@ -44,3 +43,11 @@ def _(original):
         return found
 
     return snapshot
+
+
+@mutation("a clock that is set back leaves rows out of a table that live again", (expiry, "_may_be_between"))
+def _(original):
+    def between(oldest, newest, known, before, now):
+        return (before is None or before < now) and original(oldest, newest, known, before, now)
+
+    return between

@@ -140,8 +140,8 @@ def recorded_horizon(current: RecordedTtl | None, runs: Iterable[StateHandle], m
 def may_expire_between(
     current: RecordedTtl | None, runs: Iterable[StateHandle], before: int | None, now: int | None
 ) -> bool:
-    """Whether a row of these runs may have been there at one horizon, and have expired at a later one. Performs no
-    I/O."""
+    """Whether a row of these runs may be there at one of two horizons and have expired at the other. A clock that is
+    set back may take the horizon back: what had expired by then is there again. Performs no I/O."""
     if current is None or now is None:
         return False
     return any(_may_be_between(*_times(current, run), before, now) or _was_merged_since(run, before) for run in runs)
@@ -163,11 +163,12 @@ def _times(current: RecordedTtl, run: StateHandle) -> tuple[int | None, int | No
 
 
 def _may_be_between(oldest: int | None, newest: int | None, known: bool, before: int | None, now: int) -> bool:
-    if before is not None and before >= now:
+    if before == now:
         return False
     if not known:
         return True
-    return oldest is not None and newest is not None and oldest <= now and (before is None or newest > before)
+    first, last = (before, now) if before is None or before < now else (now, before)
+    return oldest is not None and newest is not None and oldest <= last and (first is None or newest > first)
 
 
 def merged(current: RecordedTtl, runs: Sequence[StateHandle], checkpoint_id: int) -> RecordedTtl:
