@@ -5,36 +5,8 @@ and Arrow are imported for type checkers alone, so that importing this costs not
 """
 
 from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError, TypedSink
-from tidegate.ports.connectors import (
-    BacklogSource,
-    CommitAttempt,
-    DeliveryGuarantee,
-    LaggingSource,
-    ListingSource,
-    NumberedSink,
-    PieceVersion,
-    PortableSink,
-    QuarantiningSource,
-    ReadableSink,
-    ReadPiece,
-    ReadSince,
-    ReplaceableSource,
-    RereadingSource,
-    RewindableSink,
-    Segment,
-    Sink,
-    SinkInput,
-    SinkWriter,
-    Source,
-    SourceContext,
-    StageContext,
-    StagingSink,
-    Withdrawn,
-)
 from tidegate.ports.event_queue import EventQueue
-from tidegate.ports.lingering_sinks import LingeringSink
 from tidegate.ports.notifiers import Meter, Notifier
-from tidegate.ports.owned_sinks import OwnedSink
 from tidegate.ports.regions import (
     Acknowledger,
     CheckpointListener,
@@ -47,6 +19,29 @@ from tidegate.ports.regions import (
     Validator,
 )
 from tidegate.ports.schemas import KeyReader, StateSchemas
+from tidegate.ports.sink_abilities import (
+    LingeringSink,
+    NumberedSink,
+    OwnedSink,
+    PortableSink,
+    ReadableSink,
+    RewindableSink,
+    StagingSink,
+    Withdrawn,
+)
+from tidegate.ports.sinks import CommitAttempt, DeliveryGuarantee, Sink, SinkInput, SinkWriter, StageContext
+from tidegate.ports.source_abilities import (
+    BacklogSource,
+    LaggingSource,
+    ListingSource,
+    PieceVersion,
+    QuarantiningSource,
+    ReadPiece,
+    ReadSince,
+    ReplaceableSource,
+    RereadingSource,
+)
+from tidegate.ports.sources import Segment, Source, SourceContext
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.ports.store import CheckpointStore, Clock, Look
 from tidegate.ports.transaction import StoreTransaction

@@ -5,7 +5,7 @@ sink can store.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tidegate.ports.connectors import Segment
+from tidegate.ports.sources import Segment
 from tidegate.protocol.facts.records import StateHandle
 
 if TYPE_CHECKING:

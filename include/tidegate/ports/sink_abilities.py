@@ -1,0 +1,127 @@
+"""What a sink may be able to do besides: go back, read back what it shows, say whose it is, and what lies in it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from tidegate.ports.sinks import CommitAttempt, SinkWriter
+from tidegate.ports.storage import CheckpointStorage
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.recovery.ownership import Owner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@runtime_checkable
+class ReadableSink(Protocol):
+    """A sink that can read back what it shows."""
+
+    def read_table(self, spark: "SparkSession") -> "DataFrame | None":
+        """A lazy DataFrame of what readers see now, with the columns of the rows alone; None if nothing was ever
+        committed."""
+        ...
+
+
+@runtime_checkable
+class NumberedSink(Protocol):
+    """A sink whose files carry the numbers of checkpoints and attempts, which a new database must not give out again
+    when the old one is lost."""
+
+    def numbers(self) -> tuple[int, int]:
+        """The highest id of a checkpoint and the highest attempt at committing of which anything lies there; 0 for
+        none."""
+        ...
+
+
+@runtime_checkable
+class StagingSink(Protocol):
+    """A sink that can say of which checkpoints anything lies in its staging, so that a file that was left there long
+    ago is found."""
+
+    def staged_checkpoints(self) -> list[int]: ...
+
+
+@runtime_checkable
+class PortableSink(Protocol):
+    """A sink whose staged files can be taken along in a savepoint's directory, and staged again from there."""
+
+    def staging(self) -> CheckpointStorage:
+        """The storage whose root staged paths are relative to. Executors reach it by its URL."""
+        ...
+
+    def writer_at(self, url: str) -> SinkWriter:
+        """What stages below another root: rows that are taken along before the sink has ever staged them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The rows of one checkpoint that a rewind takes out of readers' sight."""
+
+    checkpoint_id: int
+    files: int
+    bytes: int
+
+
+@runtime_checkable
+class RewindableSink(Protocol):
+    """A sink that can show again what it showed at an earlier checkpoint, for a pipeline that is restored."""
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """Show exactly what the checkpoints of `branch` have committed: what others did is withdrawn but kept, and what
+        of the branch was withdrawn before comes back. `staged` is what the restored checkpoint staged, which is kept
+        with it. Idempotent and fenced as `commit`: readers see each checkpoint's rows whole or not at all.
+        """
+        ...
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        """What a rewind to this branch would withdraw now."""
+        ...
+
+    def withdrawn(self) -> list[int]:
+        """Checkpoints whose rows are withdrawn, and kept."""
+        ...
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        """Delete the withdrawn rows of these checkpoints: no restore can bring them back any more."""
+        ...
+
+
+@runtime_checkable
+class LingeringSink(Protocol):
+    """A sink in whose place something lies for a time only, such as a table that was replaced. Its commits remove it,
+    and a cleaning does so where none come."""
+
+    def outdated(self, now: datetime) -> list[str]:
+        """Files whose time is over, for a report. Changes nothing."""
+        ...
+
+    def remove_outdated(self, attempt: CommitAttempt) -> None:
+        """Remove them. Fenced as `commit` is."""
+        ...
+
+
+@runtime_checkable
+class OwnedSink(Protocol):
+    """A sink whose place has one owner, which a mark in it names: see `protocol.recovery.ownership`. Without this
+    ability, two pipelines that write to one place are not found out before they commit."""
+
+    def owner(self) -> Owner | None:
+        """Whose the place is; None if it has no mark."""
+        ...
+
+    def mark(self, owner: Owner) -> Owner:
+        """Make the place the owner's if it has no mark, in one step: of two at once both learn whose it is. Returns
+        that."""
+        ...
+
+    def mark_anew(self, owner: Owner) -> None:
+        """Make the place the owner's, whosever it is."""
+        ...
+
+    def is_used(self) -> bool:
+        """Whether anything but the mark lies there: rows that readers see, or files of a pipeline."""
+        ...
