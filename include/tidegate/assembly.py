@@ -181,7 +181,7 @@ def open_continuous(
     region = open_region(pipeline, spark, settings)
     require_definition(coordinator, lambda: region)
     validator = open_validator(region.graph, lambda: region, settings)
-    return ContinuousRun(coordinator, open_store(database_url), region.run, validator, SystemClock(), Random())
+    return ContinuousRun(coordinator, region.run, validator, Random())
 
 
 def check_installed(graph: Graph) -> None:

@@ -15,7 +15,6 @@ from worlds import Judge
 
 from tidegate.airflow import checkpoint_dag
 from tidegate.assembly import open_coordinator, open_store
-from tidegate.clock import SystemClock
 from tidegate.coordination.continuous.continuous_run import ContinuousRun
 from tidegate.protocol.facts.lifecycle import Status
 
@@ -41,7 +40,6 @@ def continuously(pipeline, sink, script):
     @contextmanager
     def running():
         opened, stopping, ended = Event(), Event(), []
-        store = open_store()
 
         def open_region(start, beside):
             opened.set()
@@ -49,7 +47,7 @@ def continuously(pipeline, sink, script):
 
         def run():
             coordinator = open_coordinator(pipeline)
-            each = ContinuousRun(coordinator, store, open_region, Judge(True), SystemClock(), Random())
+            each = ContinuousRun(coordinator, open_region, Judge(True), Random())
             ended.append(each.run(stopping.is_set))
 
         thread = Thread(target=run)

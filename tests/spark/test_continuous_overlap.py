@@ -81,7 +81,7 @@ def test_a_slow_suite_delays_no_barrier(spark: SparkSession, store: CheckpointSt
     region = SparkRegion(graph, spark, storage, SystemClock(), settings)
     validator = Slow(open_validator(graph, lambda: region, settings), store, meanwhile)
     coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
-    run = ContinuousRun(coordinator, store, region.run, validator, SystemClock(), Random())
+    run = ContinuousRun(coordinator, region.run, validator, Random())
     ended: list[PipelineStatus] = []
     stopping = Event()
     thread = Thread(target=lambda: ended.append(run.run(stopping.is_set).status))

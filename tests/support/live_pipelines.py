@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from desks import Desk
 from executors import Inline
@@ -178,14 +178,8 @@ class Live(Script):
 
     def run(self, until: float | Callable[[], bool] = 1000, validator: Any = None) -> PipelineRecord:
         """Until that second, or until it ends by itself."""
-        run = ContinuousRun(
-            self.world.coordinator,
-            _Waiting(self.world.store, self._pass),
-            self._open,
-            validator or self.judge,
-            self.world.clock,
-            Latest(),
-        )
+        run = ContinuousRun(self.world.coordinator, self._open, validator or self.judge, Latest())
+        run._context = replace(run._context, store=cast(CheckpointStore, _Waiting(self.world.store, self._pass)))
         return run.run(until if callable(until) else lambda: self.second >= until)
 
     def _open(self, start: RegionStart, _beside: Executor) -> CountingRegion:

@@ -153,8 +153,7 @@ class Running:
             return driver
 
         judge: Any = Judge(self)
-        store: Any = self.store
-        run = ContinuousRun(self.coordinator(), store, open_region, judge, self.clock, self.random)
+        run = ContinuousRun(self.coordinator(), open_region, judge, self.random)
         process = Process(run, self.random, records_late=self.seed % 4 == 3)
         self.processes.append(process)
         return process

@@ -95,7 +95,7 @@ class Ending:
             if self._all_is_read() and not (in_progress or process.later.jobs or bounded):
                 self.world.attempt(process.run.end)
                 break
-            if process.run._idle and not (in_progress or process.later.jobs or bounded):
+            if process.run._pace.idle and not (in_progress or process.later.jobs or bounded):
                 asked += 1
                 self.world.coordinator().trigger(f"last-{asked}")
         else:
