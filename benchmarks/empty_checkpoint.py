@@ -15,7 +15,7 @@ from costs import measured
 from judged_tables import SUITE, Tidegate
 
 from tidegate import ParquetSink
-from tidegate.pipeline.definition import Stream
+from tidegate.pipeline.streams import Stream
 
 KEYS = 100_000
 REPETITIONS = 5, 30

@@ -27,7 +27,7 @@ from workload import SCHEMA, Epoch, Workload
 from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, expect, max_, suite, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.pipeline.definition import Stream
+from tidegate.pipeline.streams import Stream
 from tidegate.protocol.steps.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from tidegate import state as state
     from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
     from tidegate.pipeline.config import CheckpointConfig, CheckpointingMode
-    from tidegate.pipeline.definition import KeyedStream, Pipeline, Stream
+    from tidegate.pipeline.definition import Pipeline
     from tidegate.pipeline.expectations import expect, suite
     from tidegate.pipeline.history import CheckpointHistory
     from tidegate.pipeline.previous import Previous
+    from tidegate.pipeline.streams import KeyedStream, Stream
     from tidegate.pipeline.update import Update
     from tidegate.pipeline.windows import window
     from tidegate.ports import CheckpointListener, DeliveryGuarantee
@@ -35,8 +36,8 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
-    "Stream": "tidegate.pipeline.definition",
-    "KeyedStream": "tidegate.pipeline.definition",
+    "Stream": "tidegate.pipeline.streams",
+    "KeyedStream": "tidegate.pipeline.streams",
     "Previous": "tidegate.pipeline.previous",
     "Update": "tidegate.pipeline.update",
     "CheckpointConfig": "tidegate.pipeline.config",

@@ -6,9 +6,9 @@ import pytest
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, expect, max_, suite, sum_
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, Stream
 from tidegate.pipeline.graph import compile_graph
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.records import SubtaskId

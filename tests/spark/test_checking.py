@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import FileSource, ParquetSink, Pipeline, Update, count, expect, max_, suite, sum_
-from tidegate.pipeline.definition import Stream
 from tidegate.pipeline.graph import compile_graph
+from tidegate.pipeline.streams import Stream
 from tidegate.quality.definition import wrong_expectations
 from tidegate.spark.checking import DefinitionCheck
 

@@ -19,8 +19,9 @@ from tidegate.airflow.links import CheckpointLink, ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
-from tidegate.pipeline.definition import Pipeline, SinkVertex
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.protocol.facts.errors import (
     CheckpointHeldError,
     ConfigurationError,

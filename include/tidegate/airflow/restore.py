@@ -10,7 +10,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidegate.airflow.assets import sink_asset
 from tidegate.airflow.planned_restore import carry_out
 from tidegate.airflow.step import airflow_outcome
-from tidegate.pipeline.definition import Pipeline, SinkVertex
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.protocol.facts.errors import ConfigurationError, IllegalRequestError
 from tidegate.protocol.recovery.restore_plan import RestorePlan
 from tidegate.settings import absolute

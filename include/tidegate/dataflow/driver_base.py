@@ -10,7 +10,7 @@ from tidegate.dataflow.elements import milliseconds
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.operator_chains import OperatorChain, build_chains
-from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import Barrier, BarrierOptions, EndOfPartition
 from tidegate.protocol.facts.records import Snapshot, SubtaskId

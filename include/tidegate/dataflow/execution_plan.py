@@ -7,8 +7,8 @@ from hashlib import sha256
 
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.staging import Staging
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.paths import directory, write_prefix
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId

@@ -8,9 +8,10 @@ from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.reports import ROWS_LATE, Report
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
+from tidegate.pipeline.streams import LATE_ROWS
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.barriers.options import make_handler

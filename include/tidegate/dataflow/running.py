@@ -14,8 +14,7 @@ from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.in_flight import exchanged
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import ROWS_LATE, Report
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId

@@ -16,7 +16,7 @@ from tidegate.dataflow.jobs import JobEnded, JobReported, JobsAtOnce, Parts
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledger
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.barriers.options import choose_barrier_options

@@ -6,7 +6,7 @@ from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report
-from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.records import (
     Acknowledgement,

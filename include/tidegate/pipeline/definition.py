@@ -5,232 +5,53 @@ checks it as a whole, and a region executes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
-from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.ttl import ttl_of
-from tidegate.pipeline.vertices import CheckVertex, Query, SourceVertex
-from tidegate.pipeline.windows import BOUNDS, MAX_AHEAD, Window, declared_time
-from tidegate.ports import (
-    CheckpointListener,
-    DeliveryGuarantee,
-    QuarantiningSource,
-    Sink,
-    Source,
+from tidegate.pipeline.vertices import (
+    CheckVertex,
+    KeyedVertex,
+    Query,
+    SinkVertex,
+    SourceVertex,
+    UpdateFunction,
+    Vertex,
 )
+from tidegate.pipeline.windows import MAX_AHEAD, declared_time
+from tidegate.ports import CheckpointListener, QuarantiningSource, Source
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
-from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.schema.ddl import Schema, ddl_of
-from tidegate.protocol.schema.expiry import TimeToLive
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from tidegate.pipeline.update import Update
-
-Transform: TypeAlias = Callable[["DataFrame"], "DataFrame"]
-#: Takes one DataFrame for each input, and the state of their keys. An operator with an `output` returns an `Update`.
-UpdateFunction: TypeAlias = Callable[..., "DataFrame | Update"]
-
-#: The stream of rows that no window took, beside what an operator emits.
-LATE_ROWS = "late"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stream:
-    """Rows of one vertex of the graph, after some stateless transforms (lazy, fused by Spark)."""
-
-    pipeline: "Pipeline"
-    origin: str
-    output: str = "rows"
-    transforms: tuple[Transform, ...] = ()
-
-    def transform(self, function: Transform, *, deterministic: bool = True, name: str | None = None) -> "Stream":
-        """Apply `function(DataFrame) -> DataFrame`. It must be stateless: it sees one checkpoint's rows at a time.
-
-        A deterministic transform is computed again for every consumer and every retry. Any other transform needs
-        `deterministic=False` and a `name` of its own, like an operator's: its rows are computed once, kept on
-        checkpoint storage until the checkpoint has completed, and read from there by every consumer. Raises
-        `PipelineDefinitionError` if only one of the two is given.
-        """
-        transformed = replace(self, transforms=(*self.transforms, function))
-        if deterministic and name is None:
-            return transformed
-        if deterministic or name is None:
-            raise PipelineDefinitionError(
-                f"A transform after {self.origin!r} of pipeline {self.pipeline.name!r} has "
-                f"deterministic={deterministic} and name={name!r}. A transform that is not deterministic needs both "
-                "deterministic=False and a name, because its rows are kept under that name; any other transform takes "
-                "neither."
-            )
-        return self.pipeline.add(StepVertex(name, transformed))
-
-    @property
-    def late(self) -> "Stream":
-        """The rows that came when all their windows had been emitted, and those without an event time, as they came.
-
-        Of `aggregate` with a window only. What nobody reads is dropped, and counted.
-        """
-        return replace(self, output=LATE_ROWS, transforms=())
-
-    def key_by(self, *columns: str) -> "KeyedStream":
-        """Partition by key; null is a key like any other. With a window, the key may be empty."""
-        return KeyedStream(self, columns)
-
-    def join(
-        self,
-        other: "Stream",
-        *,
-        name: str,
-        key: Sequence[str],
-        how: str = "inner",
-        keep: str | None = None,
-        previous: Previous | str | None = None,
-    ) -> "Stream":
-        """Emit the rows of this stream with those of `other` that have the same key, whichever come first.
-
-        Without `keep`, both sides are kept for ever, and every pair is emitted once (`how="inner"` alone). With the
-        name of a column of `other`, each row of this stream is emitted once, with that row of `other` that has the
-        largest value there: as soon as there is one, or, `how="left"`, at once, with nulls if there is none.
-        """
-        vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
-        return self.pipeline.add(vertex)
-
-    def sink(
-        self,
-        name: str,
-        sink: Sink,
-        expect: ExpectationSuite | None = None,
-        guarantee: DeliveryGuarantee | str | None = None,
-    ) -> None:
-        """Deliver the rows exactly once. `expect` judges the staged rows before any of them is visible.
-
-        `guarantee`: the weakest one acceptable for this sink; None for that of `CheckpointConfig.mode`. A sink that
-        cannot give EXACTLY_ONCE is refused unless it is declared with "AT_LEAST_ONCE".
-        """
-        self.pipeline.add(SinkVertex(name, self, sink, expect, guarantee))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedStream:
-    stream: Stream
-    key: tuple[str, ...]
-
-    def aggregate(
-        self,
-        name: str,
-        window: Window | None = None,
-        /,
-        *,
-        expect: ExpectationSuite | None = None,
-        previous: Previous | str | None = None,
-        ttl: str | timedelta | None = None,
-        ttl_by: str | None = None,
-        **aggregates: Aggregate,
-    ) -> Stream:
-        """Keep declared aggregates per key; the stream carries the new row of every key that changed.
-
-        With a `window` they are kept per key and window: `aggregate("hourly", window("at", "1 hour"), n=count())`. The
-        stream carries the row of each window once, with its bounds in `window_start` and `window_end`, when the
-        watermark has passed its end. Rows that come later are in `.late`.
-
-        `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
-        that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a key begins anew once nothing has
-        arrived for it so long; with `ttl_by`, the name of an aggregate or column of the key, so long after that time.
-        """
-        vertex = KeyedVertex(
-            name,
-            (self.stream,),
-            self.key,
-            expect=expect,
-            aggregates=tuple(aggregates.items()),
-            previous=Previous.of(previous),
-            window=window,
-            ttl=ttl_of(name, ttl, ttl_by),
-        )
-        return self.stream.pipeline.add(vertex)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepVertex:
-    """A transform that is not deterministic: the last one of `input`. Its rows are durable before any consumer reads
-    them."""
-
-    name: str
-    input: Stream
-
-    @property
-    def operator_id(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedVertex:
-    """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
-
-    `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
-    these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
-    these are the rows of windows that the watermark has passed. Rows live as long as `ttl` says.
-    """
-
-    name: str
-    inputs: tuple[Stream, ...]
-    key: tuple[str, ...]
-    expect: ExpectationSuite | None = None
-    aggregates: tuple[tuple[str, Aggregate], ...] = ()
-    update: UpdateFunction | None = None
-    state: str | None = None
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    previous: Previous = field(default_factory=Previous)
-    output: str | None = None
-    join: Join | None = None
-    ttl: TimeToLive | None = None
-    window: Window | None = None
-
-    @property
-    def operator_id(self) -> str:
-        return self.name
-
-    @property
-    def emits(self) -> bool:
-        return self.output is not None or self.join is not None or self.window is not None
-
-    @property
-    def state_key(self) -> tuple[str, ...]:
-        """The columns by which its state is kept."""
-        return self.key if self.window is None else (*self.key, *BOUNDS)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SinkVertex:
-    name: str
-    input: Stream
-    sink: Sink
-    expect: ExpectationSuite | None = None
-    guarantee: DeliveryGuarantee | str | None = None
-
-    @property
-    def operator_id(self) -> str:
-        return operator_of_sink(self.name)
-
-
-Vertex = SourceVertex | StepVertex | KeyedVertex | SinkVertex | CheckVertex
 
 
 class Pipeline:
     """A named graph of sources, steps, keyed operators and sinks whose positions, state and output move together.
 
-    `parallelism` is the number of subtasks of each step, keyed operator and sink; `max_parallelism` the number of key
-    groups. By default that is as many as the state has; for new state, room for half as many subtasks again, at least
-    128. State is rewritten for another number (`tidegate rewrite`). Raises `PipelineDefinitionError` if the definition
-    is wrong.
+    Args:
+        name: The name under which checkpoints are recorded: lower-case letters, digits and `_`, at most 63.
+        parallelism: The number of subtasks of each step, keyed operator and sink.
+        max_parallelism: The number of key groups of keyed state. By default, the number that the state has; for new
+            state, room for half as many subtasks again, at least 128. `tidegate rewrite` changes it for existing state.
+        checkpoints: The options of its checkpoints.
+
+    Raises:
+        PipelineDefinitionError: If `parallelism` and `max_parallelism` do not fit each other.
+
+    Example:
+        ```python
+        from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, sum_
+
+        pipeline = Pipeline("shop", parallelism=4, checkpoints=CheckpointConfig(retained=3))
+        orders = pipeline.source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+        totals = orders.key_by("customer").aggregate("customers", orders=count(), cents=sum_("cents"))
+        totals.sink("totals", ParquetSink("tables/totals", mode="latest"))
+        ```
     """
 
     def __init__(
@@ -256,7 +77,14 @@ class Pipeline:
         self.listeners: list[CheckpointListener] = []
 
     def add(self, vertex: Vertex) -> Stream:
-        """Add a vertex and return the stream that leaves it. The other methods are more convenient."""
+        """Add a vertex. The other methods are more convenient.
+
+        Args:
+            vertex: A source, step, keyed operator, sink or check.
+
+        Returns:
+            The stream that leaves the vertex.
+        """
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 
@@ -270,12 +98,23 @@ class Pipeline:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = MAX_AHEAD,
     ) -> Stream:
-        """Read a replayable input. `previous` is the name that it had before, if it was renamed.
+        """Read a replayable input.
 
-        `event_time` is the column that says when an event was, and `delay` how much later than others its rows may
-        come: the watermark follows the largest event time at that distance, and windows are emitted when it passes
-        them. Where windows follow, a row that is more than `max_ahead` ahead of the clock is malformed, and the
-        watermark does not follow it; None: however far.
+        Args:
+            name: The name under which its positions are recorded.
+            source: Such as a `FileSource`.
+            previous: The name that the source had before, if it was renamed.
+            event_time: The column with the time of the event, a timestamp or a date. Needed for windows.
+            delay: How much later than others its rows may arrive, such as `"5 min"`. The watermark follows the largest
+                event time at this distance, and windows are emitted when it passes their end.
+            max_ahead: Where windows follow, a row that is further ahead of the clock is malformed, and the watermark
+                does not follow it. None allows any time.
+
+        Returns:
+            The stream of its rows. Malformed rows of a source with a `quarantine` go to that sink.
+
+        Raises:
+            PipelineDefinitionError: If `delay` or `max_ahead` is no duration, or `delay` is given without `event_time`.
         """
         stream = self.add(
             SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay, max_ahead))
@@ -298,22 +137,46 @@ class Pipeline:
         ttl: str | timedelta | None = None,
         ttl_by: str | None = None,
     ) -> Callable[[UpdateFunction], Stream]:
-        """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
+        """Decorate a function that updates keyed state: `update(*batches, state)`, all Spark DataFrames.
 
-        One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
-        result has the columns of `state` (DDL, a `StructType` or a pydantic model, key included), at most one row for
-        each of these keys, and optionally a boolean `_delete` column whose true rows remove their key. Untouched keys
-        keep their row.
+        The function gets one batch for each input, in order, with the rows of this checkpoint, and the state of the
+        keys of these batches. It returns the rows to upsert: at most one for each of these keys, in the columns of
+        `state`. A row whose boolean column `_delete` is true removes its key. Other keys keep their row. With an
+        `output` it returns an `Update` of rows to upsert and rows to emit.
+
         The function must be deterministic: a retry runs it again on the same rows. Draw values that are not, such as
-        rand(), in a transform in front of it with `deterministic=False`.
+        `rand()`, in a transform in front of it with `deterministic=False`.
 
-        With an `output`, declared likewise, the function returns `Update(state=rows to upsert, rows=rows to emit)`. The
-        stream carries what it emits: any number of rows, each once.
+        Args:
+            name: The name under which its state is recorded.
+            inputs: The streams that it reads.
+            key: The columns of the key, which every input has. Null is a key like any other.
+            state: The columns of its state, key included.
+            output: The columns of the rows that it emits. By default, the new rows of its state are emitted.
+            defaults: By column, the value in rows that are older than the column. By default null.
+            expect: Validates its whole state at every checkpoint.
+            previous: The name that the operator had before, or a `Previous` that names its columns, too.
+            ttl: How long a row lives since the function last returned it, such as `"30 d"`. By default for ever.
+            ttl_by: A column of the state. With it, a row lives for `ttl` since the time in this column.
 
-        When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
-        `previous` is the name that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a row leaves
-        the state once the function has not returned it anew for so long; with `ttl_by`, a column of the state, so long
-        after that time.
+        Returns:
+            A decorator, which returns the operator's stream in place of the function.
+
+        Raises:
+            PipelineDefinitionError: If a schema or a duration cannot be read.
+
+        Example:
+            ```python
+            from tidegate import FileSource, Pipeline
+
+            pipeline = Pipeline("shop")
+            orders = pipeline.source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+
+
+            @pipeline.keyed("largest", inputs=[orders], key=["customer"], state="customer STRING, cents BIGINT")
+            def largest(orders, state):
+                return orders.unionByName(state).groupBy("customer").agg({"cents": "max"}).toDF("customer", "cents")
+            ```
         """
         lives = ttl_of(name, ttl, ttl_by)
 
@@ -335,11 +198,24 @@ class Pipeline:
         return decorate
 
     def listen(self, listener: CheckpointListener) -> None:
-        """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed."""
+        """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed.
+
+        Args:
+            listener: It is called in the process that takes the step.
+        """
         self.listeners.append(listener)
 
     def check(self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite) -> Callable[[Query], Query]:
-        """Decorate `query(*staged) -> DataFrame` over the staged rows of several sinks, judged together by `expect`."""
+        """Decorate a query over the staged rows of several sinks, `query(*staged) -> DataFrame`.
+
+        Args:
+            name: The name of the check in reports.
+            sinks: The names of the sinks. The query gets a DataFrame for each, in this order.
+            expect: Validates the result of the query, before any of the staged rows is visible.
+
+        Returns:
+            A decorator, which returns the function as it is.
+        """
 
         def decorate(query: Query) -> Query:
             self.add(CheckVertex(name, tuple(sinks), query, expect))

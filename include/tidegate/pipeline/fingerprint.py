@@ -13,9 +13,10 @@ from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tidegate.pipeline.definition import Pipeline, SinkVertex, Stream, Vertex
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import SinkVertex, SourceVertex, Vertex
 
 
 def fingerprint(graph: Graph) -> str:

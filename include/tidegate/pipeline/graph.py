@@ -10,15 +10,16 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, Pipeline, SinkVertex, StepVertex, Vertex
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns, check_promises
 from tidegate.pipeline.places import check_effect, check_places, place_of
+from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.ttl import check_ttl
-from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex, Vertex
 from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError

@@ -6,7 +6,8 @@ Two things can weaken exactly-once: the pipeline's mode, and a sink that cannot 
 from collections.abc import Sequence
 
 from tidegate.pipeline.config import CheckpointingMode
-from tidegate.pipeline.definition import Pipeline, SinkVertex
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import DeliveryGuarantee
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream, Vertex
-from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex, Vertex
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 

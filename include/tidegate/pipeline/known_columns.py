@@ -8,9 +8,9 @@ transform. `tidegate check` asks Spark for the rest.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Stream, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.streams import LATE_ROWS, Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, Vertex
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.schema.ddl_promises import unkept_promises

@@ -1,7 +1,7 @@
 """What a definition says about the columns of its state without Spark: names of keys and aggregates, and no types."""
 
-from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
 

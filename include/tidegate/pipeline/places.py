@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 

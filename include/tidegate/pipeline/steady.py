@@ -14,10 +14,10 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.pipeline.fingerprint import facts_of
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.protocol.facts.records import HandleKind
 from tidegate.protocol.steps.carried_verdicts import Judged

@@ -1,20 +1,29 @@
-"""The vertices of a graph that read no stream: sources, and checks of what sinks have staged."""
+"""The vertices of a graph: sources, steps, keyed operators, sinks, and checks of what sinks have staged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
-from tidegate.pipeline.windows import EventTime
-from tidegate.ports import BacklogSource, LaggingSource, Segment, Source
+from tidegate.pipeline.windows import BOUNDS, EventTime, Window
+from tidegate.ports import BacklogSource, DeliveryGuarantee, LaggingSource, Segment, Sink, Source
+from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.records import Pending
 from tidegate.protocol.schema.ddl import ddl_of
+from tidegate.protocol.schema.expiry import TimeToLive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidegate.pipeline.streams import Stream
+    from tidegate.pipeline.update import Update
 
+
+#: Takes one DataFrame for each input, and the state of their keys. An operator with an `output` returns an `Update`.
+UpdateFunction: TypeAlias = Callable[..., "DataFrame | Update"]
 #: Takes the staged rows of each of its sinks.
 Query: TypeAlias = Callable[..., "DataFrame"]
 
@@ -52,3 +61,69 @@ class CheckVertex:
     sinks: tuple[str, ...]
     query: Query
     expect: ExpectationSuite
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepVertex:
+    """A transform that is not deterministic: the last one of `input`. Its rows are durable before any consumer reads
+    them."""
+
+    name: str
+    input: "Stream"
+
+    @property
+    def operator_id(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedVertex:
+    """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
+
+    `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
+    these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
+    these are the rows of windows that the watermark has passed. Rows live as long as `ttl` says.
+    """
+
+    name: str
+    inputs: tuple["Stream", ...]
+    key: tuple[str, ...]
+    expect: ExpectationSuite | None = None
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    update: UpdateFunction | None = None
+    state: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    previous: Previous = field(default_factory=Previous)
+    output: str | None = None
+    join: Join | None = None
+    ttl: TimeToLive | None = None
+    window: Window | None = None
+
+    @property
+    def operator_id(self) -> str:
+        return self.name
+
+    @property
+    def emits(self) -> bool:
+        return self.output is not None or self.join is not None or self.window is not None
+
+    @property
+    def state_key(self) -> tuple[str, ...]:
+        """The columns by which its state is kept."""
+        return self.key if self.window is None else (*self.key, *BOUNDS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SinkVertex:
+    name: str
+    input: "Stream"
+    sink: Sink
+    expect: ExpectationSuite | None = None
+    guarantee: DeliveryGuarantee | str | None = None
+
+    @property
+    def operator_id(self) -> str:
+        return operator_of_sink(self.name)
+
+
+Vertex = SourceVertex | StepVertex | KeyedVertex | SinkVertex | CheckVertex

@@ -22,8 +22,7 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
 )
 
-from tidegate.pipeline.definition import SinkVertex
-from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.vertices import CheckVertex, SinkVertex, SourceVertex
 from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.schema.ddl import columns_of

@@ -11,10 +11,9 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NullType
 
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
-from tidegate.pipeline.vertices import CheckVertex
+from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import TypedSink
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
 from tidegate.protocol.facts.names import Target, TargetKind

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tidegate.dataflow.execution_plan import identity_of
 from tidegate.dataflow.staging import Staging
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import PortableSink, SinkInput
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import StepVertex
 from tidegate.ports import Acknowledger, CheckpointStorage, Clock, PortableSink
 from tidegate.protocol.continuous.regions import RegionStart
 from tidegate.protocol.facts.names import STORAGE, Target, staged_by

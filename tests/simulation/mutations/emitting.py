@@ -7,7 +7,7 @@ from tidegate.dataflow import reports, subtask_snapshots
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.records import HandleKind
 
 

@@ -10,7 +10,7 @@ from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate.dataflow import scheduled_driver
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.pipeline.definition import StepVertex
+from tidegate.pipeline.vertices import StepVertex
 
 
 @mutation("each consumer of a step computes its rows for itself", (SimulatedJobs, "_rows"))

@@ -11,8 +11,9 @@ from simulator.graphs import rebuilt
 from simulator.requests import Request
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.pipeline.definition import KeyedVertex, Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.inputs import inputs_of
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.errors import PipelineIdentityError, StateSchemaError
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import HandleKind

@@ -9,8 +9,8 @@ from simulator.runs import values_of
 from simulator.scheduler import require
 from simulator.sequential import SequentialExecution
 from simulator.sources import Row
-from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import microseconds

@@ -16,8 +16,8 @@ from simulator.sinks import SimulatedSink
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.pipeline.definition import SinkVertex
 from tidegate.pipeline.graph import compile_graph
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.protocol.facts.records import CheckpointRecord
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.streams import LATE_ROWS
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import Segment, SinkInput
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.facts.keygroups import key_groups_of, subtask_of

@@ -15,7 +15,7 @@ from simulator.running_emitting import key_of
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.running import PendingSnapshot
-from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.schema.expiry import TimeToLive, microseconds
 
 LogRow = tuple[str, int, int]  # log, split and place

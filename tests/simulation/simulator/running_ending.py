@@ -16,7 +16,7 @@ from simulator.running_windows import LATE_TABLE, SHOWN
 from simulator.scheduler import require
 from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.dataflow.in_flight import in_flight_of
-from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.paths import with_markers

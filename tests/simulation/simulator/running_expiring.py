@@ -14,7 +14,9 @@ from simulator.scheduler import require
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, Stream
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.ports import Segment, SinkInput
 from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, TTL, Moment, RecordedTtl

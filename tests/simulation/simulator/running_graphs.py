@@ -12,7 +12,8 @@ from simulator.running_ports import NAME
 from simulator.running_tables import Table
 from simulator.running_windows import add_windows
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:

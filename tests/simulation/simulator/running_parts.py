@@ -18,8 +18,9 @@ from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.streams import LATE_ROWS
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of, subtask_of
 from tidegate.protocol.facts.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId

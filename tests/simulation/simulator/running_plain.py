@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_parts import Rows
-from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import StepVertex
 from tidegate.protocol.facts.records import SubtaskId
 
 

@@ -16,7 +16,9 @@ from simulator.running_hours import SIZE, Hours, Row, end_of, place_of, time_of
 from simulator.running_tables import Table
 from simulator.scheduler import require
 from tidegate.pipeline.aggregates import count
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, Stream
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.records import Snapshot, SubtaskId

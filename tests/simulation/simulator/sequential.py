@@ -8,8 +8,9 @@ from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
 from simulator.sources import Row
 from simulator.windowed import PlainWatermarks, WindowedFunction
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.streams import LATE_ROWS
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.ports import SinkInput
 
 #: Beside the states of operators: how far each has come in event time.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.sinks import SimulatedSink
 from tidegate.pipeline.aggregates import count
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, Stream
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.streams import Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import SinkInput
 from tidegate.protocol.steps.watermarks import END_OF_TIME

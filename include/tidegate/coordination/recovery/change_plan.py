@@ -11,11 +11,10 @@ from typing import Any
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.identity import Identification
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.pipeline.known_schemas import known_schema
-from tidegate.pipeline.vertices import SourceVertex
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput, StateSchemas
 from tidegate.protocol.facts.branches import drops_unmatched
 from tidegate.protocol.facts.errors import StateIntegrityError

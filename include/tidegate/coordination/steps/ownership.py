@@ -7,7 +7,7 @@ The marks of sinks are read again with each checkpoint: a directory may be moved
 from collections.abc import Mapping, Sequence
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import (
     NumberedSink,
     OwnedSink,

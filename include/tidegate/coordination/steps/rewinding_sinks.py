@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.steps.ownership import Ownership
-from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError

@@ -6,8 +6,8 @@ merged run is used.
 
 from collections.abc import Mapping
 
-from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.paths import compaction_prefix
 from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, Moment

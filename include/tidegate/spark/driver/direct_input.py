@@ -12,8 +12,8 @@ import pyarrow as pa
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import ArrowReader, Segment
 from tidegate.protocol.facts.keygroups import hashes_of, key_groups_of
 from tidegate.spark.driver.columns import are_alike, arrow_schema

@@ -14,8 +14,9 @@ from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.streams import LATE_ROWS, Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.records import SubtaskId

@@ -6,8 +6,8 @@ A table of current rows would otherwise have rows of both kinds, for as long as 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.handles import layout_version

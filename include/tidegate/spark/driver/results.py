@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.update import Update
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.driver.columns import arrow_schema, require_plain_text
 from tidegate.spark.driver.hashing import key_expressions, quoted

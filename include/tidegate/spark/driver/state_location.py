@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.dataflow.execution_plan import ExecutionPlan
-from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.keygroups import key_groups_of
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.schema.expiry import Moment

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from tidegate.dataflow.elements import Data, Exchange
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.streams import LATE_ROWS, Stream
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
