@@ -9,9 +9,9 @@ from state_operator import OPERATOR, PIPELINE, Operator, Workshop
 import tidegate
 from tidegate.protocol.facts.errors import CheckpointNotRetainedError, OperatorNotFoundError, StateIntegrityError
 from tidegate.state import opening
+from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles
-from tidegate.state.recent_runs import RecentRuns
 
 LAYOUT = StateLayout.of_rows(pa.schema([("carrier", pa.string()), ("n", pa.int64())]), ["carrier"])
 
@@ -58,7 +58,7 @@ def test_a_checkpoint_that_was_replaced_while_it_was_read_is_told_as_that(
     operator: Operator, store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not as a lost file, which somebody would have to restore. Who reads has not written the state."""
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=0, most=0))
     reader = tidegate.state.read(PIPELINE, OPERATOR, checkpoint=1)
     for path in operator.workshop.written():
         path.unlink()

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from state_operator import Workshop, with_hash
 
-from tidegate.state import cache, opening
-from tidegate.state.recent_runs import RecentRuns
+from tidegate.state import mapped_copies, opening
+from tidegate.state.decoded_runs import DecodedRuns
 
 
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of a run stays in memory: what is read is what was written."""
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=0, most=0))
 
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even the smallest run is copied, as all are that lie in remote storage, and its copy is read each time."""
-    monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
-    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 0)
+    monkeypatch.setattr(mapped_copies, "IN_PLACE_FILE", 0)
+    monkeypatch.setattr(mapped_copies, "IN_PLACE_MEMORY", 0)
 
 
 @pytest.fixture(params=["in place", "copied"])

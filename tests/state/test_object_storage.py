@@ -9,6 +9,8 @@ from object_stores import Bucket
 
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.state import opening
+from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.layout import StateLayout
 from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.subtask import scan, upsert
@@ -78,7 +80,9 @@ def test_files_are_held_against_what_was_recorded(storage) -> None:
         storage.verify([good, replace(good, path="p/chk-3/s/1")][1:], [])
 
 
-def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachable: Bucket) -> None:
+def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachable: Bucket, monkeypatch) -> None:
+    decoded = DecodedRuns(each=1 << 10, most=1 << 10)
+    monkeypatch.setattr(opening, "_in_memory", decoded)
     spec = replace(workshop.spec(LAYOUT), storage_url=reachable.url)
     for key in (1, 2):
         table = hashed(pa.table({"k": [key], "v": [10 * key]}), ["k"])
@@ -91,6 +95,7 @@ def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachabl
                 copy.unlink()
         assert pa.Table.from_batches(scan(spec)).sort_by("k").to_pydict() == {"k": [1, 2], "v": [10, 20]}
     assert len(list(workshop.copies.glob("*.copy"))) == 2
+    assert not decoded._runs  # what has a copy is not kept in memory, too
     storage = ArrowCheckpointStorage(reachable.url)
     storage.write(spec.runs[0].path, storage.read(spec.runs[0].path)[:-1])
     for copy in workshop.copies.iterdir():

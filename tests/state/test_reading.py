@@ -25,7 +25,7 @@ from state_operator import Operator, with_hash
 from state_readings import ROUTES, changes_of, check_history, check_script, files_of, read, routes
 
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StateSchemaError
-from tidegate.state import cache, keys
+from tidegate.state import keys, mapped_copies
 from tidegate.state.keys import key_of_text
 from tidegate.state.layout import StateLayout
 from tidegate.state.showing import json_rows
@@ -109,7 +109,7 @@ def test_a_value_that_comes_back_is_no_change(workshop) -> None:
 
 def large(workshop: Any, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """Runs of several row groups that are too large to be read in full for one key."""
-    monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
+    monkeypatch.setattr(mapped_copies, "IN_PLACE_FILE", 0)
     monkeypatch.setattr("tidegate.state.runs._GROUP_ROWS", 1000)
     layout = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("text", pa.string())]), ["k"])
     operator = Operator(workshop, layout)

@@ -16,8 +16,8 @@ from tidegate.pipeline.aggregates import Aggregate, avg, count, max_, max_by, mi
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
 from tidegate.state import opening
 from tidegate.state.columns import from_fixed
+from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.layout import StateLayout
-from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.subtask import aggregate, lookup, scan, upsert
 
 NOON = datetime(2013, 1, 1, 12, 0, 0, 123456)
@@ -60,8 +60,8 @@ def test_every_atomic_type_and_null_come_back_as_they_were_written(workshop, has
 
 
 def test_what_stays_of_a_written_run_in_memory_is_what_its_file_holds(workshop, hashed, monkeypatch) -> None:
-    roomy = RecentRuns(each=1 << 20, most=1 << 20)
-    monkeypatch.setattr(opening, "_recent", roomy)
+    roomy = DecodedRuns(each=1 << 20, most=1 << 20)
+    monkeypatch.setattr(opening, "_in_memory", roomy)
     table = state_table()
     layout = StateLayout.of_rows(table.schema, ["id"])
     first = upsert(hashed(table, ["id"]).to_batches(), workshop.spec(layout)).write()

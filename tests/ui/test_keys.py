@@ -134,7 +134,7 @@ def test_a_damaged_file_spoils_only_the_checkpoints_that_have_it(ask, kept) -> N
     newest.write_bytes(b"cut off")
     from tidegate.state import opening
 
-    opening._recent.clear()
+    opening._in_memory.clear()
     history = ask(f"{API}?{AA}&checkpoint=2").json()["history"]
     assert [(at["row"] is None, at["problem"] is None) for at in history] == [
         (True, False),

@@ -1,7 +1,7 @@
-"""Opens runs: each is checked against its handle and brought to the reader's layout, and read through the local cache.
+"""Opens runs: each is checked against its handle and brought to the reader's layout, and read through one of two caches.
 
-Small runs on local storage are read where they lie, because decoding one costs less than a copy. They stay in memory
-within a bound. A file that is missing, cut off or altered is an error that names it, never fewer rows.
+`decoded_runs` has the small ones of local storage, because to decode one costs less than a copy, and `mapped_copies`
+all others. A file that is missing, cut off or altered is an error that names it, never fewer rows.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ import pyarrow.parquet as pq
 
 from tidegate.protocol.facts.errors import StateIntegrityError, StateSchemaError, StorageError
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.state import cache
+from tidegate.state import mapped_copies
 from tidegate.state.columns import Bools, Hashes, Ints, flags, hashes_of_column, integers
+from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
-from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.runs import FORMATS, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 _BLOCK = 4 << 20
 
-#: All that are neither mapped nor read seldom: 10,000 events an epoch over a million keys make 16 MiB of them.
-_recent = RecentRuns(each=cache.COMPRESSED, most=32 << 20)
+#: 10,000 events an epoch over a million keys make 16 MiB of them.
+_in_memory = DecodedRuns(each=mapped_copies.IN_PLACE_MEMORY, most=32 << 20)
 
 #: Layouts of runs by their fingerprint.
 _layouts: dict[str, StateLayout] = {}
@@ -92,16 +92,17 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
-    if (batches := _recent.find(_key(spec, run))) is None:
-        batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-        _recent.keep(_key(spec, run), batches)
+    if (batches := _in_memory.find(_key(spec, run))) is None:
+        batches = mapped_copies.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
     parts = (_cut(batch, low, high, *reads) for batch in batches)
     return [part for part in parts if len(part.hashes)]
 
 
 def remember(spec: SubtaskSpec, run: StateHandle, rows: pa.Table) -> None:
-    """This process has written a run: it need not be read back, if it is small. `rows` are a `pyarrow.Table` of it."""
-    _recent.keep(_key(spec, run), rows.combine_chunks().to_batches())
+    """This process has written a run: it need not be read back, if it has no copy. `rows` are a `pyarrow.Table` of
+    it."""
+    if open_storage(spec.storage_url).is_local:
+        _in_memory.keep(_key(spec, run), rows.combine_chunks().to_batches())
 
 
 def new_parts(spec: SubtaskSpec, rows: pa.Table) -> list[RunPart]:
@@ -121,7 +122,7 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
     low, high = spec.hashes_in(run)
     if not low <= value <= high or run.rows == 0:
         return []
-    if run.bytes <= cache.IN_PLACE_FILE:
+    if run.bytes <= mapped_copies.IN_PLACE_FILE:
         parts = (_cut(part.rows, value, value, *reads) for part in open_run(spec, run))
         return [part for part in parts if len(part.hashes)]
     with open_storage(spec.storage_url).open_input(run.path) as source:
@@ -181,10 +182,12 @@ def _cut(batch: pa.RecordBatch, low: int, high: int, fit: Fit | None, limits: Li
 
 
 def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
-    in_place = open_storage(spec.storage_url).is_local and run.bytes <= cache.IN_PLACE_FILE
+    in_place = open_storage(spec.storage_url).is_local and run.bytes <= mapped_copies.IN_PLACE_FILE
     batches = _decoded(spec, run) if in_place else _downloaded(spec, run)
     if sum(batch.num_rows for batch in batches) != run.rows:
         raise _damaged(spec.where(), run, f"it does not hold the {run.rows:,} rows recorded for it")
+    if in_place:
+        _in_memory.keep(_key(spec, run), batches)
     return batches
 
 
@@ -197,7 +200,7 @@ def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
 def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     """Copy a run into the cache, verified."""
     try:
-        with cache.fetched(spec.cache_dir) as (path, local):
+        with mapped_copies.fetched(spec.cache_dir) as (path, local):
             local.writelines(_verified_blocks(spec, run))
             local.flush()
             return _converted(spec, run, path)
@@ -230,7 +233,7 @@ def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[pa.Re
         first = next(batches, None)
         if first is None:
             return []
-        addition = cache.Addition(spec.cache_dir, first.schema)
+        addition = mapped_copies.Addition(spec.cache_dir, first.schema)
         try:
             for batch in chain([first], batches):
                 addition.write(batch)

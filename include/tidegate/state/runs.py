@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tidegate.protocol.facts.handles import layout_version
 from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.protocol.schema.expiry import TTL
-from tidegate.state import cache
+from tidegate.state import mapped_copies
 from tidegate.state.columns import flags, hashes_of_column, one_chunk
 from tidegate.state.expiring import Span
 from tidegate.state.hashing_file import HashingFile
@@ -47,7 +47,7 @@ def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) 
     local storage needs none. Raises `StorageError` if the run cannot be written; then nothing is left of it.
     """
     storage = open_storage(spec.storage_url)
-    copy = cache.Addition(spec.cache_dir, schema, cache.IN_PLACE_MEMORY if storage.is_local else 0)
+    copy = mapped_copies.Addition(spec.cache_dir, schema, mapped_copies.IN_PLACE_MEMORY if storage.is_local else 0)
     try:
         with storage.open_output(f"{spec.prefix}.parquet") as file:
             writer = RunWriter(spec, HashingFile(file), schema, copy, span or Span.of(spec))
@@ -72,7 +72,7 @@ class RunWriter:
     handle: StateHandle
 
     def __init__(
-        self, spec: SubtaskSpec, file: HashingFile, schema: pa.Schema, copy: cache.Addition, span: Span
+        self, spec: SubtaskSpec, file: HashingFile, schema: pa.Schema, copy: mapped_copies.Addition, span: Span
     ) -> None:
         self._spec, self._file, self._schema, self._copy, self._span = spec, file, schema, copy, span
         self._rows = self._min_hash = self._max_hash = 0

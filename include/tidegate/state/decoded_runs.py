@@ -1,6 +1,8 @@
-"""Runs that this process has read or written, decoded: the next checkpoint or micro-batch reads the same ones again.
+"""Small runs that this process has read or written, decoded in its memory: the next checkpoint or micro-batch reads the
+same ones again. They lie in local storage and have no copy; see `mapped_copies` for all others.
 
-Spark keeps its Python workers, but nothing depends on that: a worker that is new reads the files.
+Spark keeps its Python workers, but nothing depends on that: a worker that is new reads the files. Whoever adds a run
+drops those that were used longest ago, beyond the bound, and the process takes the rest with it.
 """
 
 from collections import OrderedDict
@@ -9,7 +11,7 @@ from threading import Lock
 import pyarrow as pa
 
 
-class RecentRuns:
+class DecodedRuns:
     """By storage, path and checksum, runs of up to `each` bytes in memory, those used last, and `most` bytes of them
     together. May be used by several threads."""
 

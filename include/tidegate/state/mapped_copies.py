@@ -1,8 +1,12 @@
-"""Local copies of runs as Arrow files, the large ones memory-mapped. Only a cache: losing it costs a download.
+"""Copies of runs on the local disk, as Arrow files that are memory-mapped. Only a cache: losing it costs a download.
+
+They are of large runs, and of all that lie in remote storage. A small run in local storage stays decoded in memory
+instead: see `decoded_runs`. All processes of a user share the copies, up to `CACHE_BYTES`.
 
 Copies lie in a private directory. They are named by the run's checksum and by this boot of the machine, and appear by a
 rename, so a copy that a crash or a power cut left half written is never found again. Each ends with a checksum of its
-own, which is checked once per process and file. Old or excess copies are deleted when one is added.
+own, which is checked once per process and file. Whoever adds one deletes what was used longest ago, beyond that bound,
+and what was not used for `CACHE_SECONDS`.
 """
 
 import hashlib
@@ -24,15 +28,13 @@ import pyarrow as pa
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.private_directories import private_directory, require_private, user_directory
 
+#: Bytes of copies on the disk of a machine, for each user.
 CACHE_BYTES = 64 << 30
 CACHE_SECONDS = 3 * 24 * 3600
 
 #: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
 IN_PLACE_FILE = 3 << 20
 IN_PLACE_MEMORY = 8 << 20
-#: Copies with at most so many bytes in memory are compressed. Larger ones are mapped, so that only used parts are read,
-#: and not decompressed for each lookup.
-COMPRESSED = IN_PLACE_MEMORY
 _TOUCH_SECONDS = 3600
 
 _DIGEST = hashlib.sha256().digest_size
@@ -109,13 +111,12 @@ class Addition:
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._bytes += batch.nbytes
-        if self._bytes > COMPRESSED:
-            self._attempt(lambda: self._flush(None))
+        if self._bytes > self._least:
+            self._attempt(self._flush)
 
     def keep(self, checksum: str) -> None:
         """The copy is complete: publish it."""
         if self._bytes > self._least:
-            self._attempt(lambda: self._flush("lz4"))
             self._attempt(lambda: self._publish(checksum))
 
     def drop(self) -> None:
@@ -126,15 +127,14 @@ class Addition:
             with suppress(OSError):
                 self._temporary.unlink(missing_ok=True)
 
-    def _flush(self, compression: str | None) -> None:
-        """Write what is held. The compression of the first call stays."""
+    def _flush(self) -> None:
+        """Write what is held."""
         if self._writer is None:
             self._temporary = _temporary(private_directory(directory(self._cache_dir)))
             self._file = self._stack.enter_context(_created(self._temporary))
             self._hashing = HashingFile(self._file)
-            options = pa.ipc.IpcWriteOptions(compression=compression)
             sink = pa.PythonFile(self._hashing, mode="w")
-            self._writer = self._stack.enter_context(pa.ipc.new_file(sink, self._schema, options=options))
+            self._writer = self._stack.enter_context(pa.ipc.new_file(sink, self._schema))
         for batch in self._held:
             self._writer.write_batch(batch)
         self._held.clear()

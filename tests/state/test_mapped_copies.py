@@ -1,4 +1,4 @@
-"""The local cache: what stays, what goes, and that neither changes what is read."""
+"""Copies of runs on the local disk: what stays, what goes, and that neither changes what is read."""
 
 import os
 import pickle
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
-from tidegate.state import cache, opening
+from tidegate.state import mapped_copies, opening
+from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.layout import StateLayout
-from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.subtask import scan, upsert
 
@@ -50,7 +50,7 @@ def test_a_run_just_written_needs_no_download(write, workshop) -> None:
 def test_entries_nobody_used_for_days_are_deleted_when_one_is_added(write, workshop) -> None:
     spec = write(1)
     (old,) = workshop.copies.iterdir()
-    os.utime(old, (time.time() - cache.CACHE_SECONDS - 60,) * 2)
+    os.utime(old, (time.time() - mapped_copies.CACHE_SECONDS - 60,) * 2)
     spec = write(2, spec)
     assert not old.exists()
     assert keys(spec) == [1, 2]
@@ -59,14 +59,14 @@ def test_entries_nobody_used_for_days_are_deleted_when_one_is_added(write, works
 def test_using_an_entry_keeps_it(write, workshop) -> None:
     spec = write(1)
     (old,) = workshop.copies.iterdir()
-    os.utime(old, (time.time() - cache.CACHE_SECONDS - 60,) * 2)
+    os.utime(old, (time.time() - mapped_copies.CACHE_SECONDS - 60,) * 2)
     assert keys(spec) == [1]
     write(2, spec)
     assert old.exists()
 
 
 def test_a_run_larger_than_the_whole_cache_is_read_all_the_same(write, workshop, monkeypatch) -> None:
-    monkeypatch.setattr(cache, "CACHE_BYTES", 1)
+    monkeypatch.setattr(mapped_copies, "CACHE_BYTES", 1)
     spec = write(2, write(1))
     assert not list(workshop.copies.iterdir())
     assert keys(spec) == [1, 2]
@@ -75,7 +75,7 @@ def test_a_run_larger_than_the_whole_cache_is_read_all_the_same(write, workshop,
 def test_an_entry_of_another_boot_is_not_trusted(write, workshop, monkeypatch) -> None:
     spec = write(1)
     (entry,) = workshop.copies.iterdir()
-    monkeypatch.setattr(cache, "_boot", lambda: "another")
+    monkeypatch.setattr(mapped_copies, "_boot", lambda: "another")
     entry.write_bytes(b"zeros after a power cut")
     assert keys(spec) == [1]
     assert len(list(workshop.copies.iterdir())) == 2
@@ -112,7 +112,7 @@ def test_a_cache_that_cannot_be_written_stops_reading_but_not_writing(write, wor
 
 def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=0, most=0))
     spec = write(2, write(1))
     assert keys(spec) == [1, 2]
     assert not workshop.cache.exists()
@@ -121,21 +121,27 @@ def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, mon
         keys(spec)
 
 
-@pytest.mark.parametrize("smallest", [0, cache.IN_PLACE_MEMORY])
-def test_what_was_written_is_in_memory(smallest, write, workshop, monkeypatch) -> None:
-    """With a copy beside it, as in remote storage, and without."""
-    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", smallest)
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=1 << 10, most=1 << 10))
+def test_what_was_written_without_a_copy_is_in_memory(write, workshop, monkeypatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=1 << 10, most=1 << 10))
     spec = write(2, write(1))
     for run in spec.runs:
         workshop.file(run).unlink()
-    shutil.rmtree(workshop.cache, ignore_errors=True)
+    assert not workshop.cache.exists()
     assert keys(spec) == [1, 2]
 
 
+def test_a_run_that_has_a_copy_is_read_from_it_and_not_kept_in_memory(write, monkeypatch) -> None:
+    decoded = DecodedRuns(each=1 << 10, most=1 << 10)
+    spec = write(1)
+    monkeypatch.setattr(opening, "_in_memory", decoded)
+    assert keys(spec) == [1]
+    assert not decoded._runs
+
+
 def test_what_could_not_be_verified_is_not_in_memory(write, monkeypatch) -> None:
-    recent = RecentRuns(each=1 << 10, most=1 << 10)
-    monkeypatch.setattr(opening, "_recent", recent)
+    recent = DecodedRuns(each=1 << 10, most=1 << 10)
+    monkeypatch.setattr(opening, "_in_memory", recent)
     monkeypatch.setattr(ArrowCheckpointStorage, "verify", refused)
     with pytest.raises(StateIntegrityError, match="damaged by the disk"):
         write(1)
@@ -144,10 +150,10 @@ def test_what_could_not_be_verified_is_not_in_memory(write, monkeypatch) -> None
 
 def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=0, most=0))
     spec = write(3, write(2, write(1)))
     size = sum(part.rows.nbytes for part in opening.open_run(spec, spec.runs[0]))
-    monkeypatch.setattr(opening, "_recent", RecentRuns(each=size, most=2 * size))
+    monkeypatch.setattr(opening, "_in_memory", DecodedRuns(each=size, most=2 * size))
     assert keys(spec) == [1, 2, 3]
     for run in spec.runs:
         workshop.file(run).unlink()
@@ -157,7 +163,7 @@ def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, worksh
 
 
 def test_a_run_that_is_small_in_memory_only_is_copied_when_it_is_read(write, workshop, monkeypatch) -> None:
-    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 1 << 20)
+    monkeypatch.setattr(mapped_copies, "IN_PLACE_MEMORY", 1 << 20)
     spec = write(1)
     assert not workshop.cache.exists()
     assert keys(spec) == [1]
@@ -185,12 +191,12 @@ def test_a_copy_that_is_not_what_was_written_is_thrown_away_and_fetched_again(wr
 
 def test_a_copy_is_read_for_its_checksum_once_a_process_and_file(write, workshop, monkeypatch) -> None:
     read: list[int] = []
-    require = cache._require_checksum
-    monkeypatch.setattr(cache, "_require_checksum", lambda file, size: (read.append(size), require(file, size)))
+    require = mapped_copies._require_checksum
+    monkeypatch.setattr(mapped_copies, "_require_checksum", lambda file, size: (read.append(size), require(file, size)))
     spec = write(1)
     assert keys(spec) == keys(spec) == [1]
     assert not read  # this process wrote it
-    cache._believed.clear()
+    mapped_copies._believed.clear()
     assert keys(spec) == keys(spec) == [1]
     assert len(read) == 1
     (entry,) = workshop.copies.iterdir()
@@ -202,12 +208,12 @@ def test_a_copy_is_read_for_its_checksum_once_a_process_and_file(write, workshop
 def test_marking_a_copy_as_used_does_not_make_it_another_file(write, workshop) -> None:
     spec = write(1)
     (entry,) = workshop.copies.iterdir()
-    os.utime(entry, (time.time() - 2 * cache._TOUCH_SECONDS, entry.stat().st_mtime))
-    believed = set(cache._believed)
+    os.utime(entry, (time.time() - 2 * mapped_copies._TOUCH_SECONDS, entry.stat().st_mtime))
+    believed = set(mapped_copies._believed)
     assert keys(spec) == [1]
     assert entry.stat().st_atime > time.time() - 60
-    assert cache._identity(entry.stat()) in believed | set(cache._believed)
-    assert set(cache._believed) >= believed
+    assert mapped_copies._identity(entry.stat()) in believed | set(mapped_copies._believed)
+    assert set(mapped_copies._believed) >= believed
 
 
 def test_only_what_the_cache_made_is_deleted(write, workshop, tmp_path) -> None:
