@@ -34,7 +34,7 @@ def test_a_second_pipeline_in_the_directory_is_refused_and_the_first_goes_on(sto
 
 
 def test_a_pipeline_that_is_renamed_does_not_begin_where_its_tables_already_are(store, tmp_path):
-    """Before there were marks, too: the plan and a run say the same, before anything is staged."""
+    """Without a mark, too: the plan and a run say the same, before anything is staged."""
     old = Owned(store, "old", tmp_path / "t", "append")
     old.take("o1")
     renamed = Owned(store, "renamed", tmp_path / "t", "append")

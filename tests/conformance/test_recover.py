@@ -1,7 +1,6 @@
 """The database is lost, and a pipeline goes on from its checkpoint storage: on every store, whatever lies there and
 wherever the recovery dies. The lost database is one in memory."""
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -22,7 +21,6 @@ from tidegate.protocol.facts.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.facts.lifecycle import Status
-from tidegate.protocol.facts.paths import marker_path, metadata_path
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.protocol.recovery.lost_database import WITHOUT_TRACE
@@ -184,27 +182,6 @@ def test_an_undo_that_no_checkpoint_has_followed_is_not_forgotten(lost):
     world.lose(MemoryCheckpointStore())
     world.recover()
     assert (world.ids(), world.shown()) == (([1, 2, 3, 4, 6], [5]), [1, 2, 3, 4, 6])
-
-
-def test_checkpoints_of_before_there_were_markers_are_recovered_if_somebody_says_which(lost):
-    world, lose = lost
-    lose()
-    for id_ in (1, 2, 3, 4):
-        document = json.loads(world.storage.files[metadata_path("p", id_)])
-        known = {name: document[name] for name in ("format", "pipeline", "checkpoint_id", "triggered_at", "operators")}
-        judged = [{name: each[name] for name in ("target", "suite", "success")} for each in document["verdicts"]]
-        first = known | {"version": 1, "finalized_at": document["validated_at"], "options": {}, "verdicts": judged}
-        world.storage.files[metadata_path("p", id_)] = json.dumps(first).encode()
-        del world.storage.files[marker_path("p", id_)]
-    with pytest.raises(RecoveryRefusedError, match="--include-doubtful 4"):
-        world.recover()
-    with pytest.raises(RecoveryRefusedError, match=r"Checkpoint 4: It has no marker.*--withdraw"):
-        world.recover(3)
-    check_nothing_is_recorded(world)
-    world.recover(4)
-    assert world.take("r5") == 5
-    assert [handle.created_by for handle in world.restored] == [1, 2, 3, 4]
-    assert world.shown() == [1, 2, 3, 4, 5]
 
 
 def test_a_database_that_knows_checkpoints_of_the_pipeline_is_refused(lost):

@@ -18,7 +18,7 @@ DAMAGE = {
     "is of checkpoint 1 of pipeline q": lambda world, id_: world.change(
         metadata_path("p", id_), pipeline="q", checkpoint_id=1
     ),
-    "newer release of Tidegate": lambda world, id_: world.change(metadata_path("p", id_), version=3),
+    "newer release of Tidegate": lambda world, id_: world.change(metadata_path("p", id_), version=2),
     "_committed has version 2": lambda world, id_: world.change(marker_path("p", id_), version=2),
     "has no _metadata": lambda world, id_: world.storage.files.pop(metadata_path("p", id_)),
 }

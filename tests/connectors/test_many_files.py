@@ -48,7 +48,7 @@ def test_no_merged_manifest_is_long(monkeypatch: pytest.MonkeyPatch, context: An
     assert len(handles) < 2 * 400 / 50 + 6
     names = [row.file.path for row in manifests.read(handles, context(1).storage)]
     assert sorted(names) == sorted(f"{number}.csv" for number in range(400))
-    # One that an earlier release has merged may be longer. It stays as it is.
+    # What one checkpoint has read may be longer. It stays as it is.
     long = manifests.extend((), [FileVersion(f"{number}.csv", 1, 1) for number in range(60)], context(401), None)
     assert manifests.extend(long, [FileVersion("x.csv", 1, 1)], context(402), None)[:-1] == long
 

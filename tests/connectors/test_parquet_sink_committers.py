@@ -46,7 +46,6 @@ def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> No
     sink = ParquetSink("t", mode)
     commit(sink, 1, [stage(sink, 1, 1)])
     handle = stage(sink, 2, 2)
-    Path(sink.root, "_lock").touch()
     with ExitStack() as held:
         inodes = {path.stat().st_ino: path for path in [Path(sink.root), *Path(sink.root).rglob("*")]}
         for path in inodes.values():
@@ -55,31 +54,6 @@ def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> No
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         commit(sink, 2, [handle])
     assert visible(sink) == ([1, 2] if mode == "append" else [2])
-    assert not Path(sink.root, "_lock").exists()
-
-
-def test_what_an_older_version_left_in_the_middle_of_a_commit_is_gone_on_with_and_tidied(append: ParquetSink) -> None:
-    """It moved staged files to a directory of the checkpoint, under a lock."""
-    moved, staged = stage(append, 1, 1), stage(append, 1, 2, subtask=1)
-    halfway = Path(append.root, "_committing", "chk-1")
-    halfway.mkdir(parents=True)
-    Path(append.root, moved.path).rename(halfway / Path(moved.path).name)
-    Path(append.root, "_lock").touch()
-    commit(append, 1, [moved, staged])
-    assert visible(append) == [1, 2]
-    assert sorted(os.listdir(append.root)) == ["_committing", "_staging", "checkpoint=1"]
-    assert os.listdir(Path(append.root, "_committing")) == []
-
-
-def test_versions_and_links_that_an_older_version_left_half_done_are_tidied(latest: ParquetSink) -> None:
-    commit(latest, 1, [stage(latest, 1, 1)])
-    Path(latest.root, "_versions", "chk-2.0123456789abcdef.tmp").mkdir()
-    Path(latest.root, "_versions", "somebody's own").mkdir()
-    Path(latest.root, "_next").symlink_to("_versions/chk-2")
-    commit(latest, 2, [stage(latest, 2, 2)])
-    assert visible(latest) == [2]
-    assert sorted(os.listdir(Path(latest.root, "_versions"))) == ["chk-1", "chk-2", "somebody's own"]
-    assert sorted(os.listdir(latest.root)) == ["_committing", "_staging", "_versions", "current"]
 
 
 @pytest.mark.parametrize("mode", ["append", "latest"])

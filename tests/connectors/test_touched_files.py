@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from landed_files import put
 
@@ -92,15 +90,11 @@ def test_a_landing_directory_that_is_copied_without_times_stops_nothing(
         poll(12, second)
 
 
-@pytest.mark.parametrize("known", ["beyond what is remembered", "of before"])
 def test_where_the_content_is_not_known_a_touched_file_has_changed(
-    known: str, landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+    landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(landing, "a.csv", mtime=1)
-    if known == "of before":
-        monkeypatch.setattr(manifests, "_encode", _as_before)
-    else:
-        monkeypatch.setattr(directories, "CHECKSUM_BYTES", 7)
+    monkeypatch.setattr(directories, "CHECKSUM_BYTES", 7)  # beyond what is remembered
     source = FileSource("landing", schema=SCHEMA)
     _, snapshot = source.poll(0, None, context(1))
     monkeypatch.undo()
@@ -109,13 +103,6 @@ def test_where_the_content_is_not_known_a_touched_file_has_changed(
     put(landing, "a.csv", mtime=2)
     with pytest.raises(SourceChangedError, match=r"a\.csv has changed since checkpoint 1 read it"):
         source.poll(0, snapshot, context(3))
-
-
-def _as_before(table: pa.Table) -> bytes:
-    """As releases wrote them that kept no checksums."""
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table.drop_columns(["checksum", "touched"]), buffer)
-    return bytes(buffer.getvalue().to_pybytes())
 
 
 FROM_NOTHING: list[tuple[dict[str, Any], str, bool]] = [
@@ -184,7 +171,7 @@ def test_an_empty_file_that_grows_before_it_is_read_is_left_to_the_next_checkpoi
     assert [tuple(row) for row in source.read(spark, [segment]).collect()] == [("a", 1)]
 
 
-def test_what_earlier_releases_read_by_the_name_of_a_link_is_not_read_again(
+def test_what_was_moved_and_left_a_link_in_its_place_is_not_read_again(
     home: Path, landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(landing, "day/x.csv", mtime=1)

@@ -85,7 +85,7 @@ def test_that_a_person_approved_it_is_read_back_too():
 
 def test_it_is_plain_json_with_names_that_explain_themselves():
     shown = json.loads(written())
-    assert (shown["format"], shown["version"]) == ("tidegate-checkpoint", 2)
+    assert (shown["format"], shown["version"]) == ("tidegate-checkpoint", 1)
     operator = shown["operators"][1]
     assert (operator["operator_id"], operator["parallelism"], operator["max_parallelism"]) == ("op", 2, 128)
     assert operator["definition"] == {"type": "x"}
@@ -98,34 +98,6 @@ def test_it_does_not_depend_on_the_order_in_which_endpoints_were_recorded():
     assert document() == document(replace(WHOLE, endpoints=WHOLE.endpoints[::-1]))
 
 
-def test_the_first_version_is_read_as_far_as_it_goes():
-    first = {
-        "format": "tidegate-checkpoint",
-        "version": 1,
-        "pipeline": "p",
-        "checkpoint_id": 4,
-        "triggered_at": at(0).isoformat(),
-        "finalized_at": at(9).isoformat(),
-        "options": {},
-        "operators": [
-            {
-                "operator_id": "op",
-                "parallelism": 1,
-                "max_parallelism": 128,
-                "definition": {},
-                "subtasks": [document()["operators"][1]["subtasks"][0]],
-            }
-        ],
-        "verdicts": [{"target": "sink:out", "suite": "s", "success": True}],
-    }
-    read = read_metadata("p", 4, json.dumps(first).encode())
-    assert (read.version, read.endpoints, read.restores, read.region_attempt) == (1, (), (), 0)
-    assert read.subtasks[SubtaskId("op", 0)] == SubtaskRecord(SubtaskId("op", 0), 1, at(9), Snapshot((RUN,)))
-    assert (read.record.request_id, read.record.kind) == ("recovered:4", CheckpointKind.CHECKPOINT)
-    assert (read.record.triggered_at, read.record.validated_at, read.record.deadline) == (at(0), at(9), at(9))
-    assert read.verdicts == [Verdict(Target.parse("sink:out"), "s", True, 0, 0)]
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -133,8 +105,8 @@ def test_the_first_version_is_read_as_far_as_it_goes():
         (b"", "is not JSON"),
         (b"[]", "is not of the format 'tidegate-checkpoint'"),
         (written(format="other"), "is not of the format"),
-        (written(version=3), "has version 3 of its format, and this release reads versions up to 2"),
-        (written(version="2"), "its version is '2'"),
+        (written(version=2), "has version 2 of its format, and this release reads versions up to 1"),
+        (written(version="1"), "its version is '1'"),
         (written(pipeline="q"), "is of checkpoint 4 of pipeline q"),
         (written(checkpoint_id=5), "is of checkpoint 5 of pipeline p"),
         (written(triggered_at="today"), "is damaged: .*today"),

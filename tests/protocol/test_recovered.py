@@ -71,13 +71,6 @@ def test_one_without_a_marker_that_a_later_one_has_is_not_in_doubt_it_had_not_co
         chosen([found(3)], 9)
 
 
-def test_before_there_were_markers_every_checkpoint_is_in_doubt():
-    old = [found(id_, marked=False, version=1) for id_ in (1, 2)]
-    ids, left = chosen([*old, found(3)])
-    assert (ids, [left[id_].in_doubt for id_ in (1, 2)]) == ([3], [True, True])
-    assert chosen([*old, found(3)], 2)[0] == [2, 3]
-
-
 def test_what_is_damaged_is_listed_with_its_reason_and_cannot_be_included():
     ids, left = chosen([found(2), found(3, problem="it is damaged"), Candidate(4, False, None, None, "no _metadata")])
     assert ids == [2]
@@ -158,7 +151,7 @@ def test_only_a_database_that_knows_no_checkpoint_is_recovered_into():
 def test_where_nothing_can_be_recovered_the_error_says_why():
     with pytest.raises(RecoveryRefusedError, match=r"no checkpoint on file:///x .*look at TIDEGATE_STORAGE"):
         require_any("p", "file:///x", [], [], [])
-    _, _, unrecovered = choose_recovered([found(1, problem="it is cut off"), found(2, marked=False, version=1)], ())
+    _, _, unrecovered = choose_recovered([found(1, problem="it is cut off"), found(2, marked=False)], ())
     with pytest.raises(RecoveryRefusedError, match=r"Checkpoint 1: it is cut off .*add --include-doubtful 2"):
         require_any("p", "file:///x", [], [], unrecovered)
 

@@ -134,7 +134,7 @@ def test_a_wrong_question_gets_its_status(ask, past, path, status) -> None:
 def test_metadata_is_downloaded_as_it_is(ask, past, tmp_path: Path) -> None:
     where = tmp_path / "checkpoints" / PIPELINE / "chk-1" / "_metadata"
     where.parent.mkdir(parents=True)
-    content = json.dumps({"format": "tidegate-checkpoint", "version": 2, "pipeline": PIPELINE, "checkpoint_id": 1})
+    content = json.dumps({"format": "tidegate-checkpoint", "version": 1, "pipeline": PIPELINE, "checkpoint_id": 1})
     where.write_text(content)
     response = ask(f"/pipelines/{PIPELINE}/checkpoints/1/_metadata")
     assert (response.status_code, response.text) == (200, content)

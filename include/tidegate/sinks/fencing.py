@@ -22,7 +22,6 @@ from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 
 COMMITTING = "_committing"
 _MOST_ROUNDS = 100  # an older attempt that still runs may go on adding files while they are taken away
-_LEFT_BY_OLDER_VERSIONS = ("_lock", "_next")
 
 
 class PrivateDirectory:
@@ -58,7 +57,7 @@ def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterato
         attempt.confirm()
         _fence_older(private, attempt.number)
         yield private
-        _tidy(root, private)
+        shutil.rmtree(private.path, ignore_errors=True)  # what an error leaves behind, the next attempt takes away
     except SupersededAttemptError:
         with suppress(OSError):
             os.rmdir(private.path)
@@ -103,13 +102,6 @@ def _empty(directory: str, private: PrivateDirectory) -> None:
         f"An older commit attempt is still writing below {directory}, so nothing was committed. The checkpoint is "
         "complete and its rows are safe. End that process, then repeat the notify step."
     )
-
-
-def _tidy(root: str, private: PrivateDirectory) -> None:
-    """The commit itself is done: what an error here leaves behind, the next attempt takes away."""
-    for name in _LEFT_BY_OLDER_VERSIONS:
-        private.take_away(os.path.join(root, name))
-    shutil.rmtree(private.path, ignore_errors=True)
 
 
 def _explanation(root: str, checkpoint_id: int, private: PrivateDirectory, error: OSError) -> str:

@@ -27,7 +27,7 @@ from tidegate.ports import CommitAttempt
 from tidegate.protocol.facts.errors import SinkError
 from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
+from tidegate.sinks.fencing import PrivateDirectory, committing
 from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outdated, version_of
 
 CURRENT = "current"
@@ -75,7 +75,6 @@ def append(
         sync(root)
         if view is not None:
             view.commit(private, checkpoint_id, partitions(root), attempt)
-        private.take_away(os.path.join(root, _moved_by_older_version(checkpoint_id)))
     discard(root, [handle.path for handle in staged])  # visible under another name, and not carried over
 
 
@@ -193,25 +192,17 @@ def sync(directory: str) -> None:
         os.close(descriptor)
 
 
-def _moved_by_older_version(checkpoint_id: int) -> str:
-    """Where releases without fenced commits moved staged files, before they became visible."""
-    return f"{COMMITTING}/{checkpoint_name(checkpoint_id)}"
-
-
 def _gather(
     root: str, private: PrivateDirectory, staged: Sequence[StateHandle], checkpoint_id: int, keep: Callable[[], None]
 ) -> str:
     """A directory of the staged files, complete and durable, not yet visible."""
-    gathered, moved = private.join("gathered"), _moved_by_older_version(checkpoint_id)
+    gathered = private.join("gathered")
     os.mkdir(gathered)
     for handle in staged:
         keep()
         path, name = _confined(handle.path), os.path.basename(handle.path)
-        try:
+        with suppress(FileNotFoundError):  # lost, which is detected below
             link(os.path.join(root, path), os.path.join(gathered, name), keep)
-        except FileNotFoundError:
-            with suppress(FileNotFoundError):  # lost, which is detected below
-                link(os.path.join(root, moved, name), os.path.join(gathered, name), keep)
     _check_complete(root, gathered, staged, checkpoint_id)
     sync(gathered)
     return gathered

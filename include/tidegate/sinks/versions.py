@@ -96,9 +96,6 @@ def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable
     now = present(private)
     names = os.listdir(os.path.join(root, VERSIONS))
     replaced_at = _replaced_at(root, names, shown.checkpoint_id, shown.now)
-    for name in names:
-        if name.endswith(".tmp"):  # unfinished, by an older release
-            private.take_away(os.path.join(root, VERSIONS, name))
     last = shown.before if shown.before in replaced_at else last_replaced(replaced_at)
     outdated = choose_outdated(replaced_at, last, now, readable_for)
     gone = outdated.gone if shown.is_certain else ()  # else the next commit removes them

@@ -80,7 +80,8 @@ class ChangedFiles:
 def read_by_link(
     unread: Iterable[FileVersion], found_by: Mapping[str, str], read: Iterable[StateHandle], storage: ReadableStorage
 ) -> list[ReadFile]:
-    """Those of these files that earlier releases have read under the name of the link that leads to them."""
+    """Those of these files that were read under the name at which there is a link to them now: they were moved since,
+    and a link left in their place."""
     names = {found_by[file.path]: file for file in unread if file.path in found_by}
     known = manifests.find(list(names), read, storage) if names else {}
     return [

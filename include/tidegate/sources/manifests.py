@@ -169,14 +169,7 @@ def _decode(content: bytes, names: Sequence[str]) -> "pa.Table":
 
     # By the caller's thread. `read_table` leaves threads behind that let go of `content` when they come to it; where
     # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
-    file = pq.ParquetFile(pa.BufferReader(content))
-    table = file.read([name for name in names if name in file.schema_arrow.names], use_threads=False)
-    # Written before there were any:
-    if "checksum" in names and "checksum" not in table.column_names:
-        table = table.append_column("checksum", pa.nulls(table.num_rows, pa.string()))
-    if "touched" in names and "touched" not in table.column_names:
-        table = table.append_column("touched", pa.repeat(pa.scalar(False), table.num_rows))
-    return table
+    return pq.ParquetFile(pa.BufferReader(content)).read(list(names), use_threads=False)
 
 
 def _rows(table: "pa.Table") -> list[ReadFile]:

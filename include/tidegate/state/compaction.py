@@ -65,7 +65,7 @@ def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """
     spec = replace(spec, horizon=judge(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
     may_be_gone = spec.layout.ttl is not None or bool(spec.layout.expired)
-    may_be_gone = may_be_gone or any(run.details.get("tombstones", True) for run in chosen)
+    may_be_gone = may_be_gone or any(run.details["tombstones"] for run in chosen)
     tombstones = chosen[0] != spec.runs[0] and may_be_gone
     schema = run_schema(spec.layout, tombstones)
     span = Span.merging(spec, chosen)

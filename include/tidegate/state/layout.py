@@ -185,7 +185,7 @@ class StateLayout:
         layout = self.to_json()
         layout["values"] = sorted(layout["values"])
         layout["aggregates"] = sorted(layout["aggregates"])
-        return sha256(json.dumps(layout, sort_keys=bool(self.version)).encode()).hexdigest()[:16]
+        return sha256(json.dumps(layout, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
     def schema(self) -> StateSchema:
@@ -216,7 +216,7 @@ class StateLayout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Without a version, an older release can read it: nothing has changed since the state was begun."""
+        """Before anything has changed, no row is older than a column, so ids and defaults are left out."""
         changed = {"version": self.version, "ids": dict(self.ids), "defaults": dict(self.defaults)}
         return {
             "keys": [[column.name, column.sql] for column in self.keys],

@@ -25,7 +25,7 @@ from tidegate.state.decoded_runs import DecodedRuns
 from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
-from tidegate.state.runs import FORMATS, METADATA
+from tidegate.state.runs import FORMAT, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
@@ -293,9 +293,9 @@ def _stored(where: str, run: StateHandle, metadata: Mapping[bytes, bytes]) -> di
 
 
 def _of_other_format(stored: Mapping[str, Any]) -> list[str]:
-    if stored["format"] in FORMATS:
+    if stored["format"] <= FORMAT:
         return []
-    return [f"its format is {stored['format']}, and this version of Tidegate reads up to {max(FORMATS)}"]
+    return [f"its format is {stored['format']}, and this version of Tidegate reads up to {FORMAT}"]
 
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> StateLayout:

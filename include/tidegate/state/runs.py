@@ -22,11 +22,6 @@ from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 FORMAT = 1
-#: Of runs whose layout has changed since the state was begun: older releases would not know its columns.
-CHANGED_FORMAT = 2
-#: Of runs some of whose rows expire: older releases would take these for state.
-EXPIRING_FORMAT = 3
-FORMATS = (FORMAT, CHANGED_FORMAT, EXPIRING_FORMAT)
 METADATA = b"tidegate.state"
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
@@ -114,7 +109,7 @@ class RunWriter:
             created_by=self._spec.checkpoint_id,
             key_groups=self._spec.key_groups,
             details={
-                "format": _format(self._spec.layout),
+                "format": FORMAT,
                 "layout": self._spec.layout.fingerprint,
                 **({"layout_version": self._spec.layout.version} if self._spec.layout.version else {}),
                 "max_parallelism": self._spec.max_parallelism,
@@ -133,7 +128,7 @@ class RunWriter:
 
 def _metadata(spec: SubtaskSpec) -> bytes:
     content = {
-        "format": _format(spec.layout),
+        "format": FORMAT,
         "layout": spec.layout.to_json(),
         "max_parallelism": spec.max_parallelism,
         "pipeline": spec.pipeline,
@@ -141,12 +136,6 @@ def _metadata(spec: SubtaskSpec) -> bytes:
         "checkpoint": spec.checkpoint_id,
     }
     return json.dumps(content).encode()
-
-
-def _format(layout: StateLayout) -> int:
-    if layout.ttl is not None or layout.expired:
-        return EXPIRING_FORMAT
-    return CHANGED_FORMAT if layout.version else FORMAT
 
 
 def newest_of(runs: Iterable[StateHandle]) -> StateHandle:

@@ -1,6 +1,6 @@
 """Another pipeline whose sinks write where the simulated one's do: it is kept out, and deletes nothing there.
 
-It may have begun before there were marks, and so have checkpoints of its own whose files it would look for. What it
+It may have begun while the marks were gone, and so have checkpoints of its own whose files it would look for. What it
 does is no step of anybody, so that everything else goes as it did.
 """
 
@@ -36,7 +36,7 @@ def keep_strangers_out(world: "World") -> None:
     _require_refused(new)
     used = any(sink.is_used() for sink in world.sinks.values())
     marks = _without_marks(world)
-    if used:  # of before there were marks
+    if used:  # and the marks are gone
         _require_refused(_stranger(world, "unmarked", draws))
     world.disk.marks.update(marks)
     require(_names(world.disk.root) == before, "a stranger has changed something in the tables")
@@ -62,8 +62,8 @@ def _give_it_a_past(world: "World", stranger: CheckpointCoordinator, latest: int
     with store.transaction(stranger.pipeline_id) as tx:
         tx.record_endpoints(stranger.graph.endpoints, world.clock.now())
         tx.reserve_numbers(max(0, latest - 1), 0, 0, world.clock.now())
-    outcome = stranger.trigger("before there were marks")
-    require(isinstance(outcome, Triggered), f"a stranger could not begin before there were marks: {outcome}")
+    outcome = stranger.trigger("while the marks were gone")
+    require(isinstance(outcome, Triggered), f"a stranger could not begin while the marks were gone: {outcome}")
     world.disk.marks.clear()
     world.disk.marks.update(marks)
     assert isinstance(outcome, Triggered)

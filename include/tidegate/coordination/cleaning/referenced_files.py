@@ -76,8 +76,8 @@ class KeptFiles:
         return [(STORAGE, self._context.storage.verify), *sinks]
 
     def _find_wrong_metadata(self, record: CheckpointRecord) -> str | None:
-        """A restore does without it; `recover`, when the database is lost, does not. Checkpoints of older releases have
-        no marker."""
+        """A restore does without it; `recover`, when the database is lost, does not. A marker that is missing is no
+        damage: it is written after the commit."""
         checkpoint_id = record.checkpoint_id
         try:
             content = self._context.storage.read(metadata_path(self._context.pipeline_id, checkpoint_id))

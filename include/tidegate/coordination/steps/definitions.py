@@ -18,8 +18,8 @@ class Definitions:
         self._context = context
 
     def has_changed(self) -> bool:
-        """Also if there is no completed checkpoint, or its `_metadata` cannot tell: it is older, was not written by a
-        run of the pipeline, or was deleted meanwhile. Raises `StoreUnavailableError`, `StorageError`."""
+        """Also if there is no completed checkpoint, or its `_metadata` cannot tell: it was not written by a run of the
+        pipeline, or was deleted meanwhile. Raises `StoreUnavailableError`, `StorageError`."""
         with self._context.store.transaction(self._context.graph.pipeline.name) as tx:
             latest = tx.latest_completed()
         if latest is None or latest.metadata_path is None:

@@ -41,7 +41,7 @@ def handle_from_json(handle: Mapping[str, Any]) -> StateHandle:
 
 def handle_for_readers(handle: StateHandle) -> dict[str, Any]:
     """As `_metadata` and the command line show it, to other programs and to people: the same by names that explain
-    themselves. It is in every `_metadata` that was ever written."""
+    themselves."""
     groups = handle.key_groups
     shown = handle_to_json(handle) | {"key_groups": None if groups is None else [groups.first, groups.last]}
     return {_FOR_READERS.get(name, name): value for name, value in shown.items()}

@@ -222,7 +222,7 @@ def _refuse(each: Candidate, newest_marked: int) -> Unrecovered | None:
         return Unrecovered(each.checkpoint_id, each.problem or "It has no metadata.", had_completed=each.is_marked)
     if each.is_marked:
         return None
-    if each.metadata.version > 1 and each.checkpoint_id < newest_marked:
+    if each.checkpoint_id < newest_marked:
         return Unrecovered(
             each.checkpoint_id,
             "It has no marker, and a later checkpoint has: it had not completed, or was left behind.",

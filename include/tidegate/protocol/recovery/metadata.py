@@ -35,7 +35,7 @@ from tidegate.protocol.recovery.stored_documents import (
     written_time,
 )
 
-METADATA_FORMAT, METADATA_VERSION = "tidegate-checkpoint", 2
+METADATA_FORMAT, METADATA_VERSION = "tidegate-checkpoint", 1
 
 _TIMES = ("triggered_at", "deadline", "acknowledged_at", "validated_at")
 _OF_REQUEST = ("request_id", "periodic", "kind", "drain", "name", "note")
@@ -64,9 +64,8 @@ class Edited:
 class Metadata:
     """A checkpoint as it was when it was about to complete: nothing in it depends on who wrote it down, and when.
 
-    `endpoints` and `restores` are the pipeline's; `region_attempt` is the newest that was given out. In `version` 1
-    these were missing, and so was everything about requests, attempts and figures. `edited` if it is not what a
-    checkpoint has found. `definition` is the fingerprint of the definition that a checkpoint completed with.
+    `endpoints` and `restores` are the pipeline's; `region_attempt` is the newest that was given out. `edited` if it is
+    not what a checkpoint has found. `definition` is the fingerprint of the definition that a checkpoint completed with.
     """
 
     record: CheckpointRecord
@@ -75,7 +74,6 @@ class Metadata:
     endpoints: Sequence[Endpoint] = ()
     restores: Sequence[Restore] = ()
     region_attempt: int = 0
-    version: int = METADATA_VERSION
     edited: Edited | None = None
     definition: str | None = None
 
@@ -150,7 +148,7 @@ def read_metadata(pipeline_id: str, checkpoint_id: int, content: bytes) -> Metad
     I/O."""
     path = metadata_path(pipeline_id, checkpoint_id)
     document = read_document_of(path, content, pipeline_id, checkpoint_id, METADATA_FORMAT, METADATA_VERSION)
-    return explained(path, lambda: _first_version(document) if document["version"] == 1 else metadata_of(document))
+    return explained(path, lambda: metadata_of(document))
 
 
 def metadata_of(document: Mapping[str, Any]) -> Metadata:
@@ -197,34 +195,6 @@ def _held(hold: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _edited(edited: Mapping[str, Any]) -> Edited:
     return Edited(**{**edited, "at": datetime.fromisoformat(edited["at"]), "changes": tuple(edited["changes"])})
-
-
-def _first_version(document: Mapping[str, Any]) -> Metadata:
-    """It knew state and positions. Of the rest, what would otherwise be missing is made up."""
-    at = datetime.fromisoformat(document["finalized_at"])
-    triggered_at = datetime.fromisoformat(document["triggered_at"])
-    subtasks = {
-        SubtaskId(operator["operator_id"], index): SubtaskRecord(
-            SubtaskId(operator["operator_id"], index), 1, at, _snapshot(known)
-        )
-        for operator in document["operators"]
-        for index, known in enumerate(operator["subtasks"])
-    }
-    record = _record(
-        document,
-        subtasks,
-        request_id=f"recovered:{document['checkpoint_id']}",
-        periodic=False,
-        triggered_at=triggered_at,
-        deadline=max(at, triggered_at),
-        acknowledged_at=at,
-        validated_at=at,
-    )
-    verdicts = [
-        Verdict(Target.parse(each["target"]), each["suite"], bool(each["success"]), 0, 0)
-        for each in document["verdicts"]
-    ]
-    return Metadata(record, subtasks, verdicts, version=1)
 
 
 def _record(document: Mapping[str, Any], subtasks: Mapping[SubtaskId, SubtaskRecord], **known: Any) -> CheckpointRecord:

@@ -2,8 +2,7 @@
 
 Two pipelines in one place would take each other's files for leftovers of their own, and two databases would give the
 same numbers to different checkpoints. So a place has one owner: the pipeline that marked it first, in one database. A
-place without a mark that the database has on record is of before there were marks, and is marked by the pipeline that
-begins there next.
+place that the database has on record and that has lost its mark is marked by the pipeline that begins there next.
 """
 
 import json

@@ -51,7 +51,7 @@ def find_stranded(
 
 def _is_in_other_columns(files: Sequence[Mapping[str, Any]], is_changed: bool, output: str | None) -> bool:
     """Rows that are emitted do not depend on the state's columns."""
-    written = {(file.get("details") or {}).get(OUTPUT) for file in files}
+    written = {file["details"].get(OUTPUT) for file in files}
     return bool(written - {output}) or (output is None and is_changed)
 
 

@@ -67,11 +67,9 @@ def _layout(streams: Streams, location: StateLocation, vertex: KeyedVertex, runs
 
 
 def _fitting(snapshot: Snapshot, layout: StateLayout) -> Snapshot:
-    """Files of older releases do not say which columns they have: those that the state was begun with."""
-    begun = "" if layout.version else layout.fingerprint
     kept = (
         handle
         for handle in snapshot.handles
-        if handle.kind is not HandleKind.STAGED or handle.details.get("layout", begun) == layout.fingerprint
+        if handle.kind is not HandleKind.STAGED or handle.details["layout"] == layout.fingerprint
     )
     return replace(snapshot, handles=tuple(kept))

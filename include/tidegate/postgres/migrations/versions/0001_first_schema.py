@@ -1,7 +1,6 @@
 """The first schema, as SQL in `first_schema/`. Once released, it is never edited.
 
-A later migration is a Python file beside this one, numbered after the last. It has the statements that change the
-schema.
+A later migration is a Python file beside this one, numbered after the last, with the statements that change it.
 """
 
 from pathlib import Path
