@@ -15,8 +15,7 @@ from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.log_lines import log_to
 from tidegate.documents.checkpoints import details_document
-from tidegate.documents.pipelines import lag_document, statistics_document
-from tidegate.documents.values import milliseconds
+from tidegate.documents.pipelines import statistics_document
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
@@ -25,6 +24,10 @@ from tidegate.protocol.facts.records import Verdict
 from tidegate.reading.pipeline_answers import Lag
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
+
+
+def lag(pending, unit, size):
+    return Lag(pending=pending, unit=unit, bytes=size, polled_at=T0)
 
 
 def printed(renderable):
@@ -51,7 +54,7 @@ def test_no_screen_for_programs_is_padded():
 def test_a_value_from_data_does_not_control_the_terminal(field):
     if field == "pipeline":
         known = PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0)
-        document = statistics_document(known, NO_CHECKPOINTS) | lag_document([Lag(2, HOSTILE, 1500, T0)])
+        document = statistics_document(known, NO_CHECKPOINTS) | {"lag": [lag(2, HOSTILE, 1500)]}
         shown = printed(views.statistics_tables(document))
     else:
         failed = record(
@@ -67,9 +70,8 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
 
 
 def test_lag_is_said_in_what_the_sources_count_in():
-    lags = [Lag(1, "files", 1500, T0), Lag(1200, "rows", -1, T0), Lag(0, "messages", 0, T0)]
-    at = views.moment(milliseconds(T0))
-    assert views.lag_text(lag_document(lags)["lag"]).plain == (
+    at = views.moment(T0)
+    assert views.lag_text([lag(1, "files", 1500), lag(1200, "rows", -1), lag(0, "messages", 0)]).plain == (
         f"Lag: 1 file, 1.5 kB, polled at {at}; 1,200 rows, polled at {at}; 0 messages, polled at {at}."
     )
     assert views.lag_text([]).plain == "Lag: no source has said."

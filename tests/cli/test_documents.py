@@ -47,7 +47,7 @@ SUBTASKS = {
 FIGURES = Figures(processed_data=5, persisted_data=3)
 OPERATOR = OperatorAt(
     "totals", "operator", 2, 128, 1, 0, 1, AT + timedelta(seconds=2), 20, 120, 2, FIGURES, True,
-    dict.fromkeys(SUBTASK_FIGURES, SubtaskSpread(1, 2, 3, 1.5)),
+    dict.fromkeys(SUBTASK_FIGURES, SubtaskSpread(min=1, avg=2, max=3, skew=1.5)),
 )  # fmt: skip
 PAGE = page_of(RECORD, [OPERATOR], figures=FIGURES)
 

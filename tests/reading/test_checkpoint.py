@@ -31,6 +31,7 @@ from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import HandleKind
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reading.advice import ADVICE
+from tidegate.reading.answer import handles_of
 from tidegate.reading.pipeline_answers import Lag
 
 
@@ -100,7 +101,7 @@ def test_subtasks_and_files_come_in_pages(pages, store):
         found += [line.handle for line in page.files]
         if (key := page.next_key) is None:
             break
-    assert found == [each for subtask in sorted(SUBTASKS) for each in files[subtask]]
+    assert tuple(found) == handles_of(each for subtask in sorted(SUBTASKS) for each in files[subtask])
     for wrong in ("x", "1/x", "1", "-1/2/x", "1/2/a\0"):
         with pytest.raises(IllegalRequestError, match="no place in the list of files"):
             readings.files(PIPELINE, 1, wrong)
@@ -171,4 +172,4 @@ def test_a_source_is_where_its_splits_are(pages, store):
     with store.transaction(PIPELINE) as tx:
         tx.record_lag([SourceLag("source", 3, "files", 30, at(5))])
     (source,) = readings.sources(PIPELINE)
-    assert source.lag == Lag(3, "files", 30, at(5))
+    assert source.lag == Lag(pending=3, unit="files", bytes=30, polled_at=at(5))

@@ -100,7 +100,7 @@ def test_a_row_says_who_asked_what_it_cost_and_how_it_was_judged(pages):
     request = f"{requests_of_run('some.dag', 'scheduled__a/b')}20260101T000000.000000"
     world.take(request)
     (row,) = world.readings.history("p").rows
-    assert row.dag_run == DagRun("some.dag", "scheduled__a/b")
+    assert row.dag_run == DagRun(dag_id="some.dag", run_id="scheduled__a/b")
     assert row.verdict is True
     assert (row.figures.processed_data, row.figures.persisted_data) == (0, 0)
     assert row.standing == Standing("COMPLETED", Outlook.GOOD)

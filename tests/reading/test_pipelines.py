@@ -60,7 +60,10 @@ def test_the_lag_is_that_of_all_sources_by_what_they_count_in(pages, store):
             ]
         )
     (line,) = readings.pipelines().lines
-    assert line.lag == (Lag(7, "files", 70, at(2)), Lag(10**12, "offsets", -1, at(9)))
+    assert line.lag == (
+        Lag(pending=7, unit="files", bytes=70, polled_at=at(2)),
+        Lag(pending=10**12, unit="offsets", bytes=-1, polled_at=at(9)),
+    )
     assert readings.overview(PIPELINE).line.lag == line.lag
 
 

@@ -28,7 +28,9 @@ def page_of(
         operators=tuple(operators),
         verdicts=tuple(verdicts),
         failure=explain_failure(record),
-        relations=Relations((), None, None, None, None, None),
+        relations=Relations(
+            restored_by=(), abandoned_by=None, follows_restore=None, forked_from=None, previous=None, next=None
+        ),
         dag_run=None,
         standing=standing_of(record),
         folded=False,

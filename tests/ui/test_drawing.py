@@ -48,12 +48,16 @@ def test_boxes_never_overlap_and_lie_on_the_drawing(inputs):
             assert one is other or abs(one.x - other.x) >= WIDTH or abs(one.y - other.y) >= HEIGHT
 
 
+def span_of(phase, began_at, ended_at):
+    return PhaseSpan(phase=phase, began_at=began_at, ended_at=ended_at)
+
+
 def test_spans_lie_beside_each_other_as_long_as_they_took():
     phases = [
-        PhaseSpan("TRIGGERED", at(0), at(8)),
-        PhaseSpan("ACKNOWLEDGED", at(8), at(10)),
-        PhaseSpan("VALIDATED", at(10), at(10)),
-        PhaseSpan("COMPLETED", at(10), None),
+        span_of("TRIGGERED", at(0), at(8)),
+        span_of("ACKNOWLEDGED", at(8), at(10)),
+        span_of("VALIDATED", at(10), at(10)),
+        span_of("COMPLETED", at(10), None),
     ]
     spans = draw_spans(phases, at(20))
     assert [span.duration for span in spans] == [8000, 2000, 0, 10000]
@@ -66,7 +70,7 @@ def test_spans_lie_beside_each_other_as_long_as_they_took():
 
 
 def test_what_is_only_a_moment_does_not_last():
-    (span,) = draw_spans([PhaseSpan("FAILED", at(0), None)], at(100))
+    (span,) = draw_spans([span_of("FAILED", at(0), None)], at(100))
     assert (span.duration, span.lasts) == (0, False)
 
 

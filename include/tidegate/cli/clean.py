@@ -12,11 +12,11 @@ from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
-from tidegate.documents.values import milliseconds
 from tidegate.protocol.cleaning.clean_report import CleanReport, Cost, Kept, reasons_text
 from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.reading.answer import milliseconds
 
 PipelinesArgument = Annotated[
     list[str] | None,

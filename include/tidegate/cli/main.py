@@ -47,7 +47,7 @@ from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import lag_document, statistics_document, status_document
+from tidegate.documents.pipelines import statistics_document, status_document
 from tidegate.protocol.facts.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind
@@ -128,7 +128,7 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     readings = assembly.open_readings()
     line = readings.line(name)
     held = readings.checkpoint(name, line.held[-1]) if line.held else None
-    document = statistics_document(known, readings.summary(name), held) | lag_document(line.lag)
+    document = statistics_document(known, readings.summary(name), held) | {"lag": line.lag}
     show(document, output, views.statistics_tables)
 
 

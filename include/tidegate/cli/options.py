@@ -10,9 +10,9 @@ from rich.console import Console
 from tidegate import assembly
 from tidegate.cli.console import PlainConsole
 from tidegate.documents.checkpoints import details_document
-from tidegate.documents.values import to_json
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.errors import PipelineNotFoundError
+from tidegate.reading.answer import to_json
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "

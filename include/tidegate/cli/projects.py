@@ -11,8 +11,8 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
-from tidegate.documents.values import milliseconds
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
+from tidegate.reading.answer import milliseconds
 
 
 def init(

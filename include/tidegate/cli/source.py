@@ -13,10 +13,10 @@ from tidegate.cli.tables import Table
 from tidegate.cli.views import moment, size
 from tidegate.coordination.recovery.corrected_files import Replacement
 from tidegate.documents.restores import plan_document
-from tidegate.documents.values import milliseconds
 from tidegate.ports import PieceVersion
 from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.reading.answer import milliseconds
 
 source = typer.Typer(help="What a pipeline's sources have read.", no_args_is_help=True)
 

@@ -1,5 +1,6 @@
 """The tables that the commands show, drawn from the documents of `tidegate.documents`."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from tidegate.cli.console import plain
 from tidegate.cli.tables import Table
 from tidegate.protocol.facts.names import Fork
 from tidegate.reading.history_answers import SUMMARIZED
+from tidegate.reading.pipeline_answers import Lag
 
 
 def statistics_tables(document: dict[str, Any]) -> Group:
@@ -40,13 +42,13 @@ def statistics_tables(document: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
-def lag_text(lags: list[dict[str, Any]]) -> Text:
+def lag_text(lags: Sequence[Lag]) -> Text:
     """By what the sources count in."""
     shown = []
     for lag in lags:
-        unit = lag["unit"].removesuffix("s") if lag["pending"] == 1 else lag["unit"]
-        size = f", {decimal(lag['bytes'])}" if lag["pending"] and lag["bytes"] >= 0 else ""
-        shown.append(f"{lag['pending']:,} {unit}{size}, polled at {moment(lag['polled_timestamp'])}")
+        unit = lag.unit.removesuffix("s") if lag.pending == 1 else lag.unit
+        size = f", {decimal(lag.bytes)}" if lag.pending and lag.bytes >= 0 else ""
+        shown.append(f"{lag.pending:,} {unit}{size}, polled at {moment(lag.polled_at)}")
     return Text(plain(f"Lag: {'; '.join(shown) or 'no source has said'}."))
 
 
@@ -154,10 +156,11 @@ def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
     return table
 
 
-def moment(milliseconds: int) -> str:
-    if milliseconds < 0:
-        return "n/a"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def moment(at: datetime | int | None) -> str:
+    """In UTC, of milliseconds as well."""
+    if isinstance(at, int):
+        at = None if at < 0 else datetime.fromtimestamp(at / 1000, UTC)
+    return "n/a" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def duration(milliseconds: int) -> str:

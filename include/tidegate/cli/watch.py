@@ -15,8 +15,8 @@ from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.coordination.observing.reporting import Reporting
 from tidegate.coordination.observing.staleness import Health
-from tidegate.documents.values import milliseconds
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
+from tidegate.reading.answer import milliseconds
 
 #: Seconds between two looks at what nobody announces: the time.
 LONGEST_WAIT = 60.0

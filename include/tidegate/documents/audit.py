@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tidegate.documents.values import milliseconds
 from tidegate.protocol.observing.gestures import AuditRecord, GestureAnswer
+from tidegate.reading.answer import milliseconds
 
 
 def audit_document(record: AuditRecord) -> dict[str, Any]:

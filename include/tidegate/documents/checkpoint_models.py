@@ -9,21 +9,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tidegate.documents.derived import Document, Handle, model_of
 from tidegate.protocol.facts.lifecycle import Phase
-from tidegate.protocol.observing.statistics import Counts, Summary
-from tidegate.reading.checkpoint_answers import Failure, PhaseSpan, Relations, SubtaskSpread
+from tidegate.reading.answer import Document, Handle
+from tidegate.reading.checkpoint_answers import Failure, PhaseSpan, Relations
+from tidegate.reading.checkpoint_answers import SubtaskSpread as Spread
 from tidegate.reading.history_answers import DagRun
 
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 Kind = Literal["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
-Spread: Any = model_of(SubtaskSpread)
-Statistic: Any = model_of(Summary)
-Numbers: Any = model_of(Counts)
-Span: Any = model_of(PhaseSpan)
-FailureDocument: Any = model_of(Failure)
-RelationsDocument: Any = model_of(Relations)
-DagRunDocument: Any = model_of(DagRun)
 
 
 class ForkedFrom(Document):
@@ -201,7 +194,7 @@ class HistoryLine(Checkpoint):
 
     verdict: bool | None
     held: bool
-    dag_run: DagRunDocument | None
+    dag_run: DagRun | None
 
 
 class CheckpointDetails(Checkpoint):
@@ -211,8 +204,8 @@ class CheckpointDetails(Checkpoint):
     held: bool
     advice: str | None
     folded: bool
-    dag_run: DagRunDocument | None
-    phases: list[Span]
+    dag_run: DagRun | None
+    phases: list[PhaseSpan]
     verdicts: list[Verdict]
-    failure: FailureDocument | None
-    relations: RelationsDocument
+    failure: Failure | None
+    relations: Relations

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from tidegate.documents.values import handle_document, milliseconds, written
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.names import Fork
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.recovery.restore_plan import ReturningState
 from tidegate.protocol.steps.verdicts import APPROVED, FAILING
+from tidegate.reading.answer import handles_of, milliseconds
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, SubtaskList, SubtaskSpread
 from tidegate.reading.history_answers import Figures, HistoryRow
 from tidegate.reading.standing import Standing, standing_of
@@ -88,7 +88,7 @@ def history_document(row: HistoryRow) -> dict[str, Any]:
     return checkpoint_document(row.record, row.figures, row.standing) | {
         "verdict": row.verdict,
         "held": row.standing.held,
-        "dag_run": written(row.dag_run),
+        "dag_run": row.dag_run,
     }
 
 
@@ -110,11 +110,11 @@ def details_document(page: CheckpointPage, subtasks: Mapping[SubtaskId, SubtaskR
         "held": page.standing.held,
         "advice": page.standing.advice,
         "folded": page.folded,
-        "dag_run": written(page.dag_run),
-        "phases": written(page.phases),
+        "dag_run": page.dag_run,
+        "phases": page.phases,
         "verdicts": [verdict_document(verdict) for verdict in page.verdicts],
-        "failure": written(page.failure),
-        "relations": written(page.relations),
+        "failure": page.failure,
+        "relations": page.relations,
     }
 
 
@@ -145,7 +145,7 @@ def task_document(record: CheckpointRecord, operator: OperatorAt) -> dict[str, A
 
 
 def _summary(spreads: Mapping[str, SubtaskSpread]) -> dict[str, Any]:
-    shown = {name: asdict(spread) for name, spread in spreads.items()}
+    shown = {name: spread.model_dump() for name, spread in spreads.items()}
     return {
         "checkpointed_size": shown["checkpointed_size"],
         "state_size": shown["state_size"],
@@ -193,7 +193,7 @@ def subtask_document(record: CheckpointRecord, known: SubtaskRecord) -> dict[str
         "checkpointed_size": known.snapshot.checkpointed_size(record.checkpoint_id),
         "state_size": known.snapshot.state_size(),
         "position": None if known.snapshot.position is None else dict(known.snapshot.position),
-        "handles": [handle_document(handle) for handle in known.snapshot.handles],
+        "handles": [handle.model_dump(mode="json") for handle in handles_of(known.snapshot.handles)],
     }
 
 

@@ -7,24 +7,21 @@ milliseconds, timestamps milliseconds since 1970; -1 means that there is none.
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from tidegate.documents.checkpoint_models import (
     Checkpoint,
     CheckpointDetails,
     HistoryLine,
-    Numbers,
-    Statistic,
     Subtask,
     Task,
 )
-from tidegate.documents.derived import Document, model_of
 from tidegate.documents.pipeline_models import Answer, AuditLine, Latest, PipelineStatus
 from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
+from tidegate.protocol.observing.statistics import Counts, Summary
 from tidegate.protocol.recovery.comparison import Likeness, Part
+from tidegate.reading.answer import Document
 from tidegate.reading.pipeline_answers import Lag
-
-LagDocument: Any = model_of(Lag)
 
 
 class DeliveredSink(Document):
@@ -49,6 +46,8 @@ class Dropped(Document):
 class TaskOfCommand(Task):
     """A task with all of its subtasks; without any if the checkpoint has none on record."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
     subtasks: list[Subtask] = Field(default_factory=list)
 
 
@@ -62,11 +61,11 @@ class Statistics(Document):
     """Flink's overview of the checkpoints, without the history."""
 
     pipeline: PipelineStatus
-    counts: Numbers
-    summary: dict[str, Statistic]
+    counts: Counts
+    summary: dict[str, Summary]
     held: Checkpoint | None
     latest: Latest
-    lag: list[LagDocument]
+    lag: tuple[Lag, ...]
 
 
 class Checked(Document):

@@ -1,55 +1,38 @@
 """The types of the documents about pipelines: what each route of the API answers with.
 
-Where an answer is shown as it is, its type is derived from it. A list comes in pages: `next_key`, `next_before` or
-`next_index` is what to give for the next one, null after the last.
+A list comes in pages: `next_key`, `next_before` or `next_index` is what to give for the next one, null after the last.
 """
 
 from typing import Any
 
-from pydantic import create_model
+from pydantic import ConfigDict, Field
 
-from tidegate.documents.checkpoint_models import Checkpoint, HistoryLine, Kind, Numbers, Statistic
-from tidegate.documents.derived import Document, model_of
+from tidegate.documents.checkpoint_models import Checkpoint, HistoryLine, Kind
 from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
-from tidegate.reading.checkpoint_answers import FileList
-from tidegate.reading.history_answers import JudgedTarget, Point, QualityHistory
-from tidegate.reading.pipeline_answers import (
-    FilesRead,
-    KeyLookup,
-    OptionsAt,
-    Overview,
-    PipelineLine,
-    SourceAt,
-    StateAt,
-    TableAt,
-)
+from tidegate.protocol.observing.statistics import Counts, Summary
+from tidegate.reading.answer import Document, MomentOrNone
+from tidegate.reading.history_answers import JudgedTarget, Point
+from tidegate.reading.pipeline_answers import Overview, PipelineLine, SourceAt, StateAt, TableAt
 
 
 class NextRun(Document):
     """When a DAG runs next by its schedule; -1 if it has none, or if there will be no further run."""
 
     dag_id: str
-    run_after_timestamp: int
+    run_after: MomentOrNone = Field(serialization_alias="run_after_timestamp")
     is_paused: bool
 
 
-_RUNS: dict[str, Any] = {"next_runs": (list[NextRun], ...)}
-PipelineDocument: Any = create_model("Pipeline", __base__=model_of(PipelineLine), **_RUNS)
-OverviewDocument: Any = create_model("PipelineOverview", __base__=model_of(Overview), **_RUNS)
-Files: Any = model_of(FileList)
-FilesReadDocument: Any = model_of(FilesRead)
-KeyDocument: Any = model_of(KeyLookup)
-Options: Any = model_of(OptionsAt)
-Judged: Any = model_of(JudgedTarget)
-QualityDocument: Any = model_of(QualityHistory)
-PointDocument: Any = model_of(Point)
-SourceDocument: Any = model_of(SourceAt)
-StateDocument: Any = model_of(StateAt)
-TableDocument: Any = model_of(TableAt)
+class Pipeline(PipelineLine):
+    next_runs: list[NextRun]
+
+
+class PipelineOverview(Overview):
+    next_runs: list[NextRun]
 
 
 class Pipelines(Document):
-    pipelines: list[PipelineDocument]
+    pipelines: list[Pipeline]
     next_key: str | None
     total: int
 
@@ -86,58 +69,30 @@ class CheckpointsOverview(History):
     """Flink's overview of a job's checkpoints."""
 
     pipeline: PipelineStatus
-    counts: Numbers
-    summary: dict[str, Statistic]
+    counts: Counts
+    summary: dict[str, Summary]
     held: Checkpoint | None
     latest: Latest
 
 
-class Externalization(Document):
-    enabled: bool
-    delete_on_cancellation: bool
-
-
-class Configuration(Document):
-    """Flink's configuration where the thing is the same; `options` are those of `CheckpointConfig` by name, and
-    `changes` what was changed at which checkpoint."""
-
-    mode: str | None
-    interval: int | None
-    timeout: int | None
-    min_pause: int | None
-    max_concurrent: int | None
-    externalization: Externalization
-    state_backend: str
-    checkpoint_storage: str
-    unaligned_checkpoints: bool | None
-    aligned_checkpoint_timeout: int | None
-    tolerable_failed_checkpoints: int | None
-    checkpoints_after_tasks_finish: bool | None
-    state_changelog_enabled: bool
-    options: dict[str, Any]
-    checkpoint: int | None
-    changes: list[Options]
-    unreadable: dict[str, str]
-
-
 class Series(Document):
-    points: list[PointDocument]
+    points: tuple[Point, ...]
 
 
 class Sources(Document):
-    sources: list[SourceDocument]
+    sources: tuple[SourceAt, ...]
 
 
 class States(Document):
-    operators: list[StateDocument]
+    operators: tuple[StateAt, ...]
 
 
 class Tables(Document):
-    tables: list[TableDocument]
+    tables: tuple[TableAt, ...]
 
 
 class JudgedTargets(Document):
-    judged: list[Judged]
+    judged: tuple[JudgedTarget, ...]
 
 
 class Actor(Document):
@@ -148,6 +103,8 @@ class Actor(Document):
 
 class Answer(Document):
     """What became of a gesture: the first answer, however often it is asked."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     request_id: str
     status: AnswerStatus

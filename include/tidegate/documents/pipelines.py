@@ -1,17 +1,15 @@
 """A pipeline as a whole as JSON: its statistics, its options, and what it has."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tidegate.documents.checkpoints import checkpoint_document, history_documents
-from tidegate.documents.values import milliseconds, written
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.observing.statistics import LatestRestore
+from tidegate.reading.answer import milliseconds
 from tidegate.reading.checkpoint_answers import CheckpointPage
 from tidegate.reading.history_answers import Figures, History, PipelineSummary
-from tidegate.reading.pipeline_answers import Configuration, Lag
 
 
 def statistics_document(
@@ -46,11 +44,6 @@ def status_document(pipeline: PipelineRecord) -> dict[str, Any]:
     }
 
 
-def lag_document(lags: Sequence[Lag]) -> dict[str, Any]:
-    """As the API's list of pipelines has it."""
-    return {"lag": written(lags)}
-
-
 def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:
     if latest is None:
         return None
@@ -70,38 +63,3 @@ def checkpoints_document(pipeline: PipelineRecord, summary: PipelineSummary, his
 
 def history_document_of(history: History) -> dict[str, Any]:
     return {"history": history_documents(history.rows), "next_before": history.next_before}
-
-
-def configuration_document(found: Configuration) -> dict[str, Any]:
-    """Flink's configuration where the thing is the same, and the options as they are called here, with their changes
-    from checkpoint to checkpoint."""
-    latest = found.latest
-    options = {} if latest is None else {option.name: option.value for option in latest.options}
-    return _as_flink(options) | {
-        "options": options,
-        "checkpoint": None if latest is None else latest.checkpoint_id,
-        "changes": written(found.changes),
-        "unreadable": written(found.unreadable),
-    }
-
-
-def _as_flink(options: Mapping[str, Any]) -> dict[str, Any]:
-    retention = options.get("retention")
-    return {
-        "mode": str(options["mode"]).lower() if "mode" in options else None,
-        "interval": options.get("interval"),
-        "timeout": options.get("timeout"),
-        "min_pause": options.get("min_pause"),
-        "max_concurrent": options.get("max_concurrent"),
-        "externalization": {
-            "enabled": retention is not None and retention != "NO_EXTERNALIZED_CHECKPOINTS",
-            "delete_on_cancellation": retention != "RETAIN_ON_CANCELLATION",
-        },
-        "state_backend": "sorted runs",
-        "checkpoint_storage": "files",
-        "unaligned_checkpoints": options.get("unaligned"),
-        "aligned_checkpoint_timeout": options.get("aligned_checkpoint_timeout"),
-        "tolerable_failed_checkpoints": options.get("tolerable_failed_checkpoints"),
-        "checkpoints_after_tasks_finish": options.get("checkpoints_after_tasks_finish"),
-        "state_changelog_enabled": False,
-    }

@@ -1,7 +1,9 @@
 """The types of the plans that commands print with `-o json`: of changes, restores, forks and recoveries."""
 
+from pydantic import Field
+
 from tidegate.documents.checkpoint_models import Checkpoint, ForkedFrom
-from tidegate.documents.derived import Document
+from tidegate.reading.answer import Document
 
 
 class PlannedVertex(Document):
@@ -26,7 +28,7 @@ class ChangePlan(Document):
 
 class Edited(Document):
     by: str
-    at: str
+    at: str = Field(serialization_alias="at")
     origin: str
     base: int | None
     changes: list[str]

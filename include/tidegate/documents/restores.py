@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
-from tidegate.documents.values import milliseconds
 from tidegate.protocol.recovery.metadata import edited_document
 from tidegate.protocol.recovery.restore_plan import RestorePlan
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document
 from tidegate.protocol.text.storable import storable_json
+from tidegate.reading.answer import milliseconds
 
 #: Names of missing files that a stored plan shows of each source.
 MISSING_SHOWN = 500

@@ -12,6 +12,7 @@ from tidegate.protocol.facts.branches import Restore
 from tidegate.protocol.facts.names import Fork
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.reading.advice import ADVICE, UNHARMED
+from tidegate.reading.answer import RestoreAt
 from tidegate.reading.checkpoint_answers import CheckpointPage, Failure, PhaseSpan, Relations
 from tidegate.reading.history import counted, dag_run_of, figures_of, neighbours, sources_of
 from tidegate.reading.history_answers import Figures
@@ -64,17 +65,20 @@ def phases_of(record: CheckpointRecord, held_at: datetime | None = None) -> tupl
     begun = [(phase, at) for phase, at in reached if at is not None]
     final = begun[-1][0] in ("NOTIFIED", "FAILED")
     ends = [at for _, at in begun[1:]] + [begun[-1][1] if final else None]
-    return tuple(PhaseSpan(phase, at, end) for (phase, at), end in zip(begun, ends, strict=True))
+    return tuple(
+        PhaseSpan(phase=phase, began_at=at, ended_at=end) for (phase, at), end in zip(begun, ends, strict=True)
+    )
 
 
 def _relations(
     record: CheckpointRecord, restores: Sequence[Restore], around: tuple[int | None, int | None]
 ) -> Relations:
     fork = Fork.parse(record.request_id)
-    left_behind = [each for each in restores if each.number == record.abandoned_by]
-    before = [each for each in restores if each.last_checkpoint_id == record.checkpoint_id - 1]
+    known = [RestoreAt.model_validate(each) for each in restores]
+    left_behind = [each for each in known if each.number == record.abandoned_by]
+    before = [each for each in known if each.last_checkpoint_id == record.checkpoint_id - 1]
     return Relations(
-        restored_by=tuple(each for each in restores if each.checkpoint_id == record.checkpoint_id),
+        restored_by=tuple(each for each in known if each.checkpoint_id == record.checkpoint_id),
         abandoned_by=left_behind[0] if left_behind else None,
         follows_restore=before[-1] if before else None,
         forked_from=None if fork is None else fork.said(),
@@ -89,5 +93,8 @@ def explain_failure(record: CheckpointRecord) -> Failure | None:
         return None
     reason = record.failure_reason
     return Failure(
-        reason.name, f"{reason.sentence} {UNHARMED}", record.failure_message or reason.sentence, ADVICE[reason]
+        reason=reason.name,
+        sentence=f"{reason.sentence} {UNHARMED}",
+        message=record.failure_message or reason.sentence,
+        advice=ADVICE[reason],
     )

@@ -7,31 +7,29 @@ Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means th
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.protocol.facts.branches import Restore
-from tidegate.protocol.facts.records import CheckpointRecord, StateHandle, SubtaskRecord, Verdict
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord, Verdict
+from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, Number, RestoreAt
 from tidegate.reading.history_answers import DagRun, Figures
 from tidegate.reading.standing import Standing
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseSpan:
+class PhaseSpan(Document):
     """A step of the checkpoint: `TRIGGERED` (until all have acknowledged), `ACKNOWLEDGED` (until judged), `HELD`,
     `VALIDATED` (until the commit point), `COMPLETED` (until the sinks are notified), `NOTIFIED`, `FAILED`. `ended_at`
     is None while it lasts."""
 
     phase: str
-    began_at: datetime
-    ended_at: datetime | None
+    began_at: Moment
+    ended_at: MomentOrNone
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskSpread:
+class SubtaskSpread(Document):
     """Over the subtasks that have acknowledged; all -1 without one. `skew` is the largest divided by the average."""
 
-    min: float
-    avg: float
-    max: float
-    skew: float
+    min: Number
+    avg: Number
+    max: Number
+    skew: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +78,22 @@ class SubtaskList:
     next_index: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileLine:
+class FileLine(Document):
     """A file of a checkpoint: whose it is, and its handle with checksum."""
 
     operator_id: str
     subtask_index: int
-    handle: StateHandle
+    handle: Handle
 
 
-@dataclass(frozen=True, slots=True)
-class FileList:
+class FileList(Document):
     """A page of files, by operator, subtask and order. `next_key` is opaque; None after the last."""
 
     files: tuple[FileLine, ...]
     next_key: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Document):
     """Why a checkpoint failed: the reason's sentence, the recorded message, what it means for the data, what to do."""
 
     reason: str
@@ -107,14 +102,13 @@ class Failure:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Relations:
+class Relations(Document):
     """How the checkpoint stands to restores: those that led to it, the one that left it behind, and the restore right
     before it was triggered. `forked_from` is said in words. `previous` and `next` are its neighbours in history."""
 
-    restored_by: tuple[Restore, ...]
-    abandoned_by: Restore | None
-    follows_restore: Restore | None
+    restored_by: tuple[RestoreAt, ...]
+    abandoned_by: RestoreAt | None
+    follows_restore: RestoreAt | None
     forked_from: str | None
     previous: int | None
     next: int | None

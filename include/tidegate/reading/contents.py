@@ -11,6 +11,7 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import operator_of_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.reading.answer import handles_of
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.need import utc
 from tidegate.reading.parts import subtask_page
@@ -23,7 +24,7 @@ SELECT DISTINCT operator_id FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND position IS NOT NULL
 """)
 _RUNS = text("""
-SELECT operator_id, subtask_index, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
+SELECT operator_id, subtask_index AS index, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
     coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0)::bigint AS new_bytes
 FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN'
@@ -63,10 +64,7 @@ def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[Source
     recorded = {e.name: e for e in reads.endpoints_of(connection, record.pipeline_id) if e.role is Role.SOURCE}
     positioned = set(connection.execute(_POSITIONED, asked).scalars())
     names = [plan.operator_id for plan in record.operators if plan.operator_id in positioned | recorded.keys()]
-    behind = {
-        each.source: Lag(each.pending, each.unit, each.bytes, each.polled_at)
-        for each in lag_of(connection, record.pipeline_id)
-    }
+    behind = {each.source: Lag.model_validate(each) for each in lag_of(connection, record.pipeline_id)}
     return tuple(_source(connection, record, name, recorded.get(name), behind.get(name)) for name in names)
 
 
@@ -74,19 +72,23 @@ def _source(
     connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: Lag | None
 ) -> SourceAt:
     page = subtask_page(connection, record.pipeline_id, record.checkpoint_id, name, -1, _MOST_SUBTASKS)
-    splits = tuple(
-        Split(
-            each.subtask.subtask_index,
-            each.snapshot.position,
-            each.snapshot.finished,
-            each.metrics.rows_out,
-            each.snapshot.handles,
-        )
-        for each in page.subtasks
+    return SourceAt(
+        operator_id=name,
+        name=name,
+        type=None if endpoint is None else endpoint.type,
+        place=None if endpoint is None else endpoint.place,
+        splits=tuple(
+            Split(
+                index=each.subtask.subtask_index,
+                position=each.snapshot.position,
+                finished=each.snapshot.finished,
+                rows_out=each.metrics.rows_out,
+                files=handles_of(each.snapshot.handles),
+            )
+            for each in page.subtasks
+        ),
+        lag=lag,
     )
-    if endpoint is None:
-        return SourceAt(name, name, None, None, splits, lag)
-    return SourceAt(name, name, endpoint.type, endpoint.place, splits, lag)
 
 
 def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt, ...]:
@@ -94,7 +96,7 @@ def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt,
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     slices: dict[str, list[StateSlice]] = defaultdict(list)
     for row in connection.execute(_RUNS, asked):
-        slices[row.operator_id].append(StateSlice(row.subtask_index, row.runs, row.rows, row.bytes, row.new_bytes))
+        slices[row.operator_id].append(StateSlice.model_validate(row))
     once = {row.operator_id: row for row in connection.execute(_RUNS_ONCE, asked)}
     waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, asked)}
     return tuple(

@@ -1,9 +1,10 @@
 """Which DAGs have asked for checkpoints of a pipeline, and what a DAG run has asked for."""
 
+from datetime import UTC
+
 from sqlalchemy import Connection, text
 
 from tidegate.protocol.facts.names import requests_of_run
-from tidegate.reading.need import utc
 from tidegate.reading.pipeline_answers import Dag
 
 _DAGS = text("""
@@ -20,7 +21,7 @@ ORDER BY pipeline_id, checkpoint_id DESC LIMIT 1000
 
 def dags_of(connection: Connection, pipeline_id: str) -> list[Dag]:
     found = connection.execute(_DAGS, {"pipeline_id": pipeline_id})
-    return [Dag(row.dag_id, at) for row in found if (at := utc(row.last_seen_at)) is not None]
+    return [Dag(dag_id=row.dag_id, last_seen_at=row.last_seen_at.astimezone(UTC)) for row in found]
 
 
 def all_dags(connection: Connection) -> list[str]:

@@ -122,7 +122,7 @@ def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collect
 
 def dag_run_of(record: CheckpointRecord) -> DagRun | None:
     run = run_of_request(record.request_id)
-    return None if run is None else DagRun(*run)
+    return None if run is None else DagRun(dag_id=run[0], run_id=run[1])
 
 
 def _conditions(pipeline_id: str, wanted: HistoryFilter) -> list[ColumnElement[bool]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.observing.statistics import Counts, LatestRestore, Summary
+from tidegate.reading.answer import Document, Moment, MomentOrNone, Number
 from tidegate.reading.standing import Standing
 
 
@@ -40,6 +41,11 @@ class HistoryFilter:
     until: datetime | None = None
 
 
+class DagRun(Document):
+    dag_id: str
+    run_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
     """`verdict` is None if nothing was judged. `dag_run` is the DAG run that asked, if one did."""
@@ -47,14 +53,8 @@ class HistoryRow:
     record: CheckpointRecord
     figures: Figures
     verdict: bool | None
-    dag_run: "DagRun | None"
+    dag_run: DagRun | None
     standing: Standing
-
-
-@dataclass(frozen=True, slots=True)
-class DagRun:
-    dag_id: str
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,20 @@ class History:
     next_before: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Spread(Document):
+    min: Number
+    avg: Number
+    max: Number
+
+
+class Point(Document):
     """Several completed checkpoints in a row, `first_id` to `last_id`; `values` by figure."""
 
     first_id: int
     last_id: int
-    at: datetime
+    at: Moment
     count: int
-    values: Mapping[str, "Spread"]
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    min: float
-    avg: float
-    max: float
+    values: Mapping[str, Spread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +117,22 @@ SERIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Document):
     """What one expectation found at one checkpoint. `observed` is a number if it can be drawn, else None;
     `observed_text` is what was seen, for people. `success` None: it could not be judged, `error` says why."""
 
     checkpoint_id: int
-    at: datetime
+    at: Moment
     success: bool | None
-    observed: float | None
+    observed: Number | None
     observed_text: str | None
     unexpected_count: int | None
-    unexpected_percent: float | None
+    unexpected_percent: Number | None
     element_count: int | None
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectationSeries:
+class ExpectationSeries(Document):
     """One expectation over time, oldest first. `key` tells it from the others of its target and suite."""
 
     key: str
@@ -145,26 +141,24 @@ class ExpectationSeries:
     observations: tuple[Observation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HoldAt:
+class HoldAt(Document):
     """How a checkpoint waited for a person, or still `waits`, and what was decided; None if nobody did."""
 
-    held_at: datetime
-    until_at: datetime
+    held_at: Moment
+    until_at: Moment
     message: str
     decision: str | None
-    decision_at: datetime | None
+    decision_at: MomentOrNone
     decided_by: str | None
     comment: str | None
     waits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictLine:
+class VerdictLine(Document):
     """One verdict, without its findings. `hold` is that of its checkpoint."""
 
     checkpoint_id: int
-    at: datetime
+    at: Moment
     target: str
     suite: str
     success: bool | None
@@ -175,8 +169,7 @@ class VerdictLine:
     hold: HoldAt | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedTarget:
+class JudgedTarget(Document):
     """A target that was ever judged, with its newest verdict."""
 
     target: str
@@ -184,8 +177,7 @@ class JudgedTarget:
     latest: VerdictLine
 
 
-@dataclass(frozen=True, slots=True)
-class QualityHistory:
+class QualityHistory(Document):
     """The newest verdicts on one target by one suite, newest first, and each expectation's series."""
 
     target: str

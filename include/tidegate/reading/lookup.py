@@ -7,7 +7,7 @@ checkpoints, so long, and so many at once in a process.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 
@@ -107,15 +107,14 @@ class Lookups:
 
     def files_read(self, split: Split) -> FilesRead:
         """Raises `StorageError`, `StateIntegrityError`, `StateSchemaError`."""
-        subtask, id_ = split.subtask, split.checkpoint_id
+        id_ = split.checkpoint_id
         if not split.lists:
-            return FilesRead(subtask.operator_id, subtask.subtask_index, id_, None, ())
+            return _files_read(split, None)
         _require_own(split.pipeline_id, split.lists)
         with self._turn():
             own = [handle for handle in split.lists if handle.created_by == id_]
             read = [file for handle in own for file in self._keys.files_of(handle, id_)]
-        files = tuple(FileRead(path, size) for path, size in read[:MOST_FILES])
-        return FilesRead(subtask.operator_id, subtask.subtask_index, id_, len(read), files)
+        return _files_read(split, read)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -130,9 +129,10 @@ class Lookups:
         state = states.asked
         for there in (state, *(then for _, then in states.kept if then is not None)):
             _require_own(there.pipeline_id, there.runs)
-        columns = tuple(KeyColumn(name, type_) for name, type_ in self._keys.key_columns(state))
+        columns = tuple(KeyColumn(name=name, type=type_) for name, type_ in self._keys.key_columns(state))
+        known = KeyLookup(operator_id=state.operator_id, checkpoint_id=state.checkpoint_id, key_columns=columns)
         if key is None:
-            return KeyLookup(state.operator_id, state.checkpoint_id, columns)
+            return known
         until = self._now() + LONGEST
         row = self._keys.row_of(state, key)
         history: list[KeyAt] = []
@@ -142,19 +142,20 @@ class Lookups:
             history.append(self._at(each, then, key))
         asked = {column.name: value for column, value in zip(columns, key, strict=True)}
         complete = len(history) == len(states.kept) and not states.more
-        return KeyLookup(state.operator_id, state.checkpoint_id, columns, asked, row, _marked(history), complete)
+        found = {"key": asked, "row": row, "history": _marked(history), "complete": complete}
+        return known.model_copy(update=found)
 
     def _at(self, record: CheckpointRecord, state: OperatorState | None, key: Sequence[str | None]) -> KeyAt:
         """What cannot be read at one checkpoint may be readable at others."""
-        completed_at = utc(record.completed_at)
-        if state is None:
-            return KeyAt(record.checkpoint_id, completed_at, None)
+        row, problem = None, None
         try:
-            return KeyAt(record.checkpoint_id, completed_at, self._keys.row_of(state, key))
+            row = None if state is None else self._keys.row_of(state, key)
         except IllegalRequestError:
-            return KeyAt(record.checkpoint_id, completed_at, None, "It had other key columns then.")
+            problem = "It had other key columns then."
         except CheckpointError as error:
-            return KeyAt(record.checkpoint_id, completed_at, None, str(error))
+            problem = str(error)
+        completed_at = utc(record.completed_at)
+        return KeyAt(checkpoint_id=record.checkpoint_id, completed_at=completed_at, row=row, problem=problem)
 
 
 def _require_own(pipeline_id: str, files: Sequence[StateHandle]) -> None:
@@ -170,6 +171,20 @@ def _require_own(pipeline_id: str, files: Sequence[StateHandle]) -> None:
 def _marked(history: Sequence[KeyAt]) -> tuple[KeyAt, ...]:
     """Newest first, each compared with the one before it in time."""
     return tuple(
-        replace(now, changed=before is not None and now.row != before.row and not (now.problem or before.problem))
+        now.model_copy(update={"changed": _changed(now, before)})
         for now, before in zip(history, [*history[1:], None], strict=False)
+    )
+
+
+def _changed(now: KeyAt, before: KeyAt | None) -> bool:
+    return before is not None and now.row != before.row and not (now.problem or before.problem)
+
+
+def _files_read(split: Split, read: Sequence[tuple[str, int]] | None) -> FilesRead:
+    return FilesRead(
+        operator_id=split.subtask.operator_id,
+        index=split.subtask.subtask_index,
+        checkpoint_id=split.checkpoint_id,
+        total=None if read is None else len(read),
+        files=tuple(FileRead(path=path, bytes=size) for path, size in (read or ())[:MOST_FILES]),
     )

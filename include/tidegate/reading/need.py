@@ -96,7 +96,7 @@ def list_pipelines(
     found = _ask(connection, now, None, readable, need, pipeline_id, limit + 1, text_)
     lines = tuple(_line(row, now) for row in found[:limit])
     total = int(found[0]["total"]) if found else _ask_total(connection, now, readable, text_)
-    return PipelineList(lines, _key(lines[-1]) if len(found) > limit else None, total)
+    return PipelineList(lines=lines, next_key=_key(lines[-1]) if len(found) > limit else None, total=total)
 
 
 def one_pipeline(connection: Connection, now: datetime, pipeline_id: str) -> PipelineLine | None:
@@ -169,7 +169,8 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
 
 
 def _lag(unit: str, pending: int, size: int, polled_at: str) -> Lag:
-    return Lag(pending, unit, size, datetime.fromisoformat(polled_at).astimezone(UTC))
+    at = datetime.fromisoformat(polled_at).astimezone(UTC)
+    return Lag(pending=pending, unit=unit, bytes=size, polled_at=at)
 
 
 def utc(at: datetime | None) -> datetime | None:

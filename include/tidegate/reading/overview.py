@@ -1,17 +1,22 @@
 """A pipeline as a whole: its graph at a checkpoint, what waits, and the options it had."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, select, text
 
 from tidegate.postgres import reads
 from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
+from tidegate.protocol.facts.branches import Restore, choose_undone
+from tidegate.protocol.facts.errors import NothingToUndoError
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import is_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.reading.answer import RestoreAt
 from tidegate.reading.checkpoint_answers import OperatorAt
 from tidegate.reading.dags import dags_of
 from tidegate.reading.described import Described, MetadataFiles
@@ -19,9 +24,11 @@ from tidegate.reading.need import one_pipeline, utc
 from tidegate.reading.parts import operators
 from tidegate.reading.pipeline_answers import (
     Configuration,
+    Externalization,
     Option,
     OptionsAt,
     Overview,
+    PipelineAt,
     Vertex,
     WaitingRequest,
 )
@@ -48,9 +55,9 @@ def overview(connection: Connection, pipeline_id: str, now: datetime, files: Met
     if pipeline is None or line is None:
         return None
     record = shown_checkpoint(connection, pipeline_id)
-    region = reads.region(connection, pipeline_id)
+    region, restores = reads.region(connection, pipeline_id), reads.restores_of(connection, pipeline_id)
     return Overview(
-        pipeline=pipeline,
+        pipeline=PipelineAt.model_validate(pipeline),
         line=line,
         dags=tuple(dags_of(connection, pipeline_id)),
         checkpoint_id=None if record is None else record.checkpoint_id,
@@ -58,10 +65,18 @@ def overview(connection: Connection, pipeline_id: str, now: datetime, files: Met
         region_attempt=region.attempt,
         region_seen_at=region.seen_at,
         region_ended_at=region.ended_at,
-        restores=tuple(reads.restores_of(connection, pipeline_id)),
+        restores=tuple(RestoreAt.model_validate(each) for each in restores),
+        can_undo=_can_undo(pipeline_id, restores),
         waiting_requests=tuple(_requests(connection, pipeline_id)),
         files_to_delete=int(connection.execute(_WAITING, {"pipeline_id": pipeline_id}).scalar_one()),
     )
+
+
+def _can_undo(pipeline_id: str, restores: Sequence[Restore]) -> bool:
+    with suppress(NothingToUndoError):
+        choose_undone(pipeline_id, restores)
+        return True
+    return False
 
 
 def shown_checkpoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
@@ -74,13 +89,13 @@ def _requests(connection: Connection, pipeline_id: str) -> Sequence[WaitingReque
     found = sorted(reads.requests_of(connection, pipeline_id), key=lambda each: (each.asked_at, each.request_id))
     return [
         WaitingRequest(
-            each.request_id,
-            each.kind,
-            each.asked_at,
-            each.seen_at,
-            each.name,
-            each.dropped.name if each.dropped else None,
-            each.dropped_message,
+            request_id=each.request_id,
+            kind=each.kind,
+            asked_at=each.asked_at,
+            seen_at=each.seen_at,
+            name=each.name,
+            dropped=each.dropped.name if each.dropped else None,
+            message=each.dropped_message,
         )
         for each in found
     ]
@@ -160,21 +175,51 @@ def configuration(kept: Sequence[CheckpointRecord], files: MetadataFiles) -> Con
         if described.problem is not None:
             unreadable[record.checkpoint_id] = described.problem
             continue
-        against = None if before is None else before.checkpoint_id
-        compared = described.options if before is None else options
-        found.append(
-            OptionsAt(record.checkpoint_id, utc(record.completed_at), against, _compared(described.options, compared))
+        at = OptionsAt(
+            checkpoint_id=record.checkpoint_id,
+            completed_at=utc(record.completed_at),
+            against=None if before is None else before.checkpoint_id,
+            options=_compared(described.options, described.options if before is None else options),
         )
+        found.append(at)
         before, options = record, described.options
     found.reverse()
-    return Configuration(found[0] if found else None, tuple(each for each in found if each.changes), unreadable)
+    return _as_flink(options, found, unreadable)
 
 
 def _compared(now: Mapping[str, object], before: Mapping[str, object]) -> tuple[Option, ...]:
     """By name. One that is gone has the value None now."""
     return tuple(
-        Option(name, now.get(name), before.get(name), True)
+        Option(name=name, value=now.get(name), before=before.get(name), changed=True)
         if now.get(name) != before.get(name)
-        else Option(name, now.get(name))
+        else Option(name=name, value=now.get(name))
         for name in sorted({*now, *before})
+    )
+
+
+def _as_flink(options: Mapping[str, Any], found: Sequence[OptionsAt], unreadable: Mapping[int, str]) -> Configuration:
+    """`options` are those of the latest checkpoint, `found` those of all, newest first."""
+    latest, retention = next(iter(found), None), options.get("retention")
+    return Configuration(
+        mode=str(options["mode"]).lower() if "mode" in options else None,
+        interval=options.get("interval"),
+        timeout=options.get("timeout"),
+        min_pause=options.get("min_pause"),
+        max_concurrent=options.get("max_concurrent"),
+        externalization=Externalization(
+            enabled=retention is not None and retention != "NO_EXTERNALIZED_CHECKPOINTS",
+            delete_on_cancellation=retention != "RETAIN_ON_CANCELLATION",
+        ),
+        state_backend="sorted runs",
+        checkpoint_storage="files",
+        unaligned_checkpoints=options.get("unaligned"),
+        aligned_checkpoint_timeout=options.get("aligned_checkpoint_timeout"),
+        tolerable_failed_checkpoints=options.get("tolerable_failed_checkpoints"),
+        checkpoints_after_tasks_finish=options.get("checkpoints_after_tasks_finish"),
+        state_changelog_enabled=False,
+        options={} if latest is None else {option.name: option.value for option in latest.options},
+        checkpoint=None if latest is None else latest.checkpoint_id,
+        changes=tuple(each for each in found if each.changes),
+        unreadable=unreadable,
+        latest=latest,
     )

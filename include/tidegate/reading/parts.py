@@ -12,6 +12,7 @@ from tidegate.postgres.tables import handles, subtasks
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.names import is_sink
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord
+from tidegate.reading.answer import Handle
 from tidegate.reading.checkpoint_answers import (
     SUBTASK_FIGURES,
     FileLine,
@@ -70,8 +71,9 @@ def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> Opera
 
 def _spread(smallest: float, average: float, largest: float) -> SubtaskSpread:
     if smallest < 0:
-        return SubtaskSpread(-1, -1, -1, -1)
-    return SubtaskSpread(smallest, average, largest, largest / average if average > 0 else 1)
+        return SubtaskSpread(min=-1, avg=-1, max=-1, skew=-1)
+    skew = largest / average if average > 0 else 1
+    return SubtaskSpread(min=smallest, avg=average, max=largest, skew=skew)
 
 
 def subtask_page(
@@ -100,9 +102,12 @@ def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, afte
         _of(handles, pipeline_id, checkpoint_id), tuple_(*_PLACE) > tuple_(*map(literal, (operator_id, index, ordinal)))
     )
     rows = connection.execute(wanted.order_by(*_PLACE).limit(limit + 1)).all()
-    files = tuple(FileLine(row[0], row[1], handle_record(*row[3:])) for row in rows[:limit])
+    files = tuple(
+        FileLine(operator_id=row[0], subtask_index=row[1], handle=Handle.model_validate(handle_record(*row[3:])))
+        for row in rows[:limit]
+    )
     last = rows[limit - 1] if len(rows) > limit else None
-    return FileList(files, None if last is None else f"{last[1]}/{last[2]}/{last[0]}")
+    return FileList(files=files, next_key=None if last is None else f"{last[1]}/{last[2]}/{last[0]}")
 
 
 def _of(table: Table, pipeline_id: str, checkpoint_id: int) -> ColumnElement[bool]:

@@ -5,14 +5,15 @@ is no such thing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any
 
-from tidegate.protocol.facts.branches import Restore
-from tidegate.protocol.facts.pipelines import PipelineRecord
-from tidegate.protocol.facts.records import CheckpointKind, StateHandle
+from pydantic import Field, PlainSerializer, WithJsonSchema
+
+from tidegate.protocol.facts.pipelines import PipelineStatus
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, RestoreAt, milliseconds
 
 
 class Need(IntEnum):
@@ -27,19 +28,21 @@ class Need(IntEnum):
     ENDED = 6  # finished or cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+_NAMES = {"enum": [each.name for each in Need], "type": "string"}
+NeedByName = Annotated[Need, PlainSerializer(lambda need: need.name, return_type=str), WithJsonSchema(_NAMES)]
+
+
+class Lag(Document):
     """What polls have found and not read yet, in what the sources count in. `bytes` is -1 if that is not known.
     `polled_at` is when it was so; of several splits the earliest."""
 
     pending: int
     unit: str
     bytes: int
-    polled_at: datetime
+    polled_at: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineLine:
+class PipelineLine(Document):
     """One pipeline in the list of all. `lag` is that of all its sources, by unit; empty if none has said.
 
     `failures_in_a_row` are checkpoints that failed by themselves (`FailureReason.is_fault`) since the last one
@@ -49,12 +52,12 @@ class PipelineLine:
     """
 
     pipeline_id: str
-    need: Need
+    need: NeedByName
     status: str
-    since: datetime | None
+    since: MomentOrNone
     message: str | None
     latest_completed: int | None
-    completed_at: datetime | None
+    completed_at: MomentOrNone
     end_to_end_duration: int
     age: int
     lag: tuple[Lag, ...]
@@ -70,8 +73,7 @@ class PipelineLine:
     dags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineList:
+class PipelineList(Document):
     """A page of pipelines, the most urgent first. `next_key` is what to ask for the page after this one, None after the
     last. `total` counts all that the user may read."""
 
@@ -80,16 +82,26 @@ class PipelineList:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dag:
+class PipelineAt(Document):
+    """As its row has it. `since` is when it reached its status, `message` says why. Failures of checkpoints up to
+    `forgiven_until` no longer count."""
+
+    pipeline_id: str
+    status: PipelineStatus
+    since: MomentOrNone
+    message: str | None
+    forgiven_until: int
+    stale_since: Annotated[datetime | None, PlainSerializer(lambda at: at and milliseconds(at), return_type=int | None)]
+
+
+class Dag(Document):
     """A DAG that has asked for checkpoints of the pipeline."""
 
     dag_id: str
-    last_seen_at: datetime
+    last_seen_at: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class Vertex:
+class Vertex(Document):
     """A source, operator or sink at one checkpoint, all of its subtasks together.
 
     `role` is `source`, `operator` or `sink`. `inputs` are the operator ids it reads from, None if the checkpoint does
@@ -117,42 +129,40 @@ class Vertex:
     positions: tuple[Mapping[str, Any] | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class WaitingRequest(Document):
+    """A request for a checkpoint that could not start yet, or was dropped and its requester has not heard of it."""
+
+    request_id: str
+    kind: CheckpointKind
+    asked_at: Moment
+    seen_at: Moment
+    name: str | None
+    dropped: str | None
+    message: str | None
+
+
+class Overview(Document):
     """A pipeline at its latest completed checkpoint. Without one, `vertices` has what is recorded of its newest.
 
     `checkpoint_id` is the checkpoint that the vertices are of. `region_attempt` counts its continuous regions; the
     newest was last seen at `region_seen_at`, unless it has ended.
     """
 
-    pipeline: PipelineRecord
+    pipeline: PipelineAt
     line: PipelineLine
     dags: tuple[Dag, ...]
     checkpoint_id: int | None
     vertices: tuple[Vertex, ...]
     region_attempt: int
-    region_seen_at: datetime | None
-    region_ended_at: datetime | None
-    restores: tuple[Restore, ...]
-    waiting_requests: tuple["WaitingRequest", ...]
+    region_seen_at: MomentOrNone
+    region_ended_at: MomentOrNone
+    restores: tuple[RestoreAt, ...]
+    can_undo: bool = Field(exclude=True)
+    waiting_requests: tuple[WaitingRequest, ...]
     files_to_delete: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRequest:
-    """A request for a checkpoint that could not start yet, or was dropped and its requester has not heard of it."""
-
-    request_id: str
-    kind: CheckpointKind
-    asked_at: datetime
-    seen_at: datetime
-    name: str | None
-    dropped: str | None
-    message: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Document):
     """One option of `CheckpointConfig` as a checkpoint recorded it. `before` is its value at the checkpoint before, if
     `changed`."""
 
@@ -162,12 +172,11 @@ class Option:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OptionsAt:
+class OptionsAt(Document):
     """The options at one checkpoint, by name. `against` is the checkpoint that they are compared with."""
 
     checkpoint_id: int
-    completed_at: datetime | None
+    completed_at: MomentOrNone
     against: int | None
     options: tuple[Option, ...]
 
@@ -176,18 +185,37 @@ class OptionsAt:
         return tuple(option for option in self.options if option.changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """The options of the latest checkpoint, and of those before it whose `_metadata` is kept, newest first, where
-    something changed. `unreadable` are checkpoints whose `_metadata` could not be read, and why."""
+class Externalization(Document):
+    enabled: bool
+    delete_on_cancellation: bool
 
-    latest: OptionsAt | None
+
+class Configuration(Document):
+    """Flink's configuration where the thing is the same; `options` are those of `CheckpointConfig` by name, at the
+    latest checkpoint, and `changes` what was changed at which of those before it whose `_metadata` is kept, newest
+    first. `unreadable` are checkpoints whose `_metadata` could not be read, and why."""
+
+    mode: str | None
+    interval: int | None
+    timeout: int | None
+    min_pause: int | None
+    max_concurrent: int | None
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool | None
+    aligned_checkpoint_timeout: int | None
+    tolerable_failed_checkpoints: int | None
+    checkpoints_after_tasks_finish: bool | None
+    state_changelog_enabled: bool
+    options: Mapping[str, Any]
+    checkpoint: int | None
     changes: tuple[OptionsAt, ...]
     unreadable: Mapping[int, str]
+    latest: OptionsAt | None = Field(exclude=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Document):
     """One split of a source at a checkpoint: where it is, and what it has read on the way there. `files` hold the names
     of what was read, if the source keeps such; a handle made by this checkpoint is new in it."""
 
@@ -195,11 +223,10 @@ class Split:
     position: Mapping[str, Any] | None
     finished: bool
     rows_out: int
-    files: tuple[StateHandle, ...]
+    files: tuple[Handle, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAt:
+class SourceAt(Document):
     """A source at a checkpoint; `lag` is that of now, as far as its last poll has seen."""
 
     operator_id: str
@@ -210,14 +237,12 @@ class SourceAt:
     lag: Lag | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FileRead:
+class FileRead(Document):
     path: str
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilesRead:
+class FilesRead(Document):
     """The files that a split of a source has read in one checkpoint: `total`, and the first of them. None if the source
     keeps no such list: then its position says what it has read."""
 
@@ -228,8 +253,7 @@ class FilesRead:
     files: tuple[FileRead, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StateSlice:
+class StateSlice(Document):
     """The keyed state of one subtask."""
 
     index: int
@@ -239,8 +263,7 @@ class StateSlice:
     new_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateAt:
+class StateAt(Document):
     """The keyed state of an operator at a checkpoint. `rows` counts those in its files, so a key counts once for each
     run that has it. A run that several subtasks share counts once here, and in the slice of each of them. `oldest_run`
     is the checkpoint that wrote the oldest one. `compacted` runs wait for the next one."""
@@ -257,28 +280,25 @@ class StateAt:
     slices: tuple[StateSlice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
+class KeyColumn(Document):
     """`type` is its name in Spark."""
 
     name: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAt:
+class KeyAt(Document):
     """The row of a key at a checkpoint, None if it had none, or why that cannot be read. `changed`: it was another one
     at the checkpoint before."""
 
     checkpoint_id: int
-    completed_at: datetime | None
+    completed_at: MomentOrNone
     row: Mapping[str, Any] | None
     problem: str | None = None
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLookup:
+class KeyLookup(Document):
     """A key of an operator's state at a checkpoint. `history` is of the checkpoints that are kept, newest first, not
     `complete` if there are more than were read. Without a `key`, only its columns are known."""
 
@@ -291,8 +311,7 @@ class KeyLookup:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TableAt:
+class TableAt(Document):
     """What a sink shows. `shows` is the newest checkpoint whose rows it was told to show, `in_doubt` are completed ones
     of which it is not known yet, oldest first. `rewinding` is the restore that it still has to follow."""
 
@@ -302,7 +321,7 @@ class TableAt:
     place: str | None
     guarantee: str | None
     shows: int | None
-    shown_at: datetime | None
+    shown_at: MomentOrNone
     rows: int
     in_doubt: tuple[int, ...]
     rewinding: int | None

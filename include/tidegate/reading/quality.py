@@ -65,7 +65,7 @@ ORDER BY v.checkpoint_id DESC LIMIT :limit
 def judged_targets(connection: Connection, pipeline_id: str, now: datetime) -> tuple[JudgedTarget, ...]:
     """See `Readings.judged`."""
     found = connection.execute(_JUDGED, {"pipeline_id": pipeline_id, "now": now})
-    return tuple(JudgedTarget(row.target, row.suite, _line(row)) for row in found)
+    return tuple(JudgedTarget(target=row.target, suite=row.suite, latest=_line(row)) for row in found)
 
 
 def quality_history(
@@ -74,21 +74,23 @@ def quality_history(
     """See `Readings.quality`."""
     asked = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before, "now": now}
     rows = connection.execute(_VERDICTS, asked | {"limit": max(1, min(limit, _MOST))}).all()
-    return QualityHistory(target, suite, tuple(_line(row) for row in rows), _series(rows))
+    return QualityHistory(
+        target=target, suite=suite, verdicts=tuple(_line(row) for row in rows), expectations=_series(rows)
+    )
 
 
 def _line(row: Row[Any]) -> VerdictLine:
     return VerdictLine(
-        row.checkpoint_id,
-        _at(row.at),
-        row.target,
-        row.suite,
-        row.success,
-        row.evaluated,
-        row.failed,
-        row.error,
-        row.docs_path,
-        _hold(row),
+        checkpoint_id=row.checkpoint_id,
+        at=_at(row.at),
+        target=row.target,
+        suite=row.suite,
+        success=row.success,
+        evaluated=row.evaluated,
+        failed=row.failed,
+        error=row.error,
+        docs_path=row.docs_path,
+        hold=_hold(row),
     )
 
 
@@ -96,14 +98,14 @@ def _hold(row: Row[Any]) -> HoldAt | None:
     if row.held_at is None:
         return None
     return HoldAt(
-        _at(row.held_at),
-        _at(row.held_until),
-        row.held_message,
-        row.decision,
-        utc(row.decided_at),
-        row.decided_by,
-        row.decision_comment,
-        row.waits,
+        held_at=_at(row.held_at),
+        until_at=_at(row.held_until),
+        message=row.held_message,
+        decision=row.decision,
+        decision_at=utc(row.decided_at),
+        decided_by=row.decided_by,
+        comment=row.decision_comment,
+        waits=row.waits,
     )
 
 
@@ -112,14 +114,14 @@ def hold_of(record: CheckpointRecord, now: datetime) -> HoldAt | None:
     if record.held_at is None or record.held_until is None:
         return None
     return HoldAt(
-        record.held_at,
-        record.held_until,
-        record.held_message or "",
-        None if record.decision is None else record.decision.value,
-        record.decided_at,
-        record.decided_by,
-        record.decision_comment,
-        standing_of(record, now).held,
+        held_at=record.held_at,
+        until_at=record.held_until,
+        message=record.held_message or "",
+        decision=record.decision,
+        decision_at=record.decided_at,
+        decided_by=record.decided_by,
+        comment=record.decision_comment,
+        waits=standing_of(record, now).held,
     )
 
 
@@ -140,8 +142,7 @@ def _series(rows: Sequence[Row[Any]]) -> tuple[ExpectationSeries, ...]:
             said.setdefault(key, {"type": str(result.get("type")), "kwargs": kwargs})
             observed.setdefault(key, []).append(_observation(row, result))
     return tuple(
-        ExpectationSeries(key, each["type"], each["kwargs"], tuple(reversed(observed[key])))
-        for key, each in said.items()
+        ExpectationSeries(key=key, **each, observations=tuple(reversed(observed[key]))) for key, each in said.items()
     )
 
 

@@ -123,8 +123,10 @@ def series(
 def _point(row: Row[Any]) -> Point:
     values = tuple(row)[5:]
     spreads = {
-        name: Spread(*values[3 * place : 3 * place + 3])
+        name: Spread(min=values[3 * place], avg=values[3 * place + 1], max=values[3 * place + 2])
         for place, name in enumerate(SERIES)
         if values[3 * place] is not None
     }
-    return Point(row.first_id, row.last_id, row.at.astimezone(UTC), row.number, spreads)
+    return Point(
+        first_id=row.first_id, last_id=row.last_id, at=row.at.astimezone(UTC), count=row.number, values=spreads
+    )

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 
-from tidegate.ui.schedules import NextRun
+from tidegate.documents.pipeline_models import NextRun
 
 
 class AirflowSchedules:
@@ -15,4 +15,7 @@ class AirflowSchedules:
         columns = DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused
         with create_session() as session:
             known = session.query(*columns).where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale.is_(False)).all()
-        return {dag_id: NextRun(dag_id, run_after, bool(is_paused)) for dag_id, run_after, is_paused in known}
+        return {
+            dag_id: NextRun(dag_id=dag_id, run_after=run_after, is_paused=bool(is_paused))
+            for dag_id, run_after, is_paused in known
+        }

@@ -16,16 +16,17 @@ from tidegate.documents import checkpoint_models as of_checkpoints
 from tidegate.documents import pipeline_models as of_pipelines
 from tidegate.documents.audit import audit_document
 from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
-from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
+from tidegate.documents.pipelines import checkpoints_document, history_document_of
 from tidegate.documents.restores import planned_restore_document
-from tidegate.documents.values import written
 from tidegate.protocol.facts.paths import checkpoint_name
 from tidegate.protocol.facts.records import CheckpointKind
-from tidegate.reading.history_answers import HistoryFilter
+from tidegate.reading.checkpoint_answers import FileList
+from tidegate.reading.history_answers import HistoryFilter, QualityHistory
+from tidegate.reading.pipeline_answers import Configuration, FilesRead, KeyLookup
 from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of
 from tidegate.ui.same_site import token_of
-from tidegate.ui.schedules import NextRunsDep, next_runs_document
+from tidegate.ui.schedules import NextRunsDep, known_runs
 
 PREFIX = "/api/v1"
 
@@ -98,7 +99,7 @@ def token(request: Request, user: User) -> Document:
     return {"token": token_of(users_of(request).credential(request))}
 
 
-@api_routes.get("/pipelines", **answers(of_pipelines.Pipelines))
+@api_routes.get("/pipelines", responses=REFUSALS)
 def pipelines(
     readings: ReadingsDep,
     readable: ReadableDags,
@@ -106,20 +107,22 @@ def pipelines(
     after: Annotated[str | None, Query(description="The next_key of the page before.")] = None,
     limit: Limit = 50,
     text: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
-) -> Document:
+) -> of_pipelines.Pipelines:
     """The pipelines that you may read, what needs somebody first."""
     found = readings.pipelines(readable, after, limit, text)
     known = next_runs({dag_id for line in found.lines for dag_id in line.dags})
-    lines = [written(line) | {"next_runs": next_runs_document(line.dags, known)} for line in found.lines]
-    return {"pipelines": lines, "next_key": found.next_key, "total": found.total}
+    lines = [of_pipelines.Pipeline(**dict(line), next_runs=known_runs(line.dags, known)) for line in found.lines]
+    return of_pipelines.Pipelines(pipelines=lines, next_key=found.next_key, total=found.total)
 
 
-@api_routes.get("/pipelines/{pipeline}", **answers(of_pipelines.OverviewDocument))
-def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline, next_runs: NextRunsDep) -> Document:
+@api_routes.get("/pipelines/{pipeline}", responses=REFUSALS)
+def pipeline_overview(
+    readings: ReadingsDep, pipeline: Pipeline, next_runs: NextRunsDep
+) -> of_pipelines.PipelineOverview:
     """The pipeline with its graph, at its latest completed checkpoint."""
     found = readings.overview(pipeline)
-    shown: Document = written(found)
-    return shown | {"next_runs": next_runs_document(found.line.dags, next_runs(found.line.dags))}
+    runs = known_runs(found.line.dags, next_runs(found.line.dags))
+    return of_pipelines.PipelineOverview(**dict(found), next_runs=runs)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints", **answers(of_pipelines.CheckpointsOverview))
@@ -129,10 +132,10 @@ def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) ->
     return checkpoints_document(known, readings.summary(pipeline), readings.history(pipeline, limit=limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/config", **answers(of_pipelines.Configuration))
-def config(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+@api_routes.get("/pipelines/{pipeline}/checkpoints/config", responses=REFUSALS)
+def config(readings: ReadingsDep, pipeline: Pipeline) -> Configuration:
     """The options of the latest completed checkpoint, and what changed before it."""
-    return configuration_document(readings.configuration(pipeline))
+    return readings.configuration(pipeline)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}", **answers(of_checkpoints.CheckpointDetails))
@@ -159,13 +162,12 @@ def subtasks(
     return subtasks_document(page, readings.subtasks(pipeline, checkpoint, operator, after, limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files", **answers(of_pipelines.Files))
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files", responses=REFUSALS)
 def files(
     readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint, after: str | None = None, limit: Limit = 200
-) -> Document:
+) -> FileList:
     """The files of a checkpoint, with their checksums."""
-    found: Document = written(readings.files(pipeline, checkpoint, after, limit))
-    return found
+    return readings.files(pipeline, checkpoint, after, limit)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts", **answers(list[of_checkpoints.Verdict]))
@@ -200,52 +202,50 @@ def history(
     return history_document_of(readings.history(pipeline, wanted, before, limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/series", **answers(of_pipelines.Series))
+@api_routes.get("/pipelines/{pipeline}/series", responses=REFUSALS)
 def series(
     readings: ReadingsDep,
     pipeline: Pipeline,
     points: Annotated[int, Query(ge=1, le=1000)] = 200,
     since: Since = None,
     until: Until = None,
-) -> Document:
+) -> of_pipelines.Series:
     """Completed checkpoints over time, put together to so many points."""
-    return {"points": written(readings.series(pipeline, points, _with_zone(since), _with_zone(until)))}
+    return of_pipelines.Series(points=readings.series(pipeline, points, _with_zone(since), _with_zone(until)))
 
 
-@api_routes.get("/pipelines/{pipeline}/sources", **answers(of_pipelines.Sources))
-def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
+@api_routes.get("/pipelines/{pipeline}/sources", responses=REFUSALS)
+def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> of_pipelines.Sources:
     """Where each source is, and the files of its splits."""
-    return {"sources": written(readings.sources(pipeline, at))}
+    return of_pipelines.Sources(sources=readings.sources(pipeline, at))
 
 
-@api_routes.get("/pipelines/{pipeline}/sources/{operator}/{split}", **answers(of_pipelines.FilesReadDocument))
-def files_read(readings: ReadingsDep, pipeline: Pipeline, operator: str, split: SplitIndex, at: At = None) -> Document:
+@api_routes.get("/pipelines/{pipeline}/sources/{operator}/{split}", responses=REFUSALS)
+def files_read(readings: ReadingsDep, pipeline: Pipeline, operator: str, split: SplitIndex, at: At = None) -> FilesRead:
     """The files that a split of a source has read in a checkpoint: their number, and the first 200."""
-    found: Document = written(readings.files_read(pipeline, operator, split, at))
-    return found
+    return readings.files_read(pipeline, operator, split, at)
 
 
-@api_routes.get("/pipelines/{pipeline}/state", **answers(of_pipelines.States))
-def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
+@api_routes.get("/pipelines/{pipeline}/state", responses=REFUSALS)
+def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> of_pipelines.States:
     """The keyed state of each operator."""
-    return {"operators": written(readings.state(pipeline, at))}
+    return of_pipelines.States(operators=readings.state(pipeline, at))
 
 
-@api_routes.get("/pipelines/{pipeline}/state/{operator}", **answers(of_pipelines.KeyDocument))
-def key_of_state(readings: ReadingsDep, pipeline: Pipeline, operator: str, key: Key, at: At = None) -> Document:
+@api_routes.get("/pipelines/{pipeline}/state/{operator}", responses=REFUSALS)
+def key_of_state(readings: ReadingsDep, pipeline: Pipeline, operator: str, key: Key, at: At = None) -> KeyLookup:
     """The key columns of an operator. With a key, its row, and its history over the newest checkpoints that are kept;
     if there are more, or reading takes long, it is not `complete`."""
-    found: Document = written(readings.key(pipeline, operator, at, key))
-    return found
+    return readings.key(pipeline, operator, at, key)
 
 
-@api_routes.get("/pipelines/{pipeline}/tables", **answers(of_pipelines.Tables))
-def tables(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+@api_routes.get("/pipelines/{pipeline}/tables", responses=REFUSALS)
+def tables(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Tables:
     """Which checkpoint each sink shows, and what is in doubt."""
-    return {"tables": written(readings.tables(pipeline))}
+    return of_pipelines.Tables(tables=readings.tables(pipeline))
 
 
-@api_routes.get("/pipelines/{pipeline}/quality", **answers(of_pipelines.QualityDocument | of_pipelines.JudgedTargets))
+@api_routes.get("/pipelines/{pipeline}/quality", responses=REFUSALS)
 def quality(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -253,12 +253,11 @@ def quality(
     suite: str = "",
     before: Before = None,
     limit: Limit = 200,
-) -> Document:
+) -> QualityHistory | of_pipelines.JudgedTargets:
     """What is judged; of one target and suite each verdict, and each expectation as a series."""
     if target is None:
-        return {"judged": written(readings.judged(pipeline))}
-    found: Document = written(readings.quality(pipeline, target, suite, before, limit))
-    return found
+        return of_pipelines.JudgedTargets(judged=readings.judged(pipeline))
+    return readings.quality(pipeline, target, suite, before, limit)
 
 
 @api_routes.get("/pipelines/{pipeline}/restore-plans/{plan}", **answers(of_pipelines.PlanDocument))

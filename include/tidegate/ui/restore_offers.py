@@ -1,11 +1,8 @@
 """Which restores a page offers now, and what must be accepted of a plan. Pure."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-from tidegate.protocol.facts.branches import Restore, choose_undone
-from tidegate.protocol.facts.errors import NothingToUndoError
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
@@ -34,10 +31,7 @@ def restores_of_pipeline(overview: Overview, startable: Startable) -> list[Offer
     if latest is not None and overview.pipeline.status is not PipelineStatus.CANCELLED:
         number = (Field("to", "Checkpoint", 19, str(latest)),)
         offers.append(_planned("restore", "Restore …", "--checkpoint ID", pipeline_id, startable, fields=number))
-    undone: Restore | None = None
-    with suppress(NothingToUndoError):
-        undone = choose_undone(pipeline_id, overview.restores)
-    if undone is not None:
+    if overview.can_undo:
         offers.append(_planned("undo", "Undo the restore …", "--undo", pipeline_id, startable, (Hidden("to", UNDO),)))
     return offers
 

@@ -2,23 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
-from tidegate.documents.values import milliseconds
+from tidegate.documents.pipeline_models import NextRun
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import Right, User, named_dags, users_of
-
-
-@dataclass(frozen=True, slots=True)
-class NextRun:
-    """Of a DAG, by its schedule. `run_after` is None if it has none, or if there will be no further run."""
-
-    dag_id: str
-    run_after: datetime | None
-    is_paused: bool
 
 
 class Schedules(Protocol):
@@ -58,10 +48,6 @@ def _readable_runs(request: Request, user: User, readings: ReadingsDep) -> Reada
 NextRunsDep = Annotated[ReadableRuns, Depends(_readable_runs)]
 
 
-def next_runs_document(dag_ids: Sequence[str], known: NextRuns) -> list[dict[str, Any]]:
+def known_runs(dag_ids: Sequence[str], known: NextRuns) -> list[NextRun]:
     """In the order of the DAGs."""
-    return [
-        {"dag_id": one.dag_id, "run_after_timestamp": milliseconds(one.run_after), "is_paused": one.is_paused}
-        for dag_id in dag_ids
-        if (one := known.get(dag_id)) is not None
-    ]
+    return [one for dag_id in dag_ids if (one := known.get(dag_id)) is not None]
