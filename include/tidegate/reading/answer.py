@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import AliasGenerator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import to_jsonable_python
 
+from tidegate.protocol.facts.branches import Restore
 from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 
@@ -67,7 +68,7 @@ def handles_of(handles: Iterable[StateHandle]) -> tuple[Handle, ...]:
 
 
 class RestoreAt(Document):
-    """A restore as it is on record (`protocol.facts.branches.Restore`)."""
+    __doc__ = Restore.__doc__
 
     number: int
     checkpoint_id: int
