@@ -1,9 +1,9 @@
 """Tidegate's steps as Airflow tasks. May import `assembly`, `ui` and, inside functions, the rooms below.
 
-Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share),
-`outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`
-(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `callbacks` and `stats` (who
-is told), `restore`, `maintenance` and `watch` (a DAG of its own each).
+Reading order: `dag` (the wiring), `request`, `operators`, `sensor` and `abort` (one class a step), `step` (what they
+share), `outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step),
+`triggers` (waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `callbacks` and `stats`
+(who is told), `restore`, `maintenance` and `watch` (a DAG of its own each).
 
 Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
 when first used.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
         FinalizeCheckpointOperator,
         NotifyCheckpointOperator,
         SnapshotOperator,
-        TriggerCheckpointOperator,
         ValidateCheckpointOperator,
     )
+    from tidegate.airflow.request import TriggerCheckpointOperator
     from tidegate.airflow.restore import RestoreOperator, restore_dag
     from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
     from tidegate.airflow.watch import WatchOperator, watch_dag
@@ -37,7 +37,7 @@ __all__ = [
 _PUBLIC = {
     "checkpoint_dag": "tidegate.airflow.dag",
     "sink_asset": "tidegate.airflow.assets",
-    "TriggerCheckpointOperator": "tidegate.airflow.operators",
+    "TriggerCheckpointOperator": "tidegate.airflow.request",
     "SnapshotOperator": "tidegate.airflow.operators",
     "AcknowledgeCheckpointSensor": "tidegate.airflow.sensor",
     "ValidateCheckpointOperator": "tidegate.airflow.operators",

@@ -11,7 +11,7 @@ from airflow.sdk import Context, TaskInstanceState
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow.gestures import ended_by_hand
-from tidegate.airflow.operators import request_id
+from tidegate.airflow.request import request_id
 from tidegate.airflow.step import CheckpointTask, airflow_outcome
 from tidegate.protocol.facts.lifecycle import COMMITTED
 from tidegate.protocol.facts.reasons import FailureReason

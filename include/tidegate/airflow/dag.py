@@ -22,10 +22,10 @@ from tidegate.airflow.operators import (
     FinalizeCheckpointOperator,
     NotifyCheckpointOperator,
     SnapshotOperator,
-    TriggerCheckpointOperator,
     ValidateCheckpointOperator,
 )
 from tidegate.airflow.outcome import LONGEST_RETRY_DELAY, OUTLASTED, RETRY_DELAY, retries_to_outlast
+from tidegate.airflow.request import TriggerCheckpointOperator
 from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph

@@ -117,7 +117,7 @@ class Stream:
             previous: The name that the join had before, or a `Previous` that names its columns, too.
 
         Returns:
-            The stream of joined rows: the columns of this stream, then those of `other` without the key.
+            The stream of joined rows: the key, then the other columns of this stream, then those of `other`.
         """
         vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
         return self.pipeline.add(vertex)

@@ -65,8 +65,7 @@ class Log:
 
     @staticmethod
     def offset(snapshot: Snapshot | None) -> int:
-        position = snapshot.position if snapshot is not None else None
-        return int(position["offset"]) if position else 0
+        return int(snapshot.position["offset"]) if snapshot is not None and snapshot.position else 0
 
 
 class Disk(ObjectStore):

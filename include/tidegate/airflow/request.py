@@ -1,0 +1,145 @@
+"""Asks for the checkpoint of a DAG run, which is the request. What its parameters say is read here."""
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidegate.airflow.gestures import drains, gesture_of, require_drain
+from tidegate.airflow.step import CheckpointTask, airflow_outcome
+from tidegate.airflow.triggers import RequestTrigger
+from tidegate.protocol.facts.errors import (
+    ConfigurationError,
+    IllegalRequestError,
+)
+from tidegate.protocol.facts.names import requests_of_run
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.savepoints import Label
+from tidegate.protocol.observing.gestures import kind_of_request
+from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+from tidegate.settings import absolute
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import DagRunProtocol
+
+
+class TriggerCheckpointOperator(CheckpointTask):
+    """Asks for a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
+
+    The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
+    completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause; a
+    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline;
+    only the pages start one that does so for ever (`protocol.observing.draining`). A request that cannot start yet
+    waits in the triggerer, which looks every `poll_interval` seconds and whenever something was committed; without
+    `wait` it is dropped.
+    """
+
+    def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
+        super().__init__(**{"do_xcom_push": True, **kwargs})
+        self.wait = wait
+        self.poll_interval = poll_interval
+        self._triggered: int | None = None
+
+    def execute(self, context: Context) -> int:
+        return self.ask(context)
+
+    def linked_checkpoint(self) -> int | None:
+        return self._triggered
+
+    def ask(self, context: Context, event: Any = None) -> int:
+        """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
+        with airflow_outcome(context):
+            request = request_id(context), _is_periodic(context), _kind(context)
+            with self.open_coordinator(context) as coordinator:
+                if is_canonical(context):
+                    coordinator.exporting.require_possible(directory_of(context))
+                if drains(context) and request[2] is CheckpointKind.SYNC_SAVEPOINT:
+                    require_drain(coordinator, context, request[0])
+                outcome = coordinator.trigger(
+                    *request,
+                    wait=self.wait,
+                    drain=drains(context),
+                    label=_label(context),
+                    gesture=gesture_of(context, kind_of_request(_kind(context), drains(context))),
+                    dag_id=context["ti"].dag_id,
+                )
+                if isinstance(outcome, AlreadyCompleted):
+                    completed = coordinator.acknowledge(outcome.checkpoint_id)
+                    if _is_of_a_deleted_run(completed, context["dag_run"]):
+                        raise self._taken_before(context, outcome.checkpoint_id)
+        match outcome:
+            case Queued():
+                self.log.info("Waiting: %s", outcome.message)
+                waiting = RequestTrigger(self.resolve_pipeline().name, request[0], self.poll_interval)
+                self.defer(trigger=waiting, method_name="ask")
+            case Dropped():
+                self.log.info("Dropped, %s: %s", outcome.reason.name, outcome.message)
+                raise AirflowSkipException(f"{outcome.reason.name}: {outcome.message}")
+            case Triggered():
+                self.log.info("Triggered checkpoint %s.", outcome.checkpoint_id)
+            case Resumed():
+                self.log.info("This DAG run's checkpoint %s is in progress; continuing with it.", outcome.checkpoint_id)
+            case AlreadyCompleted():
+                self.log.info("Checkpoint %s has already completed; the steps change nothing.", outcome.checkpoint_id)
+        self._triggered = outcome.checkpoint_id
+        return outcome.checkpoint_id
+
+    def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
+        return IllegalRequestError(
+            f"DAG run {context['run_id']} asks for its first checkpoint, but checkpoint {checkpoint_id} of pipeline "
+            f"{self.resolve_pipeline().name} was already taken for a deleted DAG run with the same id and date. That "
+            "checkpoint stands, and nothing was triggered. Start a DAG run by hand: it takes whatever has arrived "
+            "since."
+        )
+
+
+def request_id(context: Context) -> str:
+    """The DAG, the DAG run's id and when it was to run: after a DAG run is deleted, another may get its id."""
+    of_run = requests_of_run(context["ti"].dag_id, context["run_id"])
+    return f"{of_run}{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
+
+
+def _is_of_a_deleted_run(completed: CheckpointRecord, dag_run: "DagRunProtocol") -> bool:
+    """A DAG run that has begun once cannot have taken a checkpoint before that. Its number of tries does not tell: the
+    first may be lost. To clear a DAG run is to begin it again."""
+    if dag_run.clear_number or dag_run.start_date is None or completed.completed_at is None:
+        return False
+    return completed.completed_at < dag_run.start_date
+
+
+def _is_periodic(context: Context) -> bool:
+    return context["dag_run"].run_type == "scheduled"
+
+
+def _kind(context: Context) -> CheckpointKind:
+    """Raises `ConfigurationError` for a parameter that names no kind."""
+    given = (context["params"] or {}).get("kind", CheckpointKind.CHECKPOINT)
+    try:
+        return CheckpointKind(given)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The DAG run's parameter kind is {given!r}, but must be one of {', '.join(CheckpointKind)}. Nothing was "
+            "triggered."
+        ) from error
+
+
+def _label(context: Context) -> Label:
+    given = context["params"] or {}
+    return Label(given.get("name") or None, given.get("note") or None)
+
+
+def is_canonical(context: Context) -> bool:
+    """Raises `IllegalRequestError` if it is not a savepoint's."""
+    if (context["params"] or {}).get("format", "native") != "canonical":
+        return False
+    if _kind(context) is CheckpointKind.CHECKPOINT:
+        raise IllegalRequestError(
+            "A checkpoint has no format: newer ones replace it. Nothing was triggered. Ask for a savepoint: set the "
+            "parameter kind."
+        )
+    return True
+
+
+def directory_of(context: Context) -> str | None:
+    given = (context["params"] or {}).get("directory")
+    return absolute(given) if given else None
