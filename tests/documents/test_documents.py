@@ -167,4 +167,4 @@ def test_a_document_that_is_mentioned_is_there():
 
 
 def test_the_first_page_is_short():
-    assert len((PROJECT / "README.md").read_text().splitlines()) <= 200
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 160

@@ -47,7 +47,9 @@ def run(python, *arguments, place, **changes):
 def test_a_program_finds_what_it_would_in_a_process_of_its_own(quick_python, tmp_path, begun):
     (tmp_path / "facts.py").write_text(FACTS)
     quick, real = (run(each, *begun, "-x", "two words", place=tmp_path) for each in (quick_python, [sys.executable]))
-    assert quick.stderr == real.stderr == ""
+    # gRPC, which was imported before the fork, logs that its poller lost its descriptor there: on busy machines only.
+    assert [line for line in quick.stderr.splitlines() if "(event_engine)" not in line] == []
+    assert real.stderr == ""
     assert json.loads(quick.stdout) == json.loads(real.stdout)
 
 
