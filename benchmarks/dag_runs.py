@@ -26,8 +26,8 @@ from flights.data import Deliveries
 from flights.deployment import deploy
 from flights.layout import Layout
 from flights.pipeline import pipeline
-from tidegate.local_stack.airflow_api import AirflowApi
-from tidegate.local_stack.stack import SUPERVISOR, LocalStack
+from local_stack.airflow_api import AirflowApi
+from local_stack.stack import SUPERVISOR, LocalStack
 
 PROJECT = Path(__file__).parents[1]
 #: Days that are there before: the state and the tables of a pipeline that has run for a while.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.local_stack.stack import LocalStack
+from local_stack.stack import LocalStack
 
 #: Where readers of each table look, below `tables/`. `current` is a link, which they resolve first.
 TABLES = {

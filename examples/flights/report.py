@@ -11,7 +11,7 @@ from rich.table import Table
 
 from flights.layout import Layout
 from flights.observation import Content, Observation
-from tidegate.local_stack.stack import USER, LocalStack
+from local_stack.stack import USER, LocalStack
 from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 
 if TYPE_CHECKING:

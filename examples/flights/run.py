@@ -23,9 +23,9 @@ from flights.layout import Layout
 from flights.observation import Observation, observe
 from flights.pipeline import pipeline
 from flights.sabotage import kill_spark_in_snapshot
+from local_stack.airflow_api import AirflowApi
+from local_stack.stack import LocalStack
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.local_stack.airflow_api import AirflowApi
-from tidegate.local_stack.stack import LocalStack
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import requests_of_run

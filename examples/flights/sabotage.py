@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-from tidegate.local_stack.processes import Session
+from local_stack.processes import Session
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.lifecycle import Phase, Status

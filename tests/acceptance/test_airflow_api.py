@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 from receivers import receiving
 
-from tidegate.local_stack import airflow_api
-from tidegate.local_stack.airflow_api import AirflowApi, AirflowApiError
+from local_stack import airflow_api
+from local_stack.airflow_api import AirflowApi, AirflowApiError
 
 TIMEOUT = 1.5  # seconds: a busy machine answers within that
 ATTEMPTS = 2

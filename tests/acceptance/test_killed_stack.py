@@ -14,8 +14,8 @@ import psycopg2
 import pytest
 from kept_stacks import LOCKS, STEPS, kept_stack, members, wait_until
 
-from tidegate.local_stack.processes import is_alive
-from tidegate.local_stack.stack import SUPERVISOR
+from local_stack.processes import is_alive
+from local_stack.stack import SUPERVISOR
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -13,22 +13,22 @@ import psutil
 import pytest
 from public_directories import public_directory
 
-from tidegate.local_stack.airflow_environment import Directories, airflow_environment, postgres_connection, users_of
-from tidegate.local_stack.processes import start_session
-from tidegate.local_stack.secrets_file import Secrets, write_passwords
-from tidegate.local_stack.stack import LocalStack, StackError
-from tidegate.local_stack.supervisor import STEADY, BackOff
+from local_stack.airflow_environment import Directories, airflow_environment, postgres_connection, users_of
+from local_stack.processes import start_session
+from local_stack.secrets_file import Secrets, write_passwords
+from local_stack.stack import LocalStack, StackError
+from local_stack.supervisor import STEADY, BackOff
 
 STARTER = """
 import sys, time
 from pathlib import Path
-from tidegate.local_stack.stack import LocalStack
+from local_stack.stack import LocalStack
 home = Path(sys.argv[1])
 LocalStack(home / "stack", dags=home / "dags", plugins=home / "plugins").start()
 print("started", flush=True)
 time.sleep(600)
 """
-SECRETS = Secrets("fernet", "key", "jwt", 18080)
+SECRETS = Secrets("fernet", "key", "jwt", 18080, "token", 0)
 
 
 @pytest.fixture
@@ -124,16 +124,13 @@ def test_what_ends_at_once_is_started_later_each_time_and_what_ran_for_long_at_o
     assert back_off.delay(now + STEADY + 1) == 0
 
 
-def test_a_log_is_its_owners_also_if_an_earlier_version_has_begun_it(tmp_path):
-    old, new = tmp_path / "old.log", tmp_path / "new.log"
-    old.write_text("as it was\n")
-    old.chmod(0o644)
-    for log in (old, new):
+def test_a_log_is_its_owners_and_is_appended_to(tmp_path):
+    log = tmp_path / "one.log"
+    for _ in range(2):
         command = [sys.executable, "-c", "print('more')"]
         _, process = start_session("one", command, os.environ, log, tmp_path)
         process.wait(60)
-        assert log.stat().st_mode & 0o777 == 0o600
-    assert (old.read_text(), new.read_text()) == ("as it was\nmore\n", "more\n")
+    assert (log.read_text(), log.stat().st_mode & 0o777) == ("more\nmore\n", 0o600)
     permissions = {name: value for name, value in environment({}, {}).items() if name.endswith("_PERMISSIONS")}
     assert sorted(permissions.values()) == ["0o600", "0o700"]  # of what Airflow's tasks write by themselves
 

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
+from local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 
 #: A leader with a child in a process group of its own, as Airflow's tasks have; it prints the child's pid.
 LEADER = """

@@ -9,9 +9,9 @@ import psutil
 import pytest
 from kept_stacks import kept_stack, wait_until
 
-from tidegate.local_stack.processes import is_alive
-from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_secrets
-from tidegate.local_stack.spark_server import SPARK, server_connection, server_environment
+from local_stack.processes import is_alive
+from local_stack.secrets_file import Secrets, read_secrets, write_secrets
+from local_stack.spark_server import SPARK, server_connection, server_environment
 from tidegate.protocol.facts.errors import SparkUnavailableError
 from tidegate.spark.session.sessions import SparkSettings, open_session
 
@@ -102,12 +102,10 @@ def test_it_is_given_nothing_of_airflows():
     }  # fmt: skip
 
 
-def test_secrets_are_kept_and_those_of_an_older_version_are_completed(tmp_path):
+def test_secrets_are_made_once_and_kept(tmp_path):
     file = tmp_path / "secrets.json"
-    file.write_text(json.dumps({"fernet_key": "f", "secret_key": "s", "jwt_secret": "j", "port": 0}))
     write_secrets(file)
     first = read_secrets(file)
-    assert (first.fernet_key, first.secret_key, first.jwt_secret) == ("f", "s", "j")
     assert first.spark_token
     assert len({first.port, first.spark_port, 0}) == 3
     write_secrets(file)

@@ -9,8 +9,8 @@ import pytest
 from public_directories import public_directory
 from sizes import later
 
-from tidegate.local_stack.processes import belonging, is_alive
-from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
+from local_stack.processes import belonging, is_alive
+from local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
 from tidegate.protocol.facts.errors import StoreUnavailableError
 
 #: `python -m airflow scheduler` has two workers that do not listen to SIGTERM,

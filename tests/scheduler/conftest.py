@@ -13,11 +13,11 @@ from live_airflow import PROJECT, World
 from marked_runs import Marked
 from public_directories import public_directory
 
+from local_stack.spark_server import server_connection
+from local_stack.stack import LocalStack
 from tidegate.assembly import open_coordinator
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.local_stack.spark_server import server_connection
-from tidegate.local_stack.stack import LocalStack
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.lifecycle import Status

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from live_airflow import PATIENCE
 
+from local_stack.airflow_api import AirflowApiError
 from tidegate.airflow.triggers import RENEWAL
-from tidegate.local_stack.airflow_api import AirflowApiError
 from tidegate.protocol.facts.lifecycle import COMMITTED
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]

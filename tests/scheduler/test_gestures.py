@@ -10,7 +10,7 @@ from live_airflow import PATIENCE, STEPS, alive_after
 from marked_runs import ENDED_BY_HAND
 from sizes import later
 
-from tidegate.local_stack.airflow_api import AirflowApiError
+from local_stack.airflow_api import AirflowApiError
 from tidegate.protocol.facts.errors import CheckpointExpiredError
 from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.protocol.facts.reasons import FailureReason

@@ -10,9 +10,9 @@ import psycopg2
 import pyarrow.dataset
 from public_directories import public_directory
 
-from tidegate.local_stack.processes import belonging
-from tidegate.local_stack.spark_server import SPARK
-from tidegate.local_stack.stack import SUPERVISOR, LocalStack
+from local_stack.processes import belonging
+from local_stack.spark_server import SPARK
+from local_stack.stack import SUPERVISOR, LocalStack
 from tidegate.protocol.facts.errors import StoreUnavailableError
 
 PROJECT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local_stack.stack import LocalStack
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.local_stack.stack import LocalStack
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Opens runs: each is checked against its handle and brought to the reader's layout, and read through one of two caches.
+"""Opens runs: each is checked against its handle, brought to the reader's layout, and read through one of two caches.
 
 `decoded_runs` has the small ones of local storage, because to decode one costs less than a copy, and `mapped_copies`
 all others. A file that is missing, cut off or altered is an error that names it, never fewer rows.

@@ -16,8 +16,6 @@ EXTRAS = {
     "great_expectations": "quality",
     "opentelemetry": "reporting",
     "openlineage": "reporting",
-    "httpx": "demo",
-    "psutil": "demo",
 }
 
 

@@ -27,13 +27,11 @@ from typing import Any, Self
 
 import psutil
 
-from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.embedded_postgres.turns import turn
-from tidegate.local_stack.airflow_api import AirflowApi
-from tidegate.local_stack.airflow_environment import Directories, airflow_environment, users_of
-from tidegate.local_stack.imports import SETTINGS
-from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
-from tidegate.local_stack.secrets_file import (
+from local_stack.airflow_api import AirflowApi
+from local_stack.airflow_environment import Directories, airflow_environment, users_of
+from local_stack.imports import SETTINGS
+from local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
+from local_stack.secrets_file import (
     Secrets,
     open_log,
     read_secrets,
@@ -41,13 +39,15 @@ from tidegate.local_stack.secrets_file import (
     write_private,
     write_secrets,
 )
-from tidegate.local_stack.spark_server import (
+from local_stack.spark_server import (
     SPARK,
     server_command,
     server_connection,
     server_environment,
     takes_connections,
 )
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.migrate import upgrade
 from tidegate.protocol.facts.errors import CheckpointError
 
@@ -244,7 +244,7 @@ class LocalStack:
         report("Creating Airflow's tables")
         self._run("db", "migrate")
         report("Starting Airflow: API server, scheduler, triggerer and DAG processor")
-        command = [sys.executable, "-m", "tidegate.local_stack.supervisor", str(self.home)]
+        command = [sys.executable, "-m", "local_stack.supervisor", str(self.home)]
         environment = {**os.environ, MARK: str(self.home)}
         session, self._started = start_session(SUPERVISOR, command, environment, self._log(SUPERVISOR), self.home)
         write_sessions(self.noted, [session])

@@ -21,9 +21,8 @@ class Secrets:
     secret_key: str
     jwt_secret: str
     port: int
-    # A stack of an older version has written neither.
-    spark_token: str = ""
-    spark_port: int = 0
+    spark_token: str
+    spark_port: int
 
 
 def read_secrets(file: Path) -> Secrets:
@@ -36,8 +35,7 @@ def write_secrets(file: Path) -> None:
     known = read_secrets(file) if file.exists() else _random()
     with ExitStack() as taken:  # all at once, or two might be the same
         port, spark_port = (_free_port(wanted, taken) for wanted in (known.port, known.spark_port))
-    token = known.spark_token or secrets.token_urlsafe(32)
-    write_private(file, json.dumps(asdict(replace(known, port=port, spark_port=spark_port, spark_token=token))))
+    write_private(file, json.dumps(asdict(replace(known, port=port, spark_port=spark_port))))
 
 
 def write_private(path: Path, content: str) -> None:
@@ -48,10 +46,8 @@ def write_private(path: Path, content: str) -> None:
 
 @contextmanager
 def open_log(path: Path) -> Iterator[BinaryIO]:
-    """To append to. Logs say more than others on the machine need to know, so only the owner can read one, also if an
-    earlier version has begun it."""
+    """To append to. Logs say more than others on the machine need to know, so only the owner can read one."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
-        os.fchmod(log.fileno(), 0o600)
         yield log
 
 
@@ -64,7 +60,7 @@ def write_passwords(file: Path, users: Iterable[str]) -> None:
 
 def _random() -> Secrets:
     fernet = urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    return Secrets(fernet, secrets.token_urlsafe(32), secrets.token_urlsafe(64), 0)
+    return Secrets(fernet, secrets.token_urlsafe(32), secrets.token_urlsafe(64), 0, secrets.token_urlsafe(32), 0)
 
 
 def _free_port(wanted: int, taken: ExitStack) -> int:

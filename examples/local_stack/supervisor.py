@@ -1,6 +1,6 @@
 """Keeps the components of a local stack running.
 
-`LocalStack` starts it: `python -m tidegate.local_stack.supervisor HOME`.
+`LocalStack` starts it: `python -m local_stack.supervisor HOME`.
 
 Processes that a component leaves behind when it dies become children of this process, however many groups and sessions
 it has begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.local_stack.processes import Session, end, started_by, write_sessions
-from tidegate.local_stack.stack import SUPERVISOR, LocalStack
+from local_stack.processes import Session, end, started_by, write_sessions
+from local_stack.stack import SUPERVISOR, LocalStack
 from tidegate.protocol.facts.errors import CheckpointError
 
 #: Seconds between two checks of the processes.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidegate.local_stack.secrets_file import Secrets
+from local_stack.secrets_file import Secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ task before it has imported. Airflow reads `SETTINGS` in every component, from i
 SETTINGS = """import sys
 
 if sys.argv[1:2] == ["scheduler"]:
-    from tidegate.local_stack.imports import import_for_tasks
+    from local_stack.imports import import_for_tasks
 
     import_for_tasks()
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.local_stack.secrets_file import open_log
+from local_stack.secrets_file import open_log
 from tidegate.protocol.facts.errors import CheckpointError
 
 #: In the environment of every process of a stack: names the stack.
