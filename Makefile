@@ -72,7 +72,7 @@ MATRIX := tests/definition tests/state tests/quality tests/reporting tests/readi
 	tests/postgres/test_migrations.py tests/postgres/test_plans.py tests/postgres/test_guards.py \
 	tests/conformance/test_acknowledge.py tests/conformance/test_finalize.py tests/conformance/test_restores.py \
 	tests/dags/test_operators.py tests/dags/test_structure.py tests/dags/test_spark_connection.py \
-	tests/dags/test_without_a_scheduler.py tests/connectors/test_file_reading.py \
+	tests/dags/test_without_a_scheduler.py tests/dags/test_private_names.py tests/connectors/test_file_reading.py \
 	tests/connectors/test_parquet_sink_spark.py tests/spark/test_aggregates.py tests/spark/test_session.py \
 	tests/spark/test_lazy_session.py tests/spark/test_updates.py \
 	tests/spark/test_connect.py tests/spark/test_emitting.py tests/spark/test_expiring.py tests/spark/test_windows.py \

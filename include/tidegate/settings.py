@@ -5,6 +5,7 @@ named. Read from the environment when asked.
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
 `TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the
                      user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
+`TIDEGATE_SHORTCUTS` which shortcuts round a library's public way are taken (see `tidegate.shortcuts`); default: all
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 `TIDEGATE_DATABASE_DIRECT_URL`  the same one without the pooler that the first URL leads to
@@ -19,6 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+#: What `TIDEGATE_SHORTCUTS` may name: when Spark SQL begins, how small input is read, how data is judged.
+SHORTCUTS = frozenset({"judging", "reading", "session"})
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -26,6 +30,7 @@ class Settings:
     storage: str
     cache: str | None
     docs: Path
+    shortcuts: frozenset[str] = SHORTCUTS
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Settings":
@@ -36,7 +41,14 @@ class Settings:
             storage=resolve(env.get("TIDEGATE_STORAGE") or ".tidegate/checkpoints", home),
             cache=env.get("TIDEGATE_CACHE") or None,
             docs=Path(env.get("TIDEGATE_DOCS") or home / ".tidegate" / "docs"),
+            shortcuts=_words(env.get("TIDEGATE_SHORTCUTS")),
         )
+
+
+def _words(given: str | None) -> frozenset[str]:
+    """`none` stands for no word, and nothing for all."""
+    words = frozenset(word.strip() for word in (given or "").split(",") if word.strip())
+    return (words or SHORTCUTS) - {"none"}
 
 
 def _home(environment: Mapping[str, str]) -> Path:

@@ -42,8 +42,8 @@ ROOMS = {
     "sources": room("ports protocol settings", DATABASE, QUALITY, AIRFLOW),
     "sinks": room("ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
     "dataflow": room("pipeline ports protocol", HEAVY, DATABASE, AIRFLOW, {"time", "random", "uuid", "threading"}),
-    "spark": room("dataflow pipeline ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
-    "quality": room("pipeline ports protocol", DATABASE, AIRFLOW),
+    "spark": room("dataflow pipeline ports protocol settings shortcuts state", DATABASE, QUALITY, AIRFLOW),
+    "quality": room("pipeline ports protocol shortcuts", DATABASE, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
@@ -69,6 +69,7 @@ ROOMS = {
     ),
     "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
+    "shortcuts": room("protocol settings", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),
 }
 
@@ -246,7 +247,7 @@ def test_in_a_room_of_drawers_no_file_lies_about():
 
 def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
     assert {path.name for path in ROOT.glob("*.py")} == {
-        *("__init__.py", "__main__.py", "assembly.py", "clock.py", "settings.py")
+        *("__init__.py", "__main__.py", "assembly.py", "clock.py", "settings.py", "shortcuts.py")
     }
 
 

@@ -111,6 +111,41 @@ session = SparkSession.builder.getOrCreate()
     assert said(program) == [True, "UTC", "ConfigurationError", True]
 
 
+@pytest.mark.parametrize("how", ["by hand", "a name is gone"])
+def test_without_shortcuts_spark_sql_begins_with_the_session_and_does_all(tmp_path: Path, how: str) -> None:
+    landing = Landing(tmp_path / "landing")
+    landing.put(k=["a", "c"])
+    landing.put(k=["b", "c"])
+    program = """
+import dataclasses, json, os, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from spark_checkpoints import Checkpoints
+from tidegate import FileSource, Pipeline, count
+from tidegate.spark.driver import direct_input, run_job
+from tidegate.spark.session import jvm, lazy_session, sessions
+if sys.argv[2] == "by hand":
+    os.environ["TIDEGATE_SHORTCUTS"] = "none"
+else:
+    for module in (direct_input, jvm, lazy_session, run_job, sessions):
+        names = (*module.SHORTCUT.names, "pyspark:gone")
+        module.SHORTCUT = dataclasses.replace(module.SHORTCUT, names=names)
+session = sessions.open_session(sessions.SparkSettings.local(2, {"spark.sql.shuffle.partitions": "3"}))
+root = Path(sys.argv[1])
+source = FileSource(str(root / "landing"), format="parquet", schema="k STRING", max_files_per_checkpoint=1)
+pipeline = Pipeline("counts", parallelism=2)
+pipeline.source("rows", source).key_by("k").aggregate("counted", n=count())
+checkpoints = Checkpoints(pipeline, session, root)
+for _ in range(2):
+    checkpoints.take()
+executions = session._jsparkSession.sharedState().statusStore().executionsList().size()
+print(json.dumps([type(session) is SparkSession, executions > 0, sorted(checkpoints.rows("state:counted"))]))
+session.stop()
+"""
+    said = json.loads(printed(program, str(tmp_path), how).splitlines()[-1])
+    assert said == [True, True, [["a", 1], ["b", 1], ["c", 2]]]
+
+
 @pytest.mark.parametrize(
     "ddl",
     ["k STRING, n INT NOT NULL COMMENT 'how many', d DECIMAL(9,2)", "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE",

@@ -15,6 +15,19 @@ from typing import Any
 
 from tidegate.ports import ArrowRows, LeftToSparkError
 from tidegate.quality.importing import load_great_expectations
+from tidegate.shortcuts import Shortcut
+
+_EXPECTATION = "great_expectations.expectations.expectation:Expectation"
+SHORTCUT = Shortcut(
+    "judging",
+    "great_expectations",
+    (
+        *(f"{_EXPECTATION}.{name}" for name in ("_build_evr", "_validate")),
+        *(f"{_EXPECTATION}.{name}" for name in ("get_validation_dependencies", "metrics_validate")),
+        "great_expectations.execution_engine.sparkdf_execution_engine:SparkDFExecutionEngine",
+    ),
+    "all staged rows are judged on Spark",
+)
 
 _UNEXPECTED = ".unexpected_count"
 #: What Great Expectations finds of the rows that are not as expected, on Spark, if there are none.

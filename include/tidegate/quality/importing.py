@@ -10,13 +10,14 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from threading import Lock
 from types import ModuleType
 from typing import Any
 
 _POSTPONED = ("scipy.stats", "altair")
 _ABSENT = ("boto3", "botocore", "google.cloud")
-_ONE_AT_A_TIME = Lock()
+_ONE_AT_A_TIME, _ONE_CONTEXT = Lock(), Lock()
 
 
 def load_great_expectations() -> Any:
@@ -28,6 +29,19 @@ def load_great_expectations() -> Any:
         import great_expectations
         import great_expectations.expectations
     return great_expectations
+
+
+def open_context() -> Any:
+    """Great Expectations' context, one for the process: it takes longer to make than many suites to judge."""
+    with _ONE_CONTEXT:
+        return _context()
+
+
+@cache
+def _context() -> Any:
+    context: Any = load_great_expectations().get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    return context
 
 
 def _is_first() -> bool:

@@ -12,10 +12,12 @@ from typing import Any
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.ports import ArrowRows
 from tidegate.protocol.text.lost_spark import lost_error, says_gone
+from tidegate.quality import arrow_pass, one_pass
 from tidegate.quality.arrow_pass import Prepared, good_results, prepare
 from tidegate.quality.failing import failing_rows
 from tidegate.quality.importing import load_great_expectations
-from tidegate.quality.one_pass import counted_rows, open_validator
+from tidegate.quality.one_pass import validate_at_once
+from tidegate.quality.public_way import validate_publicly
 
 SAMPLES = 20
 _SAMPLED = {"partial_unexpected_list", "partial_unexpected_index_list", "partial_unexpected_counts"}
@@ -76,17 +78,20 @@ def judge(
     """What was found for each expectation, in the suite's order, and how many rows there are. `shown` are the columns
     that identify failing rows. `reported` is how many rows there should be, None if nobody knows: then it takes a Spark
     job more to count them. `told_apart`: of how many failing rows digests are wanted."""
-    validator = open_validator(frame, reported)
-    results = _validate(validator, built, _result_format(shown, max(SAMPLES, told_apart)))
-    rows = counted_rows(validator)
+    result_format = _result_format(shown, max(SAMPLES, told_apart))
+    if not one_pass.SHORTCUT.is_taken():
+        results, rows = validate_publicly(frame, built, result_format)
+        return _findings(suite, _by_position(results), told_apart), rows
+    results, rows = validate_at_once(frame, built, result_format, reported)
     if reported not in (None, rows):
         return judge(frame, suite, built, shown, None, told_apart)
-    return _findings(suite, results, told_apart), rows
+    return _findings(suite, _by_position(results), told_apart), rows
 
 
-def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared:
-    """What `judge_here` needs of a suite, to be kept. Raises `ExpectationError`."""
-    return prepare(build(suite), _result_format(shown))
+def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared | None:
+    """What `judge_here` needs of a suite, to be kept; None if Spark judges all rows. Raises `ExpectationError`."""
+    built = build(suite)
+    return prepare(built, _result_format(shown)) if arrow_pass.SHORTCUT.is_taken() else None
 
 
 def judge_here(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
@@ -106,10 +111,8 @@ def _findings(suite: ExpectationSuite, results: Mapping[int, Any], told_apart: i
     ]
 
 
-def _validate(validator: Any, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
-    """Results by position in the suite, because Great Expectations returns them in an order of its own."""
-    asked = validator.process_expectations_for_validation([each.configuration for each in expectations], {})
-    results = validator.graph_validate(configurations=asked, runtime_configuration={"result_format": result_format})
+def _by_position(results: Sequence[Any]) -> dict[int, Any]:
+    """By position in the suite, because Great Expectations returns them in an order of its own."""
     return {result.expectation_config.meta["position"]: result for result in results}
 
 

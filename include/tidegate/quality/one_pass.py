@@ -9,24 +9,48 @@ come last, and where the count says that no row failed they are known to be empt
 Great Expectations is imported inside functions, because that takes seconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from threading import Lock
 from typing import Any, cast
 
-from tidegate.quality.importing import load_great_expectations
+from tidegate.quality.importing import open_context
+from tidegate.shortcuts import Shortcut
 
-_ONE_AT_A_TIME = Lock()
+SHORTCUT = Shortcut(
+    "judging",
+    "great_expectations",
+    (
+        "great_expectations.core.batch:Batch",
+        "great_expectations.execution_engine.sparkdf_batch_data:SparkDFBatchData",
+        "great_expectations.execution_engine.sparkdf_execution_engine:SparkDFExecutionEngine.resolve_metrics",
+        "great_expectations.expectations.registry:get_metric_provider",
+        "great_expectations.validator.metric_configuration:MetricConfiguration",
+        "great_expectations.validator.validator:Validator.active_batch",
+        "great_expectations.validator.validator:Validator.graph_validate",
+        "great_expectations.validator.validator:Validator.process_expectations_for_validation",
+    ),
+    "Great Expectations decides which Spark jobs a suite takes",
+)
+
 _COUNT, _ROWS = "unexpected_count", "table.row_count"
 _SAMPLES = ("unexpected_values", "unexpected_index_list", "unexpected_rows")
 
 
-def open_validator(frame: Any, reported: int | None) -> Any:
-    """Great Expectations' validator of one DataFrame, with an engine of its own, because engines keep what they have
-    seen. `reported`: how many rows it is said to have; see `counted_rows`. Several may be used at once, a thread each.
-    """
-    with _ONE_AT_A_TIME:
-        context = _context()
+def validate_at_once(
+    frame: Any, built: Sequence[Any], result_format: Mapping[str, Any], reported: int | None
+) -> tuple[list[Any], int]:
+    """Great Expectations' results in an order of its own, and how many rows there really are. If it is not what was
+    `reported`, judge it anew without that. Several threads may judge at once."""
+    validator = _validator(frame, reported)
+    asked = validator.process_expectations_for_validation([each.configuration for each in built], {})
+    results = validator.graph_validate(configurations=asked, runtime_configuration={"result_format": result_format})
+    counted = validator.execution_engine.counted
+    return results, validator.active_batch.data.dataframe.count() if counted is None else counted
+
+
+def _validator(frame: Any, reported: int | None) -> Any:
+    """Of one DataFrame, with an engine of its own, because engines keep what they have seen."""
+    context = open_context()
     from great_expectations.core.batch import Batch
     from great_expectations.execution_engine.sparkdf_batch_data import SparkDFBatchData
     from great_expectations.validator.validator import Validator
@@ -35,21 +59,6 @@ def open_validator(frame: Any, reported: int | None) -> Any:
     engine.reported = reported
     data: Any = SparkDFBatchData(engine, frame)
     return Validator(engine, data_context=context, batches=[Batch(data)])
-
-
-def counted_rows(validator: Any) -> int:
-    """How many rows there really are of what was judged. If it is not what was reported, judge it anew without that."""
-    counted = validator.execution_engine.counted
-    return cast(int, validator.active_batch.data.dataframe.count() if counted is None else counted)
-
-
-@cache
-def _context() -> Any:
-    """One for the process: it takes longer to make than many suites to judge."""
-    gx = load_great_expectations()
-    context: Any = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    return context
 
 
 @cache

@@ -68,7 +68,7 @@ class GreatExpectationsValidator:
         self._known = {judged.target: judged for judged in judged_targets(graph)}
         self._frames = frames
         self._docs = docs
-        self._prepared: dict[tuple[Target | str, ...], Prepared] = {}
+        self._prepared: dict[tuple[Target | str, ...], Prepared | None] = {}
 
     def validate(
         self,
@@ -116,7 +116,8 @@ class GreatExpectationsValidator:
             shown = self._identifying(target, types)
             if (target, *shown) not in self._prepared:
                 self._prepared[target, *shown] = prepare_suite(suite, shown)
-            good = judge_here(rows, suite, self._prepared[target, *shown])
+            prepared = self._prepared[target, *shown]
+            good = None if prepared is None else judge_here(rows, suite, prepared)
         except Exception:
             log.debug("Judging %s without Spark raised.", target, exc_info=True)
             return None

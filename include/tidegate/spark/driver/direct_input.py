@@ -17,6 +17,7 @@ from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import ArrowReader, Segment
 from tidegate.protocol.facts.keygroups import hashes_of, key_groups_of
 from tidegate.spark.driver.columns import are_alike, arrow_schema
+from tidegate.spark.driver.run_job import SHORTCUT
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
@@ -47,7 +48,7 @@ class DirectInput:
 def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, subtasks: int) -> DirectInput | None:
     """What so many subtasks read; None if Spark has to read it."""
     size = segment_bytes(vertex, execution)
-    if not vertex.aggregates or not size or size * subtasks > _READ_AGAIN:
+    if not vertex.aggregates or not size or size * subtasks > _READ_AGAIN or not SHORTCUT.is_taken():
         return None
     columns = streams.aggregate_input(vertex)
     if not are_alike(columns):
@@ -68,7 +69,7 @@ def direct_staging(
     pipeline, origin = graph.pipeline, streams.changed_by(vertex.input)
     arrived = [data for data in execution.arrived.get(vertex.input.origin, ()) if isinstance(data, Exchange)]
     size = sum(data.bytes for data in arrived)
-    if origin is None or not size or size * plan.slots > _READ_AGAIN:
+    if origin is None or not size or size * plan.slots > _READ_AGAIN or not SHORTCUT.is_taken():
         return None
     layout = streams.layout(origin)
     owned = {

@@ -6,6 +6,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.dataflow.reports import Report
+from tidegate.shortcuts import Shortcut
 from tidegate.spark.driver.spark_errors import as_checkpoint_error, core_error
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.numbered import Numbered, NumberedPlan
@@ -13,6 +14,14 @@ from tidegate.spark.executor.report_rows import LEFT_TO_SPARK, REPORT_TYPE, deco
 from tidegate.spark.session.sessions import is_connect
 
 Emit = Callable[[list[Report]], None]
+
+#: Jobs without Spark SQL, whose subtasks read their input by themselves. What it rests on is public, but of RDDs.
+SHORTCUT = Shortcut(
+    "reading",
+    "pyspark",
+    ("pyspark:SparkContext.parallelize", "pyspark:RDD.mapPartitions", "py4j.protocol:Py4JJavaError"),
+    "each job runs on Spark SQL, and Spark reads all input",
+)
 
 
 def collect_reports(frame: DataFrame, where: str) -> list[Report]:
@@ -64,7 +73,7 @@ def run_direct_job(session: SparkSession, plan: DirectPlan | DirectStagingPlan, 
 
 def _answers(session: SparkSession, plan: NumberedPlan, numbers: int, tasks: int) -> Iterable[tuple[int, str]]:
     numbered = Numbered(plan)
-    if is_connect(session):
+    if is_connect(session) or not SHORTCUT.is_taken():
         frame = session.range(0, numbers, 1, tasks).mapInArrow(numbered.on_frame, REPORT_TYPE)
         return ((row.subtask, row.reports) for row in frame.toLocalIterator())
     try:

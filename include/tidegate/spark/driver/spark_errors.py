@@ -1,7 +1,6 @@
 """Spark's errors as the errors of `protocol/facts/errors.py`, with the text of the original error."""
 
 import re
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -21,8 +20,6 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "Python worker process term
 #: A frame of a traceback, and what follows it up to the next.
 _FRAME = re.compile(r'  File "([^"\n]+)", line (\d+), in ([^\n]+)\n((?:(?!  File ")[^\n]*\n?)*)')
 
-#: What Java's futures raise; its cause is what their job has raised.
-_OF_A_FUTURE = "java.util.concurrent.ExecutionException"
 _OF_PYTHON = "org.apache.spark.api.python.PythonException"
 
 
@@ -58,16 +55,10 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
 def core_error(error: Py4JJavaError) -> PySparkException:
     """What Spark SQL would raise for an error of a job without it: the message alone, read while there is a JVM."""
     raised = error.java_exception
-    if _class_of(raised) == _OF_A_FUTURE:
-        raised = raised.getCause()
     said = str(raised.getMessage())
-    if _class_of(raised) != _OF_PYTHON:  # which has a stack of its own, and none of Java's
+    if raised.getClass().getName() != _OF_PYTHON:  # which has a stack of its own, and none of Java's
         said = said.partition("\n\tat ")[0]
     return PySparkException(message=said.strip())
-
-
-def _class_of(raised: Any) -> str:
-    return str(raised.getClass().getName())
 
 
 def is_gone(error: BaseException) -> bool:

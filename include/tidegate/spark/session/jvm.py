@@ -11,20 +11,32 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 
 from tidegate.settings import Settings
+from tidegate.shortcuts import Shortcut
 
 #: Bytes from which on a new file is begun with the next session; the one before is kept.
 _LARGE = 16 << 20
+
+SHORTCUT = Shortcut(
+    "session",
+    "pyspark",
+    (
+        *(f"pyspark:SparkContext.{name}" for name in ("_ensure_initialized", "_gateway", "_jvm")),
+        "pyspark.java_gateway:launch_gateway",
+    ),
+    "Spark's own messages are in the error output",
+)
 
 _log: Path | None = None
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start it, unless this process has one. `conf` is what it needs to know from the start."""
-    if SparkContext._gateway is not None:
+    """Start it, unless this process has one, or Spark has to. `conf` is what it needs to know from the start."""
+    if not SHORTCUT.is_taken() or SparkContext._gateway is not None:
         return
+    from pyspark.java_gateway import launch_gateway
+
     global _log
     path = _chosen()
     file = _opened(path)

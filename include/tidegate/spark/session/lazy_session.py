@@ -9,8 +9,23 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pyspark import SparkContext
-from pyspark.errors.exceptions.captured import install_exception_handler
+from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
+
+from tidegate.shortcuts import Shortcut
+
+SHORTCUT = Shortcut(
+    "session",
+    "pyspark",
+    (
+        "pyspark:SparkContext._active_spark_context",
+        "pyspark.errors.exceptions.captured:install_exception_handler",
+        "pyspark.sql:SparkSession._get_j_spark_session_class",
+        "pyspark.sql:SparkSession._instantiatedSession",
+        *(f"pyspark.sql:SparkSession().{name}" for name in ("_jsc", "_jsparkSession", "_jvm", "_sc")),
+    ),
+    "Spark SQL begins with the session",
+)
 
 
 class LazySession(SparkSession):
@@ -31,7 +46,7 @@ class LazySession(SparkSession):
         context: Any = sparkContext
         self._sc, self._jsc, self._jvm = context, context._jsc, context._jvm
         self._options = dict(options or {})
-        install_exception_handler()  # jobs of the core need it too
+        captured.install_exception_handler()  # jobs of the core need it too
         _answered_by_builders(self)
 
     @property

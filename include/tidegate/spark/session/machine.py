@@ -57,7 +57,7 @@ def jvm_end() -> str:
     """How the JVM of this process's own session ended, and what is short, as sentences; empty if neither is known."""
     from pyspark import SparkContext
 
-    process: Any = getattr(SparkContext._gateway, "proc", None)
+    process: Any = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
     if process is None:
         return ""
     try:

@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import IllegalArgumentException
-from pyspark.errors.exceptions.captured import install_exception_handler
+from pyspark.errors.exceptions import captured
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -24,7 +24,7 @@ from tidegate.protocol.text.lost_spark import details_of, says_wrong_setting
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import start_jvm, where_the_log_is
-from tidegate.spark.session.lazy_session import LazySession
+from tidegate.spark.session.lazy_session import SHORTCUT, LazySession
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
@@ -144,7 +144,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
     try:
         start_jvm(conf)
         _check_values(of_sql)
-        return adopt_session(_classic(conf, at_once=bool(of_sql)))
+        return adopt_session(_classic(conf, at_once=bool(of_sql) or not SHORTCUT.is_taken()))
     except ConfigurationError:
         raise
     except Exception as error:
@@ -163,8 +163,8 @@ def _not_opened(error: Exception) -> type[CheckpointError]:
 def _check_values(of_sql: Mapping[str, str]) -> None:
     """Raises PySpark's error for an option with an invalid value. Spark 4.1 would begin a session with it and fail at
     each use; PySpark asks that session how to print the error, which fails too, and never returns."""
-    if of_sql:
-        install_exception_handler()
+    if of_sql and SHORTCUT.is_taken():
+        captured.install_exception_handler()
         known = cast(Any, getattr(SparkContext._jvm, "org.apache.spark.sql.internal.SQLConf"))()
         for key, value in of_sql.items():
             known.setConfString(key, value)
