@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ screens: $(INSTALLED) ## Write anew what the commands show, on a terminal and to
 
 schemas: $(INSTALLED) ## Write anew what describes the JSON of the commands (docs/schemas)
 	@SCHEMAS=write $(BIN)/python -m pytest tests/cli/test_schemas.py
+
+reference: $(INSTALLED) ## Write the reference of the public names anew, from their docstrings (docs/reference)
+	@REFERENCE=write $(BIN)/python -m pytest tests/documents/test_reference.py
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py

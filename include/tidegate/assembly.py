@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from getpass import getuser
 from importlib.util import find_spec
 from random import Random
@@ -18,7 +18,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.observing.listeners import NotifiedListeners
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.recovery.lost_database import Recovering
-from tidegate.coordination.recovery.operator_state import find_earlier_state, find_kept, find_state
+from tidegate.coordination.recovery.operator_state import find_earlier_state, find_state
 from tidegate.coordination.steps.definitions import refused_definition
 from tidegate.coordination.steps.lookup import keep_max_parallelism
 from tidegate.pipeline.definition import Pipeline
@@ -26,10 +26,8 @@ from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.ports import Meter, Notifier
 from tidegate.project.registered import load_pipeline as load_pipeline
 from tidegate.project.registered import registered_pipelines as registered_pipelines
-from tidegate.protocol.facts.errors import OperatorNotFoundError, StateIntegrityError
-from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
-from tidegate.protocol.recovery.comparison import Comparison
 from tidegate.protocol.text.installed import not_installed
 from tidegate.settings import Settings, resolve
 
@@ -242,21 +240,36 @@ def read_state(
     *,
     checkpoint: int | None = None,
     savepoint: str | None = None,
-    key: Any = None,
+    key: object = None,
     changes_since: int | None = None,
 ) -> "pa.RecordBatchReader":
-    """The current rows of a keyed operator at a checkpoint (default: the latest completed) as a
-    `pyarrow.RecordBatchReader`: batches of bounded size, in no particular order. Public as `tidegate.state.read`.
+    """Read the current rows of a keyed operator at a checkpoint, by default the latest completed one, without Spark.
+    Public as `tidegate.state.read`.
 
-    `savepoint`: its name or number, instead of `checkpoint`. `key`: only the row of this key: a value where there is
-    one key column, a list, or a dict by column name (so also for null). `changes_since`: rows whose value differs from
-    that at another checkpoint, with a column `_change`: "upsert", or "delete" for a key that is gone, whose other
-    columns are null.
+    Pipeline, operator and checkpoint are looked up in the database; then only files are read.
 
-    Pipeline, operator and checkpoint are looked up in the database; then only files are read. Raises
-    `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`,
-    `ConfigurationError` for a key that does not fit, or for both a checkpoint and a savepoint; while it is read
-    `StateIntegrityError` and `StorageError`.
+    Args:
+        pipeline: The name of the pipeline.
+        operator: The name of the operator.
+        checkpoint: The id of a checkpoint.
+        savepoint: The name or number of a savepoint, instead of a checkpoint.
+        key: Only the row of this key: a value where there is one key column, a list, or a dict by column name (so also
+            for null).
+        changes_since: The id of another checkpoint: only rows whose value differs from that there, with a column
+            `_change`: "upsert", or "delete" for a key that is gone, whose other columns are null.
+
+    Returns:
+        Batches of bounded size, in no particular order. Reading them raises `StateIntegrityError` and `StorageError`.
+
+    Raises:
+        PipelineNotFoundError: If there is no such pipeline.
+        CheckpointNotFoundError: If there is no such checkpoint or savepoint.
+        CheckpointNotRetainedError: If its state is not kept any more.
+        OperatorNotFoundError: If it has no keyed operator of this name.
+        ConfigurationError: For a key that does not fit, or for both a checkpoint and a savepoint.
+
+    Example:
+        `tidegate.state.read("shop", "customers", key="ann").read_all()` is a `pyarrow.Table`. docs/state.md has more.
     """
     import pyarrow as pa
 
@@ -291,42 +304,30 @@ def state_options(
     savepoint: str | None = None,
     changes_since: int | None = None,
 ) -> dict[str, str]:
-    """The options of `spark.read.format("tidegate_state")` for what `read_state` reads: the names resolved to files.
-    Public as `tidegate.state.options`. Raises like `read_state`."""
+    """Make the options of `spark.read.format("tidegate_state")`, for what `tidegate.state.read` reads. Public as
+    `tidegate.state.options`. The session must know the format: see docs/state.md.
+
+    Args:
+        pipeline: The name of the pipeline.
+        operator: The name of the operator.
+        checkpoint: The id of a checkpoint.
+        savepoint: The name or number of a savepoint, instead of a checkpoint.
+        changes_since: The id of another checkpoint, as for `tidegate.state.read`.
+
+    Returns:
+        The options: the names, resolved to files.
+
+    Raises:
+        PipelineNotFoundError: If there is no such pipeline.
+        CheckpointNotFoundError: If there is no such checkpoint or savepoint.
+        CheckpointNotRetainedError: If its state is not kept any more.
+        OperatorNotFoundError: If it has no keyed operator of this name.
+        ConfigurationError: For both a checkpoint and a savepoint.
+    """
     files = find_state_files(
         pipeline, operator, checkpoint=checkpoint, savepoint=savepoint, changes_since=changes_since
     )
     return {"files": files.to_json()}
-
-
-def compare_pipelines(first: Pipeline, second: Pipeline, sample: int) -> Comparison:
-    """In what two pipelines differ: their tables as readers see them now, and the state of their operators at their
-    latest completed checkpoints. `sample`: how many of the rows that differ to show.
-
-    Raises like `read_state`, and `ConfigurationError` if Spark cannot be started.
-    """
-    ours, theirs = compile_graph(first), compile_graph(second)
-    with closing(open_store()) as store:
-        records = find_kept(store, first.name), find_kept(store, second.name)
-    states = _states(ours, records[0]), _states(theirs, records[1])
-
-    from tidegate.spark.comparison import compare_states, compare_tables
-    from tidegate.spark.session.sessions import SparkSettings, open_session
-    from tidegate.spark.state_source import register_state_source
-
-    session = open_session(SparkSettings.from_environment())
-    register_state_source(session)
-    tables = compare_tables(session, ours, theirs, sample)
-    return Comparison(*records, (*tables, *compare_states(session, *states, sample)))
-
-
-def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]:
-    """The options to read each operator's state with, of those that have some at this checkpoint."""
-    found: dict[str, dict[str, str]] = {}
-    for vertex in graph.keyed:
-        with suppress(OperatorNotFoundError):
-            found[vertex.name] = state_options(record.pipeline_id, vertex.name, checkpoint=record.checkpoint_id)
-    return found
 
 
 def find_state_files(

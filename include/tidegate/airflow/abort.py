@@ -21,7 +21,7 @@ _NOT_DONE = {TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED, TaskIn
 
 
 class AbortCheckpointOperator(CheckpointTask):
-    """Aborts what its DAG run asked for, if that has not completed. A completed checkpoint is left alone.
+    """Aborts what its DAG run has requested, if that has not completed. A completed checkpoint is left alone.
 
     Place it downstream of the steps before the commit point: it runs when they have ended. It is skipped if all went
     well. After a failure it succeeds, because the step that failed fails the DAG run. If steps were skipped although a

@@ -15,7 +15,16 @@ CLOCK_SKEW = timedelta(hours=1)
 
 
 def sink_asset(pipeline: str, sink: str) -> Asset:
-    """What another DAG schedules on: `schedule=[sink_asset("flight_delays", "carrier_delays")]`."""
+    """Name the asset of a sink, to schedule another DAG on it: `schedule=[sink_asset("shop", "orders")]`. Its events
+    come when a checkpoint's rows are visible.
+
+    Args:
+        pipeline: The name of the pipeline.
+        sink: The name of the sink.
+
+    Returns:
+        The asset.
+    """
     return Asset(uri=f"tidegate://{pipeline}/{sink}")
 
 

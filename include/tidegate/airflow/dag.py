@@ -63,12 +63,36 @@ def checkpoint_dag(
     on_pipeline_failed: OneOrMore = None,
     **dag_kwargs: Any,
 ) -> DAG:
-    """The DAG of a pipeline, named after it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
+    """Make the DAG of a pipeline: a DAG run is a checkpoint. It is named after the pipeline unless `dag_id` is given.
 
-    `optimizing_compiler`: whether Java has its optimising compiler in a Spark that a task starts on its own machine. It
-    pays where tasks work on Spark for more than a minute. A cluster and a Spark Connect server have it anyway.
+    Args:
+        pipeline: Its definition.
+        schedule: When it runs, as of any `DAG`.
+        spark_conn_id: The Airflow connection of Spark.
+        optimizing_compiler: Whether Java has its optimising compiler in a Spark that a task starts on its own machine.
+            It pays where tasks work on Spark for more than a minute. A cluster and a Spark Connect server have it
+            anyway.
+        on_checkpoint_failed: Callbacks for a checkpoint that has failed, as of any `DAG`.
+        on_verdict_held: Callbacks for a checkpoint that waits for manual approval.
+        on_pipeline_failed: Callbacks for a pipeline that has failed, and waits to be resumed.
+        **dag_kwargs: Those of `DAG`.
 
-    Raises `PipelineDefinitionError`, which Airflow shows as the DAG's import error.
+    Returns:
+        The DAG.
+
+    Raises:
+        PipelineDefinitionError: If the definition is wrong. Airflow shows it as the DAG's import error.
+
+    Example:
+        ```python
+        from tidegate import FileSource, ParquetSink, Pipeline
+        from tidegate.airflow import checkpoint_dag
+
+        pipeline = Pipeline("shop")
+        orders = pipeline.source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+        orders.sink("orders", ParquetSink("tables/orders"))
+        dag = checkpoint_dag(pipeline, schedule="@hourly", tags=["shop"])
+        ```
     """
     compile_graph(pipeline)
     options: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """A DAG that cleans up after pipelines once a day. Each has a task of its own, which says in its log what is kept."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Context, Param
@@ -19,8 +19,15 @@ _DRY_RUN = "Only say, in each task's log, what is kept and what would be deleted
 
 
 def maintenance_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
-    """The DAG `tidegate_maintenance`, for these pipelines: a run does what `tidegate clean` does, once a day.
-    `dag_kwargs` are those of `DAG`."""
+    """Make the DAG `tidegate_maintenance`: once a day, a run does what `tidegate clean` does.
+
+    Args:
+        *pipelines: Their definitions.
+        **dag_kwargs: Those of `DAG`.
+
+    Returns:
+        The DAG.
+    """
     names = [pipeline.name for pipeline in pipelines]
     options: dict[str, Any] = {
         "dag_id": "tidegate_maintenance",
@@ -52,7 +59,7 @@ class Definitions(Mapping[str, Pipeline]):
     def __getitem__(self, name: str) -> Pipeline:
         return self._by_name[name]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
     def __len__(self) -> int:
@@ -67,7 +74,13 @@ class Definitions(Mapping[str, Pipeline]):
 
 class CleanOperator(BaseOperator):
     """Cleans up after one of the pipelines. Skipped if the DAG run's parameter `pipelines` does not name it. Fails if
-    something that is kept is damaged: then nothing was deleted."""
+    something that is kept is damaged: then nothing was deleted.
+
+    Args:
+        pipelines: The definitions.
+        pipeline: The name of the pipeline.
+        **kwargs: Those of `BaseOperator`.
+    """
 
     def __init__(self, *, pipelines: Definitions, pipeline: str, **kwargs: Any) -> None:
         super().__init__(do_xcom_push=False, **kwargs)

@@ -36,9 +36,11 @@ DEFAULT_SPARK = "spark_default"
 
 
 class SparkStep(CheckpointStep):
-    """A step that needs Spark, which its Airflow connection describes and which stops with the task.
+    """A step that needs Spark, which stops with the task.
 
-    `optimizing_compiler`: see `checkpoint_dag`.
+    Args:
+        spark_conn_id: The Airflow connection of Spark.
+        optimizing_compiler: See `checkpoint_dag`.
     """
 
     def __init__(self, *, spark_conn_id: str = DEFAULT_SPARK, optimizing_compiler: bool = False, **kwargs: Any) -> None:
@@ -62,7 +64,7 @@ class SparkStep(CheckpointStep):
 
 
 class SnapshotOperator(SparkStep):
-    """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt.
+    """Takes the snapshot of a region on Spark. A retry resumes the same checkpoint, as a new attempt.
 
     A definition other than that of the newest checkpoint is checked first, without data. What was staged is judged here
     too, while Spark is there; only good verdicts count, and all else is left to `validate`. While a continuous region
@@ -105,11 +107,14 @@ class SnapshotOperator(SparkStep):
 
 
 class ValidateCheckpointOperator(SparkStep):
-    """Judges the staged data before any of it is visible. Verdicts that are there, because `snapshot` found all good or
-    it is repeated, stand without Spark.
+    """Validates the staged data before any of it is visible. Verdicts that are there, because `snapshot` found all good
+    or the task is repeated, stand without Spark.
 
-    A checkpoint that is held waits in the triggerer for a person, whose decision is a row in the database: no gesture
-    in Airflow approves it. The hold's deadline is its own; `execution_timeout` does not count that time.
+    A checkpoint that is held waits in the triggerer for manual approval, which is a row in the database: no action in
+    Airflow approves it. The hold has a deadline of its own; `execution_timeout` does not count that time.
+
+    Args:
+        poll_interval: The seconds between two looks of the triggerer, which also looks after each commit.
     """
 
     operator_extra_links = (CheckpointLink(), ValidationReportLink())
@@ -185,7 +190,10 @@ class NotifyCheckpointOperator(SparkStep):
     savepoint is then written to its directory, which alone needs Spark.
 
     A retry after a crash announces what the crash cut short; a finished run that is cleared announces nothing again.
-    A pipeline given by name cannot be asked for its sinks at DAG parse: pass `outlets` yourself, see `sink_asset`.
+
+    Args:
+        pipeline: Its definition, or `"module:attribute"`. A name has no sinks when the DAG is parsed: pass `outlets`
+            then, see `sink_asset`.
     """
 
     def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 
 class TriggerCheckpointOperator(CheckpointTask):
-    """Asks for a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
+    """Requests a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
 
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
-    completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause; a
-    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline;
-    only the pages start one that does so for ever (`protocol.observing.draining`). A request that cannot start yet
-    waits in the triggerer, which looks every `poll_interval` seconds and whenever something was committed; without
-    `wait` it is dropped.
+    completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause. A
+    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline.
+    Only the pages start one that does so for ever (`protocol.observing.draining`).
+
+    Args:
+        wait: Whether a request that cannot start yet waits in the triggerer. Otherwise it is dropped.
+        poll_interval: The seconds between two looks of the triggerer, which also looks after each commit.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:

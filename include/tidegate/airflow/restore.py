@@ -27,8 +27,15 @@ _PLAN = "Filled in by the Checkpoints page, for a restore that it has asked for.
 
 
 def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
-    """The DAG `tidegate_restore`, for these pipelines; it runs when somebody triggers it. `dag_kwargs` are those of
-    `DAG`."""
+    """Make the DAG `tidegate_restore`, which restores pipelines for the Checkpoints page.
+
+    Args:
+        *pipelines: Their definitions.
+        **dag_kwargs: Those of `DAG`.
+
+    Returns:
+        The DAG. It has no schedule.
+    """
     names = [pipeline.name for pipeline in pipelines]
     tags = dag_kwargs.pop("tags", ["tidegate"])
     options: dict[str, Any] = {
@@ -50,10 +57,15 @@ def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
 
 
 class RestoreOperator(BaseOperator):
-    """Shows the plan, in its log or on the page that asks for it, and is skipped then. Carries out the plan that the
-    page names. A form alone restores nothing: whoever may trigger a DAG can fill in its form, and restoring takes more.
+    """Restores a pipeline as the Checkpoints page has planned it.
 
-    Its events say that the tables went back: one for each sink that was rewound, with `{"checkpoint_id", "restored"}`.
+    Without a plan of the page it only shows what a restore would do, and is skipped: every user who may trigger a DAG
+    can fill in its form, and restoring takes more than that. Its asset events report that tables went back: one for
+    each sink that was rewound, with `{"checkpoint_id", "restored"}`.
+
+    Args:
+        pipelines: The definitions from which the DAG run's parameter `pipeline` chooses.
+        **kwargs: Those of `BaseOperator`.
     """
 
     def __init__(self, *, pipelines: tuple[Pipeline, ...], **kwargs: Any) -> None:

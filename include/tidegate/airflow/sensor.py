@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
     """Succeeds when all subtasks have acknowledged; fails, with the recorded cause, when the checkpoint has ended.
 
-    Waits in the triggerer unless `deferrable=False`; then `mode` and `poke_interval` apply as for any sensor. It waits
-    for a database that cannot be reached. The deadline is the checkpoint's own; `timeout` need not be set. Downstream
-    of the snapshot task it does not wait in vain: if that was marked by hand, and no continuous region takes the
-    missing snapshots, the checkpoint is aborted at once.
+    It waits for a database that cannot be reached. The deadline is the checkpoint's own; `timeout` need not be set.
+    Downstream of the snapshot task it does not wait in vain: if that was marked by hand, and no continuous region takes
+    the missing snapshots, the checkpoint is aborted at once.
+
+    Args:
+        deferrable: Whether it waits in the triggerer. Otherwise `mode` applies as for any sensor.
+        poke_interval: The seconds between two looks.
     """
 
     def __init__(self, *, deferrable: bool = True, poke_interval: float = 5.0, **kwargs: Any) -> None:

@@ -40,7 +40,13 @@ TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 
 
 class CheckpointTask(BaseOperator):
-    """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
+    """A task that works on checkpoints of a pipeline.
+
+    Args:
+        pipeline: Its definition, or `"module:attribute"`, which is resolved when the task runs.
+        callbacks: What the DAG's author wants to be called.
+        **kwargs: Those of `BaseOperator`.
+    """
 
     operator_extra_links: Collection[BaseOperatorLink] = (CheckpointLink(),)
 
@@ -88,10 +94,13 @@ class CheckpointTask(BaseOperator):
 
 
 class CheckpointStep(CheckpointTask):
-    """A step of one checkpoint, whose id is by default what the task `trigger` returned.
+    """A step of one checkpoint.
 
     `take_step` does the work. An error that a retry would only repeat fails the task at once, any other is left to
     Airflow's retries; when no retry is left, the checkpoint is aborted with that error as its cause.
+
+    Args:
+        checkpoint_id: Its id. By default, what the task `trigger` returned.
     """
 
     template_fields = ("checkpoint_id",)

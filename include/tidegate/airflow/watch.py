@@ -28,9 +28,22 @@ def watch_dag(
     on_pipeline_fresh: OneOrMore = None,
     **dag_kwargs: Any,
 ) -> DAG:
-    """The DAG `tidegate_watch`, for these pipelines: a run does what `tidegate watch --once` does. A pipeline is stale
-    after its `CheckpointConfig(stale_after=…)`. Each callback is told of all of the pipelines. `dag_kwargs` are those
-    of `DAG`."""
+    """Make the DAG `tidegate_watch`: a run does what `tidegate watch --once` does. A pipeline is stale after its
+    `CheckpointConfig(stale_after=…)`.
+
+    Args:
+        *pipelines: Their definitions.
+        schedule: When it runs, as of any `DAG`.
+        on_checkpoint_failed: Callbacks for a checkpoint that has failed, of any of the pipelines.
+        on_verdict_held: Callbacks for a checkpoint that waits for manual approval.
+        on_pipeline_failed: Callbacks for a pipeline that has failed, and waits to be resumed.
+        on_pipeline_stale: Callbacks for a pipeline that is stale.
+        on_pipeline_fresh: Callbacks for a pipeline that is not stale any more.
+        **dag_kwargs: Those of `DAG`.
+
+    Returns:
+        The DAG.
+    """
     names = [pipeline.name for pipeline in pipelines]
     options: dict[str, Any] = {
         "dag_id": "tidegate_watch",
@@ -59,7 +72,14 @@ def watch_dag(
 
 
 class WatchOperator(BaseOperator):
-    """Looks at one of the pipelines. It succeeds also if that is not well: others are told, and the log says so."""
+    """Watches one of the pipelines. It succeeds also if the pipeline is stale or has failed, which it logs and reports.
+
+    Args:
+        pipelines: The definitions.
+        pipeline: The name of the pipeline.
+        callbacks: What the DAG's author wants to be called.
+        **kwargs: Those of `BaseOperator`.
+    """
 
     def __init__(self, *, pipelines: Definitions, pipeline: str, callbacks: Callbacks, **kwargs: Any) -> None:
         super().__init__(do_xcom_push=False, **kwargs)

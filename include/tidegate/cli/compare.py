@@ -1,5 +1,6 @@
 """`tidegate compare`: in what tables and state two pipelines differ."""
 
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -8,10 +9,16 @@ from rich.console import Group
 from rich.text import Text
 
 from tidegate import assembly
+from tidegate.assembly import state_options
 from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
 from tidegate.cli.tables import Table
+from tidegate.coordination.recovery.operator_state import find_kept
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.protocol.facts.errors import OperatorNotFoundError
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.comparison import Compared, Comparison
 
 Document = dict[str, Any]
@@ -26,10 +33,42 @@ def compare(
     """Compare two pipelines: their tables as readers see them now, by the names of their sinks, and the state of their
     operators at their latest checkpoints. Ends with 11 if they differ."""
     pipelines = [assembly.load_pipeline(name) for name in (first, second)]
-    comparison = assembly.compare_pipelines(pipelines[0], pipelines[1], sample)
+    comparison = _compared(pipelines[0], pipelines[1], sample)
     show(comparison_document(comparison), output, comparison_table)
     if not comparison.is_same:
         raise typer.Exit(ExitCode.DIFFERENT)
+
+
+def _compared(first: Pipeline, second: Pipeline, sample: int) -> Comparison:
+    """In what two pipelines differ: their tables as readers see them now, and the state of their operators at their
+    latest completed checkpoints. `sample`: how many of the rows that differ to show.
+
+    Raises like `tidegate.state.read`, and `ConfigurationError` if Spark cannot be started.
+    """
+    ours, theirs = compile_graph(first), compile_graph(second)
+    with closing(assembly.open_store()) as store:
+        records = find_kept(store, first.name), find_kept(store, second.name)
+    states = _states(ours, records[0]), _states(theirs, records[1])
+
+    from tidegate.spark.comparison import compare_states, compare_tables
+    from tidegate.spark.session.sessions import SparkSettings, open_session
+    from tidegate.spark.state_source import register_state_source
+
+    session = open_session(SparkSettings.from_environment())
+    register_state_source(session)
+    tables = compare_tables(session, ours, theirs, sample)
+    return Comparison(*records, (*tables, *compare_states(session, *states, sample)))
+
+
+def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]:
+    """The options to read each operator's state with, of those that have some at this checkpoint."""
+    found: dict[str, dict[str, str]] = {}
+    for vertex in graph.keyed:
+        with suppress(OperatorNotFoundError):
+            found[vertex.name] = assembly.state_options(
+                record.pipeline_id, vertex.name, checkpoint=record.checkpoint_id
+            )
+    return found
 
 
 def comparison_document(comparison: Comparison) -> Document:

@@ -26,36 +26,87 @@ class Aggregate:
 
 
 def count(column: str | None = None) -> Aggregate:
-    """Rows of the key, or with a column those where it is not null. Type: bigint, never null."""
+    """Count the rows of a key. The type is bigint, never null.
+
+    Args:
+        column: Count only rows where this column is not null.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("count", column)
 
 
 def sum_(column: str) -> Aggregate:
-    """Sum of the non-null values; null while there are none. Integers sum to bigint, floats to double, decimals to
-    decimal with ten more digits (at most 38), as in Spark."""
+    """Sum up the non-null values; null while there are none. Integers sum to bigint, floats to double, decimals to
+    decimal with ten more digits (at most 38), as in Spark.
+
+    Args:
+        column: The column.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("sum", column)
 
 
 def min_(column: str) -> Aggregate:
-    """Smallest non-null value; NaN counts as larger than every number, as in Spark."""
+    """Keep the smallest non-null value. NaN counts as larger than every number, as in Spark.
+
+    Args:
+        column: The column.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("min", column)
 
 
 def max_(column: str) -> Aggregate:
-    """Largest non-null value; NaN counts as larger than every number, as in Spark."""
+    """Keep the largest non-null value. NaN counts as larger than every number, as in Spark.
+
+    Args:
+        column: The column.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("max", column)
 
 
 def avg(column: str) -> Aggregate:
-    """Mean of the non-null values as double; null while there are none. State holds sum and count."""
+    """Keep the mean of the non-null values as double; null while there are none. The state holds sum and count.
+
+    Args:
+        column: The column.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("avg", column)
 
 
 def min_by(column: str, ordering: str) -> Aggregate:
-    """The value of `column` in the row with the smallest non-null `ordering`; the value may be null."""
+    """Keep the value of one column in the row with the smallest non-null value of another. It may be null.
+
+    Args:
+        column: The column whose value is kept.
+        ordering: The column by which the row is chosen.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("min_by", column, ordering)
 
 
 def max_by(column: str, ordering: str) -> Aggregate:
-    """The value of `column` in the row with the largest non-null `ordering`; the value may be null."""
+    """Keep the value of one column in the row with the largest non-null value of another. It may be null.
+
+    Args:
+        column: The column whose value is kept.
+        ordering: The column by which the row is chosen.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+    """
     return Aggregate("max_by", column, ordering)

@@ -24,70 +24,88 @@ MIN_TIMEOUT = MIN_INTERVAL = timedelta(milliseconds=10)
 
 
 class CheckpointingMode(StrEnum):
-    """How often a row counts in state after a failure (protocol.md section 17)."""
+    """How often a row counts in state after a failure (protocol.md section 17).
+
+    Attributes:
+        EXACTLY_ONCE: Once.
+        AT_LEAST_ONCE: Nothing is held back at a barrier, so what follows it may count twice.
+    """
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
-    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # nothing is held back at a barrier, so what follows it may count twice
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
 class CheckpointRetention(StrEnum):
-    """What becomes of the retained checkpoints when the pipeline is cancelled (protocol.md section 9)."""
+    """What becomes of the retained checkpoints when the pipeline is cancelled (protocol.md section 9).
 
-    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"  # deleted
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # kept
+    Attributes:
+        NO_EXTERNALIZED_CHECKPOINTS: They are deleted.
+        RETAIN_ON_CANCELLATION: They are kept.
+    """
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class CheckpointConfig:
     """The options of a pipeline's checkpoints. Durations are written `"10 min"`, or as a `timedelta`.
 
-    Raises `PipelineDefinitionError` for an option that is unknown, of a wrong type or out of range, and for those that
-    contradict each other.
+    Raises:
+        PipelineDefinitionError: For an option that is unknown, of a wrong type or out of range, and for options that
+            contradict each other.
+
+    Example:
+        ```python
+        from tidegate import CheckpointConfig, Pipeline
+
+        pipeline = Pipeline("shop", checkpoints=CheckpointConfig(timeout="5 min", retained=3, stale_after="2 h"))
+        ```
     """
 
     timeout: Annotated[Duration, must(lambda t: t >= MIN_TIMEOUT, "must be at least 10 ms.")] = default("10 min")
-    """How long until every subtask must have acknowledged."""
+    """The time within which every subtask must acknowledge. A checkpoint that takes longer is aborted."""
 
     min_pause: Annotated[
         Duration,
         AfterValidator(lambda pause: min(pause, MAX_MIN_PAUSE)),
         must(lambda pause: pause >= timedelta(0), "must not be negative."),
     ] = default("0 s")
-    """From the last success to the next periodic checkpoint."""
+    """The pause between a completed checkpoint and the next periodic one."""
 
     max_concurrent: Annotated[int, must(lambda number: number >= 1, "must be at least 1.")] = 1
-    """Checkpoints of a continuous run in progress at once, beside savepoints. A scheduled run takes one at a time,
-    whatever is said here: it starts from the state of the last one."""
+    """The number of checkpoints of a continuous run in progress at once, besides savepoints. A scheduled run takes one
+    at a time: it starts from the state of the last one."""
 
     retained: Annotated[int, AfterValidator(lambda number: max(number, 1))] = 1
-    """Completed checkpoints whose state is kept. Values <= 0 fall back to 1 (protocol.md section 9)."""
+    """The number of completed checkpoints whose state is kept. Values <= 0 fall back to 1 (protocol.md section 9)."""
 
     retained_for: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("0 s")
-    """How long each is kept since it completed, also beyond that number."""
+    """How long the state of each is kept since it completed, also beyond that number."""
 
     retention: OneOf[CheckpointRetention] = default(CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS)
-    """What becomes of those when the pipeline is cancelled."""
+    """What becomes of retained checkpoints when the pipeline is cancelled."""
 
     undo_within: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("7 d")
     """How long checkpoints that a restore left behind, and the rows it withdrew, are kept so that it can be undone."""
 
     history: CheckpointHistory | None = CheckpointHistory()
-    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one; None: for ever."""
+    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one. None: for ever."""
 
     tolerable_failed_checkpoints: Annotated[
         int | None, must(lambda number: number is None or number >= 0, "must be 0 or more, or None.")
     ] = None
-    """How many may fail in a row before the pipeline fails and waits for `tidegate resume`. None: any number, because
-    the next DAG run is a restart anyway."""
+    """The number of checkpoints that may fail in a row before the pipeline fails and waits for `tidegate resume`. None:
+    any number, because the next DAG run is a restart anyway."""
 
     validation_failures_count: bool = True
-    """Whether failed validations are among those."""
+    """Whether failed validations are counted among these."""
 
     allow_non_restored_state: bool = False
-    """Drop the state and positions of operators that the pipeline no longer has, instead of raising an error."""
+    """Whether state and positions of operators that the pipeline no longer has are dropped, instead of an error."""
 
     mode: OneOf[CheckpointingMode] = default(CheckpointingMode.EXACTLY_ONCE)
-    """How often a row counts."""
+    """How often a row counts in state after a failure."""
 
     interval: Annotated[
         OptionalDuration,
@@ -96,20 +114,20 @@ class CheckpointConfig:
             "must be at least 10 ms, or None for no periodic ones.",
         ),
     ] = default(None)
-    """Between the periodic checkpoints of a continuous run, None for none; a scheduled pipeline's interval is its DAG's
-    schedule. Never shorter than `min_pause`."""
+    """The interval of the periodic checkpoints of a continuous run, never shorter than `min_pause`. None: there are
+    none. A scheduled pipeline's interval is its DAG's schedule."""
 
     interval_during_backlog: OptionalDuration = default(None)
-    """The same while a source is behind, "0 s" for none meanwhile. None: as `interval`."""
+    """The interval while a source is behind; "0 s" for no periodic checkpoints meanwhile. None: as `interval`."""
 
     unaligned: bool = False
-    """Barriers overtake the data before them, which becomes part of the checkpoint."""
+    """Whether barriers overtake the data before them, which becomes part of the checkpoint."""
 
     aligned_checkpoint_timeout: Duration = default("0 s")
-    """With `unaligned`: barriers overtake only where waiting takes longer than this."""
+    """With `unaligned`: barriers overtake only where waiting for them takes longer than this."""
 
     alignment_limit: int | None = None
-    """How many bytes may queue behind the barriers of an operator before its checkpoint is aborted."""
+    """The bytes that may queue behind an operator's barriers before its checkpoint is aborted. None: any number."""
 
     checkpoints_after_tasks_finish: bool = True
     """Whether checkpoints go on when a bounded source has been read to its end."""
@@ -117,7 +135,7 @@ class CheckpointConfig:
     stale_after: Annotated[
         OptionalDuration, must(lambda t: t is None or t > timedelta(0), "must be longer than nothing, or None.")
     ] = default(None)
-    """How long without a completed checkpoint until whoever watches says so. None: never."""
+    """The time without a completed checkpoint after which the pipeline is stale, which is reported. None: never."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -138,7 +156,11 @@ class CheckpointConfig:
             )
 
     def gate_options(self) -> GateOptions:
-        """The options of the pipeline's input gates and barriers."""
+        """Select the options of the pipeline's input gates and barriers.
+
+        Returns:
+            These options.
+        """
         return GateOptions(
             exactly_once=self.mode is CheckpointingMode.EXACTLY_ONCE,
             unaligned=self.unaligned,
@@ -148,15 +170,27 @@ class CheckpointConfig:
         )
 
     def retention_rule(self) -> RetentionRule:
-        """What is kept of completed checkpoints, and for how long."""
+        """Select which completed checkpoints are kept, and for how long.
+
+        Returns:
+            The rule.
+        """
         return RetentionRule(self.retained, self.retained_for, self.undo_within)
 
     def history_rule(self) -> HistoryRule | None:
-        """How long what belongs to checkpoints stays on record; None for ever."""
+        """Select how long what belongs to checkpoints stays on record.
+
+        Returns:
+            The rule; None for ever.
+        """
         return None if self.history is None else self.history.rule()
 
     def describe(self) -> dict[str, Any]:
-        """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
+        """Describe the options in effect, for people and for the checkpoint's metadata.
+
+        Returns:
+            JSON, durations in milliseconds.
+        """
         return {each.name: _described(getattr(self, each.name)) for each in fields(self)}
 
 

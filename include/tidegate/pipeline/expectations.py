@@ -54,10 +54,27 @@ def expect(
     hold_for: str | timedelta | None = None,
     **kwargs: Any,
 ) -> Expectation:
-    """`expect("column_values_to_be_between", column="minutes", min_value=0)`; the `expect_` prefix may be left out.
+    """Declare an expectation of Great Expectations, one of your own included.
 
-    With `on_failure="hold"` a failure waits for a person to approve or reject it, for `hold_for` (`"2 h"`), and aborts
-    the checkpoint after that. Raises `PipelineDefinitionError` for one without the other.
+    Args:
+        type_: Its name in snake_case. The prefix `expect_` may be left out.
+        on_failure: `"abort"`, or `"hold"`: the checkpoint then waits for manual approval.
+        hold_for: How long it waits, such as `"2 h"`. After that it is aborted. Needed to hold, and only then.
+        **kwargs: The arguments of the expectation.
+
+    Returns:
+        An expectation for `suite`.
+
+    Raises:
+        PipelineDefinitionError: If `on_failure` and `hold_for` do not fit each other, or one of them is none.
+
+    Example:
+        ```python
+        from tidegate import expect
+
+        expect("column_values_to_be_between", column="minutes", min_value=0)
+        expect("table_row_count_to_be_between", min_value=1, on_failure="hold", hold_for="2 h")
+        ```
     """
     name = type_ if type_.startswith("expect_") else f"expect_{type_}"
     return Expectation(name, tuple(kwargs.items()), _hold_for(name, on_failure, hold_for))
@@ -82,8 +99,18 @@ def _hold_for(name: str, on_failure: str, given: str | timedelta | None) -> time
 
 
 def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
-    """A suite. Raises `PipelineDefinitionError` if it is empty, because it would pass anything, or if the name cannot
-    be recorded."""
+    """Name a list of expectations, to be given to a sink, an operator or a check.
+
+    Args:
+        name: The name of the suite in reports.
+        *expectations: Made by `expect`.
+
+    Returns:
+        The suite.
+
+    Raises:
+        PipelineDefinitionError: If it is empty, because it would pass anything, or if the name cannot be recorded.
+    """
     if not expectations:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:

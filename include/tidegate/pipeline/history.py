@@ -11,11 +11,15 @@ from tidegate.protocol.text.durations import duration
 
 @dataclass(frozen=True)
 class CheckpointHistory:
-    """Subtasks, files and metrics of checkpoints that have ended stay on record for the newest `checkpoints` of them,
-    and no longer than `age`, written `"7 d"` or as a `timedelta`. After that the checkpoint says what they come to, by
-    operator. None is no bound. Savepoints and checkpoints whose state is kept stay as they are.
+    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one. After that, the
+    checkpoint has their sums by operator. Savepoints and checkpoints whose state is kept stay as they are.
 
-    Raises `PipelineDefinitionError`.
+    Args:
+        checkpoints: The number of the newest checkpoints that have them. None for no bound.
+        age: How long they are kept at most, such as `"7 d"`. None for no bound.
+
+    Raises:
+        PipelineDefinitionError: If one of them is out of range.
     """
 
     checkpoints: int | None = 10_000
@@ -34,11 +38,20 @@ class CheckpointHistory:
         object.__setattr__(self, "age", age)
 
     def rule(self) -> HistoryRule:
+        """Make the rule by which records are rolled up.
+
+        Returns:
+            The rule.
+        """
         assert not isinstance(self.age, str)
         return HistoryRule(self.checkpoints, self.age)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON, the age in milliseconds."""
+        """Describe it for the checkpoint's metadata.
+
+        Returns:
+            JSON, the age in milliseconds.
+        """
         age = self.rule().age
         return {"checkpoints": self.checkpoints, "age": None if age is None else age // timedelta(milliseconds=1)}
 

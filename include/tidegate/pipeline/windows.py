@@ -64,10 +64,27 @@ class Window:
 
 
 def window(column: str, size: str | timedelta, slide: str | timedelta | None = None) -> Window:
-    """Windows for `aggregate`: `window("at", "1 hour")`, one after the other, or overlapping ones,
-    `window("at", "1 hour", slide="15 min")`. `column` has the event time.
+    """Divide time into windows for `KeyedStream.aggregate`, one after the other or overlapping.
 
-    Raises `PipelineDefinitionError`.
+    Args:
+        column: The column with the event time.
+        size: How long a window lasts, such as `"1 hour"`.
+        slide: How long after one window the next begins, counted from 1970-01-01 00:00 UTC. By default, when it ends.
+
+    Returns:
+        The windows.
+
+    Raises:
+        PipelineDefinitionError: If a duration cannot be read, if `slide` is longer than `size`, or if a row would
+            belong to more than 1,000 windows.
+
+    Example:
+        ```python
+        from tidegate import window
+
+        window("at", "1 hour")
+        window("at", "1 hour", slide="15 min")
+        ```
     """
     lasting, every = duration(size), duration(size if slide is None else slide)
     if not timedelta(0) < every <= lasting:

@@ -17,11 +17,20 @@ class LeftToSparkError(Exception):
 
 
 class ArrowReader(Protocol):
-    """Reads a few segments. Runs on executors: picklable, importing only the standard library, numpy and pyarrow."""
+    """Reads a few segments on executors. It is picklable, and imports only the standard library, numpy and pyarrow."""
 
     def read(self, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
-        """All rows, as `pyarrow.RecordBatch`es of a `pyarrow.Schema` that has some of the source's columns, in the
-        types in which Spark sends them to Python. Repeatable. Raises `LeftToSparkError`, also between batches."""
+        """Read all rows. Repeatable.
+
+        Args:
+            schema: Some of the source's columns, in the types in which Spark sends them to Python.
+
+        Returns:
+            Batches of these columns.
+
+        Raises:
+            LeftToSparkError: If Spark must read them; also between batches.
+        """
         ...
 
 
@@ -30,29 +39,50 @@ class ArrowSource(Protocol):
     """A source whose rows can be read without Spark. Its columns are those of its `schema`: no frame is asked."""
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
-        """What reads these segments; None if Spark must. Checks them as `Source.read` does."""
+        """Make what reads segments, which it checks as `Source.read` does.
+
+        Args:
+            segments: What to read.
+
+        Returns:
+            The reader; None if Spark must read them.
+        """
         ...
 
 
 class ArrowRows(Protocol):
-    """Rows that are read when somebody asks for them, as a `pyarrow.dataset.Dataset` reads them."""
+    """Rows that are read when they are needed, as a `pyarrow.dataset.Dataset` reads them."""
 
     @property
     def schema(self) -> "pa.Schema":
-        """The `pyarrow.Schema` of all columns."""
+        """All columns."""
         ...
 
     def to_table(self, columns: list[str]) -> "pa.Table":
-        """A `pyarrow.Table` of all rows, with these columns at least."""
+        """Read all rows.
+
+        Args:
+            columns: The columns that are needed at least.
+
+        Returns:
+            The rows.
+        """
         ...
 
 
 @runtime_checkable
 class ArrowSink(Protocol):
-    """A sink whose staged rows can be read without Spark, so that they are judged without it where that is possible."""
+    """A sink whose staged rows can be read without Spark, so that they are validated without it where possible."""
 
     def staged_rows(self, staged: Sequence[StateHandle]) -> ArrowRows | None:
-        """The columns and values of `Sink.read_staged`. None if Spark must read them."""
+        """Read staged rows.
+
+        Args:
+            staged: The files.
+
+        Returns:
+            The columns and values of `Sink.read_staged`; None if Spark must read them.
+        """
         ...
 
 
@@ -61,5 +91,12 @@ class TypedSink(Protocol):
     """A sink that cannot store every column. It says so when a definition is checked, before there is data."""
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
-        """What is wrong with the columns of a `pyarrow.Schema`, a phrase each that names the column and the way out."""
+        """Find columns that it cannot store.
+
+        Args:
+            columns: The columns.
+
+        Returns:
+            A phrase for each, which names the column and the way out.
+        """
         ...

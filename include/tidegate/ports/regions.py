@@ -137,26 +137,53 @@ class ContinuousRegion(Protocol):
 
 
 class CheckpointListener(Protocol):
-    """Is notified of what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods
+    """Is notified of what became of a pipeline's checkpoints: see `Pipeline.listen`. Inherit from it to leave methods
     out.
 
-    Called in the process that takes the step (in Airflow, mostly the `notify` task), so be quick. Notifications may
-    repeat, and may come from another process than the last one: go by the ids. What a listener raises is only logged:
-    the checkpoint stands as it is.
+    It is called in the process that takes the step (in Airflow, mostly the `notify` task), so be quick. Notifications
+    may repeat, and may come from another process than the last one: go by the ids. What a listener raises is only
+    logged: the checkpoint stands as it is.
+
+    Example:
+        ```python
+        from tidegate import CheckpointListener, Pipeline
+
+
+        class Announce(CheckpointListener):
+            def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+                print(f"Checkpoint {checkpoint_id} is visible.")
+
+
+        pipeline = Pipeline("shop")
+        pipeline.listen(Announce())
+        ```
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed and every sink has committed it. At least once: it is repeated after a crash."""
+        """The checkpoint completed and every sink has committed it. At least once: it is repeated after a crash.
+
+        Args:
+            checkpoint_id: The checkpoint.
+        """
         return None
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
-        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: it is not repeated after a
-        crash. The completion of `latest_completed` was notified before."""
+        """The checkpoint failed, whatever the cause, and what it staged is garbage. Best effort: it is not repeated
+        after a crash.
+
+        Args:
+            checkpoint_id: The checkpoint.
+            latest_completed: The latest completed one, whose completion was notified before; None if there is none.
+        """
         return None
 
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
         """Newer checkpoints have pushed out this one and those before it. Best effort, after the completion of a newer
-        one."""
+        one.
+
+        Args:
+            checkpoint_id: The checkpoint.
+        """
         return None
 
 

@@ -20,8 +20,14 @@ class ReadableSink(Protocol):
     """A sink that can read back what it shows."""
 
     def read_table(self, spark: "SparkSession") -> "DataFrame | None":
-        """A lazy DataFrame of what readers see now, with the columns of the rows alone; None if nothing was ever
-        committed."""
+        """Read what readers see now, with the columns of the rows alone.
+
+        Args:
+            spark: The session.
+
+        Returns:
+            A lazy DataFrame; None if nothing was ever committed.
+        """
         ...
 
 
@@ -31,17 +37,25 @@ class NumberedSink(Protocol):
     when the old one is lost."""
 
     def numbers(self) -> tuple[int, int]:
-        """The highest id of a checkpoint and the highest attempt at committing of which anything lies there; 0 for
-        none."""
+        """Find the highest numbers of which anything lies there.
+
+        Returns:
+            The highest id of a checkpoint, and the highest attempt at committing; 0 for none.
+        """
         ...
 
 
 @runtime_checkable
 class StagingSink(Protocol):
-    """A sink that can say of which checkpoints anything lies in its staging, so that a file that was left there long
-    ago is found."""
+    """A sink that can list its staging, so that a file that was left there long ago is found."""
 
-    def staged_checkpoints(self) -> list[int]: ...
+    def staged_checkpoints(self) -> list[int]:
+        """List the checkpoints of which anything lies in staging.
+
+        Returns:
+            Their ids.
+        """
+        ...
 
 
 @runtime_checkable
@@ -49,17 +63,34 @@ class PortableSink(Protocol):
     """A sink whose staged files can be taken along in a savepoint's directory, and staged again from there."""
 
     def staging(self) -> CheckpointStorage:
-        """The storage whose root staged paths are relative to. Executors reach it by its URL."""
+        """Open the storage whose root staged paths are relative to. Executors reach it by its URL.
+
+        Returns:
+            The storage.
+        """
         ...
 
     def writer_at(self, url: str) -> SinkWriter:
-        """What stages below another root: rows that are taken along before the sink has ever staged them."""
+        """Make what stages below another root: rows that are taken along before the sink has ever staged them.
+
+        Args:
+            url: The root.
+
+        Returns:
+            The writer.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The rows of one checkpoint that a rewind takes out of readers' sight."""
+    """The rows of one checkpoint that a rewind takes out of readers' sight.
+
+    Attributes:
+        checkpoint_id: The checkpoint.
+        files: The number of its files.
+        bytes: Their size.
+    """
 
     checkpoint_id: int
     files: int
@@ -71,22 +102,48 @@ class RewindableSink(Protocol):
     """A sink that can show again what it showed at an earlier checkpoint, for a pipeline that is restored."""
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        """Show exactly what the checkpoints of `branch` have committed: what others did is withdrawn but kept, and what
-        of the branch was withdrawn before comes back. `staged` is what the restored checkpoint staged, which is kept
-        with it. Idempotent and fenced as `commit`: readers see each checkpoint's rows whole or not at all.
+        """Show exactly what the checkpoints of a branch have committed.
+
+        What others did is withdrawn but kept, and what of the branch was withdrawn before comes back. Idempotent and
+        fenced as `Sink.commit`: readers see each checkpoint's rows whole or not at all.
+
+        Args:
+            checkpoint_id: The restored checkpoint.
+            branch: The checkpoints that the pipeline has behind it.
+            staged: What the restored checkpoint staged, which is kept with it.
+            attempt: The attempt at committing.
+
+        Raises:
+            SupersededAttemptError: If a step fails because a later attempt was here.
         """
         ...
 
     def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        """What a rewind to this branch would withdraw now."""
+        """Say what a rewind to a branch would withdraw now.
+
+        Args:
+            branch: The branch.
+
+        Returns:
+            The rows of each checkpoint that is not of the branch.
+        """
         ...
 
     def withdrawn(self) -> list[int]:
-        """Checkpoints whose rows are withdrawn, and kept."""
+        """List the checkpoints whose rows are withdrawn, and kept.
+
+        Returns:
+            Their ids.
+        """
         ...
 
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
-        """Delete the withdrawn rows of these checkpoints: no restore can bring them back any more."""
+        """Delete withdrawn rows: no restore can bring them back any more.
+
+        Args:
+            checkpoint_ids: The checkpoints.
+            attempt: The attempt at committing.
+        """
         ...
 
 
@@ -96,11 +153,22 @@ class LingeringSink(Protocol):
     and a cleaning does so where none come."""
 
     def outdated(self, now: datetime) -> list[str]:
-        """Files whose time is over, for a report. Changes nothing."""
+        """List files whose time is over, for a report. Changes nothing.
+
+        Args:
+            now: The time.
+
+        Returns:
+            The files.
+        """
         ...
 
     def remove_outdated(self, attempt: CommitAttempt) -> None:
-        """Remove them. Fenced as `commit` is."""
+        """Remove files whose time is over. Fenced as `Sink.commit`.
+
+        Args:
+            attempt: The attempt at committing.
+        """
         ...
 
 
@@ -110,18 +178,36 @@ class OwnedSink(Protocol):
     ability, two pipelines that write to one place are not found out before they commit."""
 
     def owner(self) -> Owner | None:
-        """Whose the place is; None if it has no mark."""
+        """Read whose the place is.
+
+        Returns:
+            The owner; None if the place has no mark.
+        """
         ...
 
     def mark(self, owner: Owner) -> Owner:
-        """Make the place the owner's if it has no mark, in one step: of two at once both learn whose it is. Returns
-        that."""
+        """Make the place the owner's if it has no mark, in one step: of two at once both learn whose it is.
+
+        Args:
+            owner: Who asks for the place.
+
+        Returns:
+            Whose it is from then on.
+        """
         ...
 
     def mark_anew(self, owner: Owner) -> None:
-        """Make the place the owner's, whosever it is."""
+        """Make the place the owner's, whosever it is.
+
+        Args:
+            owner: The new owner.
+        """
         ...
 
     def is_used(self) -> bool:
-        """Whether anything but the mark lies there: rows that readers see, or files of a pipeline."""
+        """Look for anything but the mark.
+
+        Returns:
+            Whether rows that readers see, or files of a pipeline, lie there.
+        """
         ...

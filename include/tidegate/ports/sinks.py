@@ -13,61 +13,102 @@ if TYPE_CHECKING:
 
 
 class SinkInput(StrEnum):
-    CHANGES = "CHANGES"  # the rows this checkpoint produced
-    CURRENT = "CURRENT"  # every current row of the operator's state, whenever a subtask's part of it changed
+    """Which rows a sink is given.
+
+    Attributes:
+        CHANGES: The rows that the checkpoint produced.
+        CURRENT: Every current row of the operator's state, whenever a subtask's part of it changed.
+    """
+
+    CHANGES = "CHANGES"
+    CURRENT = "CURRENT"
 
 
 class DeliveryGuarantee(StrEnum):
-    """How often a row reaches the readers of a sink when something fails on the way (protocol.md section 17)."""
+    """How often a row reaches the readers of a sink if something fails on the way (protocol.md section 17).
+
+    Attributes:
+        EXACTLY_ONCE: Once.
+        AT_LEAST_ONCE: It is never lost, but may be there twice.
+    """
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
-    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # never lost, but perhaps there twice
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide."""
+    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide.
+
+    Attributes:
+        checkpoint_id: The checkpoint.
+        subtask_index: The subtask.
+        attempt: The attempt at its snapshot.
+        unique: A name that differs for every execution.
+    """
 
     checkpoint_id: int
     subtask_index: int
     attempt: int
-    unique: str  # differs for every execution
+    unique: str
 
 
 class SinkWriter(Protocol):
-    """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
+    """Stages rows on executors. It is picklable, and imports only the standard library, numpy, pyarrow and
+    `tidegate.state`."""
 
     def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
+        """Write rows where no reader sees them.
 
-        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
+        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`. A
         report that names another one is refused (`protocol.cleaning.own_files`).
+
+        Args:
+            rows: The rows.
+            context: What to name the files after.
+
+        Returns:
+            Handles of kind `STAGED`, with paths relative to the sink's root.
         """
         ...
 
 
 class CommitAttempt(Protocol):
-    """One attempt at committing a pipeline's sinks. A process that was stopped or hangs is overtaken by the next
-    attempt. It may go on at any moment: then nothing it does may have an effect."""
+    """One attempt at committing a pipeline's sinks.
+
+    A process that was stopped or hangs is overtaken by the next attempt. It may go on at any moment: then nothing it
+    does may have an effect.
+    """
 
     @property
     def number(self) -> int:
-        """The attempt's number. It only grows: a higher one overtakes all lower ones, also those of
-        processes that still run."""
+        """The attempt's number. It only grows: a higher one overtakes all lower ones, those of processes that still run
+        included."""
         ...
 
     def confirm(self) -> None:
-        """Raises `SupersededAttemptError` unless this attempt is the newest one now."""
+        """Check that this attempt is the newest one now.
+
+        Raises:
+            SupersededAttemptError: If it is not.
+        """
         ...
 
     def keep(self) -> None:
         """Give a sign of life between the parts of long work; mostly this costs nothing. A commit without a sign for
-        longer than `committing.COMMIT_LEASE` is overtaken. Raises `SupersededAttemptError`."""
+        longer than `committing.COMMIT_LEASE` is overtaken.
+
+        Raises:
+            SupersededAttemptError: If this attempt was overtaken.
+        """
         ...
 
 
 class Sink(Protocol):
-    """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
+    """A transactional output, by structure: a class with these methods need not inherit from it.
+
+    Rows are staged during the snapshot, and made visible by `commit` after the checkpoint has completed.
+    """
 
     @property
     def input(self) -> SinkInput:
@@ -76,12 +117,27 @@ class Sink(Protocol):
 
     @property
     def guarantee(self) -> DeliveryGuarantee:
-        """The strongest one it can give: AT_LEAST_ONCE if a repeated `commit` may show rows again."""
+        """The strongest guarantee it can give: `AT_LEAST_ONCE` if a repeated `commit` may show rows again."""
         ...
 
-    def writer(self) -> SinkWriter: ...
+    def writer(self) -> SinkWriter:
+        """Make what stages rows on executors.
+
+        Returns:
+            The writer.
+        """
+        ...
+
     def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
-        """A DataFrame over staged (not yet visible) files. None if there are none: only the stream knows columns."""
+        """Read staged rows, which no reader sees yet.
+
+        Args:
+            spark: The session.
+            staged: The files.
+
+        Returns:
+            A lazy DataFrame; None if there are no files, as only the stream knows the columns then.
+        """
         ...
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
@@ -90,23 +146,53 @@ class Sink(Protocol):
         Attempts fence: once one of a higher number was here, the steps of this one must change nothing, wherever it had
         stopped. So publish by a step that then fails by itself. One way is a transaction that compares `attempt.number`
         with the highest seen. Another is a rename out of a place of the attempt's own: make that place once, before
-        `attempt.confirm()`, and let every attempt first remove the places of lower numbers. Raises
-        `SupersededAttemptError` if such a step fails for this reason.
+        `attempt.confirm()`, and let every attempt first remove the places of lower numbers.
+
+        Args:
+            checkpoint_id: The completed checkpoint.
+            staged: What it staged.
+            attempt: The attempt at committing.
+
+        Raises:
+            SupersededAttemptError: If a step fails because a later attempt was here.
         """
         ...
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        """As `CheckpointStorage.verify`, for staged files: the last look at them before the checkpoint completes."""
+        """Check staged files as `CheckpointStorage.verify` does: the last look at them before the checkpoint completes.
+
+        Args:
+            staged: The files, which must be there in their full length.
+            in_full: The paths whose checksums must match, too.
+
+        Raises:
+            StateIntegrityError: For the first that differs.
+        """
         ...
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        """Everything that any attempt of this checkpoint left in staging, acknowledged or not."""
+        """List what any attempt of a checkpoint left in staging, acknowledged or not.
+
+        Args:
+            checkpoint_id: The checkpoint.
+
+        Returns:
+            The paths.
+        """
         ...
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete staged files; never rows that readers see. Missing ones are fine."""
+        """Delete staged files, never rows that readers see.
+
+        Args:
+            paths: The files. Missing ones are fine.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """As a source's."""
+        """Describe the sink for the checkpoint's metadata.
+
+        Returns:
+            JSON, as of `Source.describe`.
+        """
         ...

@@ -16,7 +16,15 @@ class BacklogSource(Protocol):
     """A source that can say when it is behind."""
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether more has arrived than the poll that gave this segment took."""
+        """Say whether more has arrived than a poll took.
+
+        Args:
+            split: The split.
+            polled: What the poll returned.
+
+        Returns:
+            Whether it is behind.
+        """
         ...
 
 
@@ -25,15 +33,27 @@ class LaggingSource(Protocol):
     """A source that can say how far behind it is."""
 
     def pending(self, split: int) -> Pending | None:
-        """What the last poll of this split has found and left; None before the first one. It is asked right after a
-        poll, of the same object, so it costs no further look at the input."""
+        """Say what the last poll of a split has found and left. Called right after a poll, of the same object, so it
+        costs no further look at the input.
+
+        Args:
+            split: The split.
+
+        Returns:
+            What is left; None before the first poll.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSince:
-    """What a source has read between two snapshots, in files or whatever it reads in. `missing` names what is gone or
-    has changed since, and so cannot be read again as it was."""
+    """What a source has read between two snapshots.
+
+    Attributes:
+        pieces: The number of files, or of whatever it reads in.
+        bytes: Their size.
+        missing: The names of those that are gone or have changed since, and so cannot be read again as they were.
+    """
 
     pieces: int
     bytes: int
@@ -45,8 +65,20 @@ class ListingSource(Protocol):
     """A source that can say which files a checkpoint has read."""
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> Mapping[str, int]:
-        """Of one split: the files, relative to where the source is, with their bytes. Raises `StateIntegrityError`,
-        `StorageError` if that is not known any more."""
+        """List the files that one split has read in a checkpoint.
+
+        Args:
+            checkpoint_id: The checkpoint.
+            taken: The snapshot of the split in it.
+            storage: The checkpoint storage.
+
+        Returns:
+            The files, relative to where the source reads, with their bytes.
+
+        Raises:
+            StateIntegrityError: If what records them is missing or damaged.
+            StorageError: If it cannot be read.
+        """
         ...
 
 
@@ -57,13 +89,29 @@ class RereadingSource(Protocol):
     def read_since(
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
-        """What was read after `restored` and up to `taken`, as it is now."""
+        """Sum up what was read between two snapshots, as it is now.
+
+        Args:
+            split: The split.
+            restored: The earlier snapshot; None for the start.
+            taken: The later snapshot; None if the split has read nothing.
+            storage: The checkpoint storage.
+
+        Returns:
+            What was read after `restored` and up to `taken`.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PieceVersion:
-    """What a file is, or was. `checksum` is None if its content is not remembered."""
+    """What a file is, or was.
+
+    Attributes:
+        bytes: Its size.
+        modified_at: When it was modified.
+        checksum: Of its content; None if that is not remembered.
+    """
 
     bytes: int
     modified_at: datetime
@@ -72,7 +120,15 @@ class PieceVersion:
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece:
-    """A file that a checkpoint has read: as it was then, and as it is now, None if it is gone."""
+    """A file that a checkpoint has read.
+
+    Attributes:
+        name: Relative to where the source reads.
+        checkpoint_id: The checkpoint.
+        then: The file as it was read.
+        now: The file as it is; None if it is gone.
+        is_same: Whether it has not changed.
+    """
 
     name: str
     checkpoint_id: int
@@ -83,16 +139,32 @@ class ReadPiece:
 
 @runtime_checkable
 class ReplaceableSource(Protocol):
-    """A source of files, which can say what it has read of one."""
+    """A source of files that can say what it has read of one, so that a corrected file can be taken."""
 
     def name_of(self, given: str) -> str:
-        """How the source calls a file that somebody names: relative to where it reads."""
+        """Name a file as the source does.
+
+        Args:
+            given: The file as a user names it, such as by its whole path.
+
+        Returns:
+            Its name relative to where the source reads.
+        """
         ...
 
     def find_read(
         self, names: Sequence[str], taken: Sequence[Snapshot], storage: ReadableStorage
     ) -> Mapping[str, ReadPiece]:
-        """Of these files, those that were read according to the snapshots of all splits."""
+        """Find files among those that were read.
+
+        Args:
+            names: The files.
+            taken: The snapshots of all splits.
+            storage: The checkpoint storage.
+
+        Returns:
+            Those of the files that were read, by name.
+        """
         ...
 
 
@@ -102,5 +174,5 @@ class QuarantiningSource(Protocol):
 
     @property
     def quarantine(self) -> "Sink | None":
-        """Where they go. None: they fail the checkpoint."""
+        """Where malformed rows go. None: they fail the checkpoint."""
         ...

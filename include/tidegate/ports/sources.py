@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 class Segment:
     """A bounded, replayable piece of data in a channel: a reference, never the rows.
 
-    `reference` is JSON that only the source understands: a list of files, an offset range. `event_time` is the largest
-    one that its split has read with it, if an operator needs that. If rows are `ahead`, so many have a later event
-    time: they are malformed. The source sets neither.
+    Attributes:
+        split: The split of the source.
+        reference: JSON that only the source understands, such as a list of files or a range of offsets.
+        bytes: Its size.
+        event_time: The largest event time in it, if an operator needs that. Not set by the source.
+        ahead: The number of rows with a later event time, which are malformed. Not set by the source.
     """
 
     split: int
@@ -32,61 +35,111 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source split needs to record its position: where, under which name, and as part of which checkpoint.
+    """What a source split needs to poll, and to record its position.
 
-    `beside` are the snapshots that the source's other splits had when this checkpoint began: what they have read need
-    not be looked at. A poll should not take many more than `max_bytes`, where it can choose: the rest is polled soon.
-    `now` is the time of the poll, for a source that leaves alone what is too young.
+    Attributes:
+        storage: The checkpoint storage, for what is too large for the position.
+        checkpoint_id: The checkpoint that the poll is a part of.
+        prefix: The path below which the split may write. It is unique to this subtask and attempt.
+        beside: The snapshots that the source's other splits had when this checkpoint began. What they have read need
+            not be looked at.
+        max_bytes: A poll should not take many more than these, if it can choose. The rest is polled soon.
+        now: The time of the poll, for a source that leaves alone what is too young.
     """
 
     storage: CheckpointStorage
     checkpoint_id: int
-    prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
+    prefix: str
     beside: Sequence[Snapshot] = ()
     max_bytes: int | None = None
     now: datetime | None = None
 
 
 class Source(Protocol):
-    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
+    """A replayable input, by structure: a class with these methods need not inherit from it.
 
-    It may also be an `ArrowSource`, a `BacklogSource`, a `LaggingSource` and a `QuarantiningSource`.
+    It keeps nothing in memory between calls, as its position is in the snapshots. It may also be a `BacklogSource`, a
+    `LaggingSource`, an `ArrowSource`, a `QuarantiningSource`, and whatever else the abilities below are.
     """
 
     @property
     def schema(self) -> Schema:
-        """The columns of the rows."""
+        """The columns of the rows: Spark DDL, a `StructType` or a pydantic model."""
         ...
 
-    def num_splits(self) -> int: ...
-    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """What has arrived since `restored`, within the source's limit, and the snapshot that records it as read:
-        `finished` if nothing will ever follow from this split. Then it is not polled again.
+    def num_splits(self) -> int:
+        """Count the splits, each of which has its own position.
 
-        Raises `SourceChangedError` if data that was read before has changed.
+        Returns:
+            The number of splits.
+        """
+        ...
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        """Take what has arrived since a snapshot, within the source's limit.
+
+        Args:
+            split: The split.
+            restored: The snapshot that it goes on from; None at the start.
+            context: Where and as part of which checkpoint it polls.
+
+        Returns:
+            The segment, None if nothing has arrived, and the snapshot that records it as read. The snapshot is
+            `finished` if nothing will ever follow from this split. Then it is not polled again.
+
+        Raises:
+            SourceChangedError: If data that was read before has changed.
         """
         ...
 
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
     ) -> Segment | None:
-        """The segment between two snapshots, the same that `poll` gave when it made `taken`."""
+        """Make a segment again.
+
+        Args:
+            split: The split.
+            restored: The snapshot that `poll` went on from.
+            taken: The snapshot that `poll` returned.
+            storage: The checkpoint storage.
+
+        Returns:
+            The segment that `poll` returned.
+        """
         ...
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
-        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` if such rows are
-        kept. `spark` may be asked for the first time: `SparkSession.getActiveSession()` knows it only then.
+        """Read segments, lazily.
 
-        Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
+        The rows must not depend on the id of the Spark partition that they are read in: a small batch is read in one.
+
+        Args:
+            spark: The session. `SparkSession.getActiveSession()` knows it only after its first use.
+            segments: What to read.
+            output: `rows`, or `malformed` for a source that keeps such rows.
+
+        Returns:
+            A DataFrame with the columns of `schema`.
         """
         ...
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
-        """What to raise instead of an error of Spark, if it comes from reading these segments: Spark reads late, in the
-        middle of another job."""
+        """Say what an error of Spark means, which reads late, in the middle of another job.
+
+        Args:
+            error: What Spark raised.
+            segments: What was read.
+
+        Returns:
+            What to raise instead; None if the error does not come from reading these segments.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """JSON for the checkpoint's metadata: class and options, no secrets. Its `type` and `path`, if it has one,
-        identify it: see `protocol.recovery.identity`."""
+        """Describe the source for the checkpoint's metadata.
+
+        Returns:
+            JSON: its class as `type`, and its options, without secrets. `type` and `path`, if there is one, identify
+            the source: a definition whose source has others is refused.
+        """
         ...

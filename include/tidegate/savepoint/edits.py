@@ -29,8 +29,13 @@ _REPORTS = "_edits"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A savepoint that was written. `bytes` are those of its files. `tidegate restore PIPELINE --from URL` goes back to
-    `checkpoint_id`, with this state."""
+    """A savepoint that was written. `tidegate restore PIPELINE --from URL` goes back to it.
+
+    Attributes:
+        url: Its directory.
+        checkpoint_id: The checkpoint that the pipeline goes back to, with this state.
+        bytes: The size of its files.
+    """
 
     url: str
     checkpoint_id: int
@@ -45,12 +50,25 @@ def edit(
     from_url: str | None = None,
     spark: "SparkSession | None" = None,
 ) -> "SavepointEdit":
-    """Begin to edit what a pipeline has at a savepoint (a name or number), at a checkpoint, or in the directory of a
-    canonical savepoint; by default at the latest completed checkpoint. That stays as it is.
+    """Begin a savepoint that is another one with some of its state changed, by default the latest completed checkpoint.
+    That stays as it is. See docs/edit.md.
 
-    `pipeline`: its definition, or a name as on the command line. `spark`: a `SparkSession`, by default one of its own.
-    Raises `ConfigurationError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `PipelineIdentityError`, and
-    `RestoreRefusedError` for a directory that is no savepoint.
+    Args:
+        pipeline: Its definition, or a name as on the command line.
+        savepoint: The name or number of a savepoint.
+        checkpoint: The id of a checkpoint.
+        from_url: The directory of a canonical savepoint, a path or URL.
+        spark: A session, by default one of its own.
+
+    Returns:
+        The changes, which are collected until they are written.
+
+    Raises:
+        ConfigurationError: If more than one of `savepoint`, `checkpoint` and `from_url` is given.
+        CheckpointNotFoundError: If there is no such savepoint or checkpoint.
+        CheckpointNotRetainedError: If its state is not kept any more.
+        PipelineIdentityError: If the definition is not that of the recorded pipeline.
+        RestoreRefusedError: If the directory is no savepoint.
     """
     if (savepoint is not None) + (checkpoint is not None) + (from_url is not None) > 1:
         raise ConfigurationError(
@@ -66,8 +84,19 @@ def edit(
 
 
 def create(pipeline: Pipeline | str, *, spark: "SparkSession | None" = None) -> "SavepointEdit":
-    """Begin the first savepoint of a pipeline that never ran: its state is what is given, and its sources begin at
-    their start. Raises `SavepointEditError` if this database knows checkpoints of it."""
+    """Begin the first savepoint of a pipeline that never ran. Its state is what is given, and its sources begin at
+    their start.
+
+    Args:
+        pipeline: Its definition, or a name as on the command line.
+        spark: A session, by default one of its own.
+
+    Returns:
+        The changes, which are collected until they are written.
+
+    Raises:
+        SavepointEditError: If the database knows checkpoints of the pipeline.
+    """
     coordinator = assembly.open_coordinator(defined := _defined(pipeline))
     return SavepointEdit(coordinator.editing, coordinator.editing.of_nothing(), _region(defined, spark))
 
@@ -85,7 +114,7 @@ def _defined(pipeline: Pipeline | str) -> Pipeline:
 
 
 class SavepointEdit:
-    """Changes to the state of operators. Nothing is written before `write`.
+    """Changes to the state of operators, begun by `edit` or `create`. Nothing is written before `write`.
 
     Rows are Spark DataFrames with the columns of an operator's state: its key, and its values. Of declared aggregates
     these are what is kept for them: the aggregate under its own name, but `_sum_NAME` and `_count_NAME` for an average,
@@ -103,15 +132,48 @@ class SavepointEdit:
         self._said: list[str] = []
 
     def upsert(self, operator: str, rows: "DataFrame") -> "SavepointEdit":
-        """Replace the rows of these keys, and add those of keys that are not there."""
+        """Replace the rows of keys, and add those of keys that are not there.
+
+        Args:
+            operator: The operator.
+            rows: The rows, in the columns of its state.
+
+        Returns:
+            These changes.
+
+        Raises:
+            SavepointEditError: If the rows or the operator do not fit the pipeline.
+        """
         return self._change(operator, rows, "rows were replaced or added")
 
     def remove(self, operator: str, keys: "DataFrame") -> "SavepointEdit":
-        """Remove keys; those that are not there stay away. `keys` has the key columns alone."""
+        """Remove keys. Those that are not there stay away.
+
+        Args:
+            operator: The operator.
+            keys: The keys: the columns of the key alone.
+
+        Returns:
+            These changes.
+
+        Raises:
+            SavepointEditError: If the keys or the operator do not fit the pipeline.
+        """
         return self._change(operator, keys, "keys were removed", removed=True)
 
     def replace(self, operator: str, rows: "DataFrame") -> "SavepointEdit":
-        """These are all rows that the operator has from now on."""
+        """Replace the whole state of an operator.
+
+        Args:
+            operator: The operator.
+            rows: All its rows, in the columns of its state.
+
+        Returns:
+            These changes.
+
+        Raises:
+            SavepointEditError: If the operator is changed in another way, too, or the rows do not fit.
+        """
         if operator in self._replaced:
             raise self._twice(operator)
         return self._change(operator, rows, "the whole state was replaced", whole=True)
@@ -140,11 +202,21 @@ class SavepointEdit:
         )
 
     def write(self, to: str, *, name: str | None = None, note: str | None = None) -> Written:
-        """Write the savepoint to a directory, a path or URL, which must be empty, or not there yet. State and tables of
-        current rows are judged by the pipeline's expectations first, and what does not meet them is not written.
+        """Write the savepoint, in the columns, the parallelism and the key groups of the definition.
 
-        State is written in the columns, the parallelism and the key groups of the definition. Raises what
-        `coordination.recovery.editing.Editing.write` does; then nothing is left there.
+        State and tables of current rows are validated by the pipeline's expectations first.
+
+        Args:
+            to: The directory, a path or URL. It must be empty, or not there yet.
+            name: The name of the savepoint.
+            note: What it is for.
+
+        Returns:
+            Where it lies.
+
+        Raises:
+            SavepointEditError: If it cannot be written as it was edited. Nothing is left in the directory.
+            ValidationFailedError: If it does not meet the expectations. Nothing is left in the directory.
         """
         location = absolute(to)
         docs = Settings.from_environment().docs / _REPORTS

@@ -42,15 +42,31 @@ _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 @dataclass(frozen=True)
 class ParquetSink:
-    """Rows as Parquet below `path`, a directory below the project's home, on a local or mounted filesystem.
+    """A directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
-    `append`: each checkpoint adds `checkpoint=<id>/`; readers open `path` and see `checkpoint` as a partition column.
-    `latest`: `path/current` has the current row of each key, replaced as a whole by each checkpoint. It is a link, and
-    a reader resolves it first: `os.path.realpath(path/current)`, or `table()`, is a directory that never changes and
-    stays readable for `readable_for` (a duration) after it was replaced.
-    `merge`: an appended table is also kept in few files, by the link `path/_merged/current`, read in the same way.
+    With `mode="append"`, each checkpoint adds `checkpoint=<id>/`. Readers open `path`, and see `checkpoint` as a
+    partition column. With `mode="latest"`, `path/current` has the current row of each key, and is replaced as a whole
+    by each checkpoint. It is a link, which a reader resolves first: what it leads to, or `table()`, is a directory that
+    never changes.
 
-    Raises `PipelineDefinitionError` if `path` is on storage that cannot rename a directory atomically.
+    Args:
+        path: A directory below the project's home, on a local or mounted filesystem.
+        mode: `"append"` or `"latest"`.
+        readable_for: How long a table stays readable after it was replaced.
+        merge: Whether an appended table is also kept in few files, by the link `path/_merged/current`.
+
+    Raises:
+        PipelineDefinitionError: If an option is wrong, or `path` is on storage that cannot rename a directory
+            atomically.
+
+    Example:
+        ```python
+        from tidegate import FileSource, ParquetSink, Pipeline, expect, suite
+
+        orders = Pipeline("shop").source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+        no_nulls = suite("orders", expect("column_values_to_not_be_null", column="customer"))
+        orders.sink("orders", ParquetSink("tables/orders", merge=True), expect=no_nulls)
+        ```
     """
 
     path: str
@@ -95,7 +111,11 @@ class ParquetSink:
         return absolute(self.path)
 
     def table(self) -> str:
-        """The directory that holds what is committed now. Resolve it once for each read."""
+        """Find what is committed now. Resolve it once for each read.
+
+        Returns:
+            The directory of the table.
+        """
         if self.mode == "latest":
             return os.path.realpath(os.path.join(self.root, publish.CURRENT))
         link = os.path.join(self.root, merged.MERGED, publish.CURRENT)

@@ -5,7 +5,7 @@ Spark's own dialect.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
@@ -13,6 +13,9 @@ from tidegate.sources.json_names import Names
 from tidegate.sources.json_texts import NOT_NUMBERS, Floats, Places, Syntax
 from tidegate.sources.quotes import Rules
 from tidegate.sources.reading import TextFormat
+
+if TYPE_CHECKING:
+    from tidegate.sources.files import FileSource
 
 FORMATS = ("csv", "json", "parquet")
 
@@ -31,17 +34,6 @@ _NOT_JSON = {
 _ENCODINGS = {"encoding", "charset"}
 _ESCAPES = {"\\t": "\t", "\\r": "\r", "\\n": "\n", "\\b": "\b", "\\f": "\f", "\\\\": "\\", "\\u0000": "\0"}
 _DEFAULTS = {"csv": {"header": "true", "multiline": "true", "quote": '"', "sep": ","}, "json": {}}
-
-
-class Declared(Protocol):
-    """What decides how a file is read."""
-
-    format: Any
-    malformed: Any
-    missing_columns: Any
-    extra_columns: Any
-    encoding: str
-    options: Mapping[str, str]
 
 
 def canonical_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +77,7 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
 
 
 def text_format(
-    source: Declared,
+    source: "FileSource",
     columns: tuple[str, ...],
     places: Places = False,
     names: Names | None = None,

@@ -1,36 +1,17 @@
 """What is checked of a file source where it is written: the arguments of its definition, beside options and schema."""
 
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tidegate.ports import Sink, SinkInput
+from tidegate.ports import SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.text.durations import duration
 from tidegate.sources.dialect import canonical_options
 from tidegate.sources.selection import Selection, patterns, require_possible
 
-
-class Defined(Protocol):
-    """What is checked."""
-
-    path: str
-    format: Any
-    splits: int
-    max_files_per_checkpoint: int | None
-    malformed: Any
-    quarantine: Sink | None
-    end_marker: str | None
-    glob: str
-    exclude: Sequence[str]
-    min_age: str | timedelta | None
-    follow_links: bool
-    file_schema: str
-    options: Mapping[str, str]
-    missing_columns: Any
-    extra_columns: Any
-    parsing: Any
+if TYPE_CHECKING:
+    from tidegate.sources.files import FileSource
 
 
 _CHOICES = {
@@ -41,12 +22,12 @@ _CHOICES = {
 }
 
 
-def wrong(source: Defined, what: str) -> PipelineDefinitionError:
+def wrong(source: "FileSource", what: str) -> PipelineDefinitionError:
     """The error to raise."""
     return PipelineDefinitionError(f"FileSource({source.path!r}): {what}.")
 
 
-def check_limits(source: Defined) -> None:
+def check_limits(source: "FileSource") -> None:
     """Raises `PipelineDefinitionError`, as all here."""
     if source.splits < 1:
         raise wrong(source, f"splits is {source.splits}, but there must be at least one")
@@ -55,7 +36,7 @@ def check_limits(source: Defined) -> None:
         raise wrong(source, f"max_files_per_checkpoint is {limit}, but each of {source.splits} splits needs at least 1")
 
 
-def check_columns(source: Defined) -> None:
+def check_columns(source: "FileSource") -> None:
     if source.file_schema.strip()[-1:] in ("", ","):
         raise wrong(source, 'it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
     for argument, choices in _CHOICES.items():
@@ -76,7 +57,7 @@ def check_columns(source: Defined) -> None:
         )
 
 
-def later_options(source: Defined) -> dict[str, Any]:
+def later_options(source: "FileSource") -> dict[str, Any]:
     """Those that the first release did not have, for `describe`: a source without them must look as it did."""
     extra = "malformed" if source.format == "csv" else "ignore"
     defaults = {
@@ -90,7 +71,7 @@ def later_options(source: Defined) -> dict[str, Any]:
     return said | ({"min_age": str(source.min_age)} if source.min_age is not None else {})
 
 
-def check_quarantine(source: Defined) -> None:
+def check_quarantine(source: "FileSource") -> None:
     if (source.malformed == "quarantine") != (source.quarantine is not None):
         raise wrong(source, 'malformed="quarantine" and quarantine=ParquetSink(…) belong together')
     if source.quarantine is not None and source.format == "parquet":
@@ -99,7 +80,7 @@ def check_quarantine(source: Defined) -> None:
         raise wrong(source, "the quarantine must append: malformed rows have no key")
 
 
-def selection_of(source: Defined) -> Selection:
+def selection_of(source: "FileSource") -> Selection:
     """Which files the source takes."""
     marker = source.end_marker
     if marker is not None and (marker in ("", ".", "..") or "/" in marker):
@@ -120,7 +101,7 @@ def selection_of(source: Defined) -> Selection:
     return Selection(parts["glob"], parts["exclude"], marker)
 
 
-def min_age_of(source: Defined) -> int | None:
+def min_age_of(source: "FileSource") -> int | None:
     """In nanoseconds."""
     if source.min_age is None:
         return None

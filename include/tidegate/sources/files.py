@@ -21,13 +21,13 @@ from tidegate.ports import (
     Sink,
     SourceContext,
 )
-from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.facts.records import Pending, Snapshot
 from tidegate.protocol.schema.ddl import Schema, ddl_of
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.beginnings import has_rows
-from tidegate.sources.changed import ChangedFiles, read_by_link, require_still_there, shown_time
+from tidegate.sources.changed import ChangedFiles, read_by_link, require_still_there
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
 from tidegate.sources.file_checks import (
@@ -39,14 +39,14 @@ from tidegate.sources.file_checks import (
     selection_of,
     wrong,
 )
-from tidegate.sources.links import refuse_links
-from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_old, split_of
+from tidegate.sources.listing import FileVersion, first_of, in_reading_order, is_old, split_of
 from tidegate.sources.parquet_footers import Footers
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
-from tidegate.sources.selection import check_directories, partition_columns, takes_none
+from tidegate.sources.selection import check_directories, partition_columns
+from tidegate.sources.shared_listing import SharedListing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,33 +57,56 @@ log = logging.getLogger("tidegate")
 
 @dataclass(eq=False)
 class FileSource:
-    """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
+    """A directory into which files arrive, each of which is read exactly once, in the order in which they were written.
 
-    `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
-    have a header unless `header` is "false". CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
-    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
-    `splits` has its own position and owns the files whose path hashes to it; their number may change.
-    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit
-    the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record,
-    reason). `missing_columns` and `extra_columns` decide what other columns than those of the schema mean. With
-    `parsing="spark"` text may be written in any way that Spark understands.
+    Names of unfinished files and of files about others (`sources/names.py`) are ignored until they are renamed, and so
+    is everything in directories whose name begins with a dot or underscore. A file must not change once it has its
+    final name. It may be touched, and one without rows may grow.
 
-    Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
-    pattern of `exclude`, by the shell's rules, with braces. `partitions`, such as "day DATE, country STRING", are
-    columns behind those of the schema, with what the names of a file's directories say: `day=2013-01-01/country=CA/`.
+    With an `end_marker` the source is bounded: once a file of that name lies directly in `path` and all others are
+    read, it has finished, is not listed again, and ignores new files. Write the marker last. While files are left to
+    read, a file that was modified after the marker is an error.
 
-    A link is passed over if what it leads to is read under its own name. Any other is an error, or with
-    `follow_links=True` it is followed, and what it leads to is read once, however many links lead there.
+    Args:
+        path: A directory below the project's home, or a URL.
+        format: `"csv"`, `"json"` (an object a line) or `"parquet"`. CSV is RFC 4180 as commonly written, unless the
+            options `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md).
+        schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model.
+        splits: The number of splits. Each has its own position and owns the files whose path hashes to it. It may be
+            changed.
+        max_files_per_checkpoint: The files that one checkpoint reads at most, shared evenly between the splits.
+        malformed: What becomes of rows that do not fit the schema: they fail the checkpoint, or go to the quarantine.
+        quarantine: The sink of malformed rows, with the columns file, record and reason.
+        encoding: Of text files. What is not text in it is malformed.
+        options: Spark's reader options. CSV files have a header unless `header` is "false".
+        end_marker: The name of the file that says that nothing follows, such as `"_SUCCESS"`.
+        glob: Only files whose name matches this pattern of the shell, with braces.
+        exclude: No files whose name matches one of these patterns.
+        recursive: Whether files at any depth are read, or only those directly in `path`.
+        partitions: Columns behind those of the schema, from the names of directories: `"day DATE, country STRING"` for
+            `day=2013-01-01/country=CA/`.
+        follow_links: Whether links are followed. What they lead to is read once, however many lead there. By default, a
+            link is an error unless what it leads to is read under its own name.
+        min_age: A file that was modified more recently, such as `"1 min"`, is left alone: for writers that do not
+            rename.
+        missing_columns: Whether a record without some of the columns is malformed, or has null in them.
+        extra_columns: Whether a record with other columns is malformed, or they are ignored. By default `"malformed"`
+            for CSV, else `"ignore"`.
+        parsing: With `"spark"`, values may be written in any way that Spark understands.
 
-    Files with names of unfinished ones, or of files about others (`names.py`), are ignored until they are renamed, and
-    so is everything in directories whose name begins with a dot or underscore. With `min_age`, such as "1 min", a file
-    is left alone as long as it was modified that recently: for writers that do not rename. A file must not change once
-    it has its final name, but it may be touched, and one without rows may grow.
+    Raises:
+        PipelineDefinitionError: If an option is wrong, or does not fit the others.
 
-    With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
-    and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files
-    are left to read, a file that was modified after the marker is an error. Once the source has finished, it is not
-    listed again, and new files are ignored. Raises `PipelineDefinitionError`.
+    Example:
+        ```python
+        from tidegate import FileSource, ParquetSink, Pipeline
+
+        source = FileSource(
+            "landing", "json", schema="customer STRING, cents BIGINT", glob="orders-*.json", partitions="day DATE",
+            malformed="quarantine", quarantine=ParquetSink("tables/malformed"),
+        )
+        orders = Pipeline("shop").source("orders", source)
+        ```
     """
 
     path: str
@@ -114,7 +137,6 @@ class FileSource:
         check_columns(self)
         check_limits(self)
         check_quarantine(self)
-        self._selection = selection_of(self)
         self._min_age = min_age_of(self)
         try:
             self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
@@ -122,15 +144,10 @@ class FileSource:
             raise wrong(self, str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
         self.schema = ", ".join((self.file_schema.strip(), *columns))
-        # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
-        self._listing: Listing | None = None
-        self._found_by: Mapping[str, str] = {}  # the names of links that led to files
-        self._has_looked = False
-        self._ended = False
-        self._listed_for: set[tuple[int, int]] = set()
+        self._listing = SharedListing(self, selection_of(self))
         self._pending: dict[int, Pending] = {}  # of each split that was polled
         self._behind: dict[int, bool] = {}
-        self._read_before = ReadBefore(lambda file: self._is_selected(file.path))
+        self._read_before = ReadBefore(lambda file: self._listing.is_selected(file.path))
         self._changed = ChangedFiles(self._has_rows)
         self._footers = Footers()
 
@@ -169,13 +186,13 @@ class FileSource:
         """
         before = restored or Snapshot()
         read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
-        is_mine, list_once = self._is_of(split), partial(self._list_once, split, context.checkpoint_id)
+        is_mine, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
         different = [file for file in found.different if is_mine(file.path)]
         judged = self._changed.judge(Directory(self.location), different, read.values(), context.storage)
         unread = [file for file in found.unread if is_mine(file.path)]
-        if self._found_by and unread:
-            known = read_by_link(unread, self._found_by, read.values(), context.storage)
+        if self._listing.found_by and unread:
+            known = read_by_link(unread, self._listing.found_by, read.values(), context.storage)
             judged.touched.extend(known)
             unread = [file for file in unread if file.path not in {row.file.path for row in known}]
         unread = in_reading_order([*unread, *judged.grown])
@@ -192,7 +209,7 @@ class FileSource:
             handles = manifests.extend(handles, fresh, context, mine, judged.touched)
         new = len({file.path for file in fresh} - {file.path for file in judged.grown})
         position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + new}
-        return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and not left)
+        return _segment(split, fresh), Snapshot(handles, position, finished=self._listing.ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether the poll left some, or took as many files as it may, so that more are probably waiting."""
@@ -274,52 +291,6 @@ class FileSource:
         """The line number in a file for a line number counted from byte `part` on."""
         rules = text_format(self, ()).rules
         return line + (Directory(self.location).lines_before(path, part, rules) if part else 0)
-
-    def _list_once(self, split: int, checkpoint_id: int) -> Listing:
-        """One listing for all splits of a checkpoint. A split that asks again gets a new one."""
-        asked = {split_ for id_, split_ in self._listed_for if id_ == checkpoint_id}
-        if self._listing is None or not asked or split in asked:
-            listing = self._list()
-            if self._listing is None or not listing.is_same(self._listing):
-                self._listing = listing  # what was found out about an equal one is known
-            asked = set()
-        self._listed_for = {(checkpoint_id, split_) for split_ in (*asked, split)}
-        return self._listing
-
-    def _list(self) -> Listing:
-        """Look for the marker first, so that the listing has every file that was written before it."""
-        directory = Directory(self.location)
-        marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
-        listing = directory.files(self.recursive, self.follow_links)
-        self._found_by = listing.found_by
-        refuse_links(self.location, listing.links, self._is_selected)
-        self._say_if_none_is_taken(listing)
-        self._ended = marker is not None
-        later = [] if marker is None else listing.take((listing.mtimes > marker.mtime_ns).nonzero()[0]).versions()
-        late = in_reading_order(file for file in later if self._is_selected(file.path))
-        if marker is not None and late:
-            times = [shown_time(file.mtime_ns) for file in (late[0], marker)]
-            raise SourceChangedError(
-                f"{self.location}/{late[0].path} was modified {times[0]}, after the end marker {marker.path} "
-                f"({times[1]}), which says that nothing follows ({len(late)} such files). Nothing was read. If the "
-                "file belongs to the source, write the marker again, after all files; otherwise move the file away. "
-                "Then run again."
-            )
-        return listing
-
-    def _say_if_none_is_taken(self, listing: Listing) -> None:
-        """Once a run. Nearly always one of the first files is taken."""
-        if self._has_looked or not len(listing.paths):
-            return
-        self._has_looked = True
-        for paths in (listing.paths[:1000], listing.paths):
-            says = takes_none(self.location, paths.to_pylist(), self._found_by, self._selection)
-            if says is None:
-                return
-        log.warning("%s", says)
-
-    def _is_selected(self, path: str) -> bool:
-        return self._selection.takes(path, self._found_by.get(path))
 
     def _limit(self, split: int) -> int | None:
         if self.max_files_per_checkpoint is None:

@@ -7,7 +7,7 @@ executors, which need only pyarrow.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidegate.ports import LeftToSparkError
 from tidegate.sources.links import moved_away
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from tidegate.sources.files import FileSource
+
 _MOST_FILES = 100  # each is opened by every Spark task that reads
 _COMPRESSIONS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
@@ -25,14 +27,7 @@ _ROWS = 131_072  # of a batch
 _FIRST_DAY, _FIRST_MICROSECOND = -141_427, -2_208_988_800_000_000
 
 
-class Options(Protocol):
-    """What decides how a source's files are read."""
-
-    options: Mapping[str, str]
-    partitions: str | None
-
-
-def reader_of(source: Options, location: str, files: Sequence[FileVersion]) -> "ParquetReader | None":
+def reader_of(source: "FileSource", location: str, files: Sequence[FileVersion]) -> "ParquetReader | None":
     """None if Spark must read these files. It also is what refuses a colon in a name."""
     if source.options or source.partitions or not 0 < len(files) <= _MOST_FILES:
         return None

@@ -19,11 +19,13 @@ from tidegate.sources.parquet_footers import Expected, Footers
 from tidegate.sources.parts import packed
 from tidegate.sources.reading import COLUMNS, ReadPlan
 from tidegate.sources.selection import PartitionColumn
-from tidegate.sources.text_rows import TextSource, text_rows
+from tidegate.sources.text_rows import text_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from tidegate.sources.files import FileSource
 
 MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
 
@@ -32,7 +34,7 @@ _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 def frame(
-    source: TextSource,
+    source: "FileSource",
     spark: "SparkSession",
     location: str,
     files: Sequence[FileVersion],
@@ -57,7 +59,7 @@ def frame(
 
 
 def _frame(
-    source: TextSource,
+    source: "FileSource",
     spark: "SparkSession",
     location: str,
     files: Sequence[FileVersion],
@@ -106,7 +108,7 @@ def struct_of(ddl: str) -> "StructType":
     return cast("StructType", StructType.fromDDL(ddl))  # declared as any type: the text may be that of one
 
 
-def expected_columns(source: TextSource, schema: "StructType", exact: bool = False) -> Expected:
+def expected_columns(source: "FileSource", schema: "StructType", exact: bool = False) -> Expected:
     """What Parquet files of a source must have."""
     return Expected(schema, source.missing_columns == "null", source.extra_columns == "ignore", exact)
 

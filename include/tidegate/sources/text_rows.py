@@ -6,7 +6,7 @@ generator, repeat it for each use, or drop it when a query does not use its colu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidegate.protocol.schema.ddl import ddl_of
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
@@ -18,27 +18,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
+    from tidegate.sources.files import FileSource
+
 _CORRUPT = "_tidegate_record"
 _NO_VALUE = "\0null"  # no record has a NUL
 _SHOWN = 400  # characters of a reason in an error
 _SHOWN_VALUE = 40  # characters of a value in an error
 
 
-class TextSource(Protocol):
-    """What parsing needs to know about a source."""
-
-    format: Any
-    file_schema: str
-    malformed: Any
-    missing_columns: Any
-    extra_columns: Any
-    parsing: Any
-    encoding: str
-    options: Mapping[str, str]
-
-
 def text_rows(
-    source: TextSource,
+    source: "FileSource",
     schema: "StructType",
     records: "DataFrame",
     location: str,
@@ -66,7 +55,7 @@ def text_rows(
 class _Parsing:
     """The steps from records to values, of one source."""
 
-    def __init__(self, source: TextSource, schema: "StructType") -> None:
+    def __init__(self, source: "FileSource", schema: "StructType") -> None:
         from pyspark.sql import functions as F
 
         self._source = source

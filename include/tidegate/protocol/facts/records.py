@@ -28,20 +28,36 @@ class SubtaskId:
 
 
 class HandleKind(StrEnum):
-    RUN = "RUN"  # sorted keyed state, on checkpoint storage; carried from checkpoint to checkpoint
-    POSITION = "POSITION"  # what a source split has read, on checkpoint storage; carried likewise
-    EXCHANGE = "EXCHANGE"  # rows on their way to a downstream operator, on checkpoint storage; this checkpoint only
-    CHANNEL = "CHANNEL"  # the same, captured by an unaligned checkpoint: a restore needs them
-    STAGED = "STAGED"  # what a sink will make visible (a committable), below the sink's own root
+    """What a file of a snapshot is. All but the staged ones are on checkpoint storage.
+
+    Attributes:
+        RUN: Sorted keyed state, carried from checkpoint to checkpoint.
+        POSITION: What a source split has read, carried likewise.
+        EXCHANGE: Rows on their way to a downstream operator, of this checkpoint only.
+        CHANNEL: Such rows, captured by an unaligned checkpoint: a restore needs them.
+        STAGED: What a sink will make visible (a committable), below the sink's own root.
+    """
+
+    RUN = "RUN"
+    POSITION = "POSITION"
+    EXCHANGE = "EXCHANGE"
+    CHANNEL = "CHANNEL"
+    STAGED = "STAGED"
 
 
 @dataclass(frozen=True, slots=True)
 class StateHandle:
     """Where a piece of a snapshot lies.
 
-    `path` is relative: to the checkpoint storage's root, or for `STAGED` to the sink's. `checksum` is the SHA-256 of
-    the file in hex, so that `sha256sum` can check it. `created_by` is the checkpoint that wrote the file; a handle
-    with an older one is carried over. `details` is what the writer needs to find again (small, JSON).
+    Attributes:
+        path: Relative to the checkpoint storage's root, or for `STAGED` to the sink's.
+        kind: What the file is.
+        rows: The number of its rows.
+        bytes: Its size.
+        checksum: The SHA-256 of the file in hex, as `sha256sum` prints it.
+        created_by: The checkpoint that wrote the file. A handle with an older one is carried over.
+        key_groups: Of keyed state, the key groups that are read from it; None for all.
+        details: Small JSON that its writer needs to find again.
     """
 
     path: str
@@ -76,10 +92,13 @@ class SubtaskMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A subtask's part of a checkpoint: its files, old ones included, and for a source split its position (JSON).
+    """A subtask's part of a checkpoint.
 
-    `finished`: nothing will ever follow it (protocol.md section 13). An operator that finished keeps its keyed state,
-    which Flink drops: it is the user's data, to be read and validated long after the last row.
+    Attributes:
+        handles: Its files, those of older checkpoints included.
+        position: Of a source split, what it has read: JSON that only the source understands.
+        finished: Whether nothing will ever follow it (protocol.md section 13). An operator that finished keeps its
+            keyed state, which Flink drops: it is the user's data, to be read and validated long after the last row.
     """
 
     handles: tuple[StateHandle, ...] = ()
@@ -87,18 +106,34 @@ class Snapshot:
     finished: bool = False
 
     def state_size(self) -> int:
-        """Bytes of the files it refers to, those of older checkpoints and those that others share included."""
+        """Sum up the bytes of its files, those of older checkpoints and those that others share included.
+
+        Returns:
+            The bytes.
+        """
         return sum(handle.bytes for handle in self.handles)
 
     def checkpointed_size(self, checkpoint_id: int) -> int:
-        """Bytes newly written by this checkpoint."""
+        """Sum up the bytes that a checkpoint has written.
+
+        Args:
+            checkpoint_id: The checkpoint.
+
+        Returns:
+            The bytes.
+        """
         return sum(handle.bytes for handle in self.handles if handle.created_by == checkpoint_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a poll of one split has found and left for later. `unit` is what the source counts in, such as `files`.
-    `bytes` is -1 if the source does not know."""
+    """What a poll of one split has found and left for later.
+
+    Attributes:
+        pieces: How much.
+        unit: What the source counts in, such as `files`.
+        bytes: Its size; -1 if the source does not know.
+    """
 
     pieces: int
     unit: str

@@ -24,7 +24,13 @@ def storage_mark(pipeline_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """`sink` is empty for a checkpoint storage."""
+    """Who has a directory to itself.
+
+    Attributes:
+        pipeline: The pipeline.
+        sink: The sink; empty for a checkpoint storage.
+        database: The database that has the pipeline.
+    """
 
     pipeline: str
     sink: str
