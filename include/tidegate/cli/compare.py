@@ -9,7 +9,6 @@ from rich.console import Group
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.assembly import state_options
 from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
