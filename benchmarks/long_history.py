@@ -28,7 +28,6 @@ from sqlalchemy import Engine, text
 from tidegate.clock import SystemClock
 from tidegate.coordination.cleaning.folding import HistoryFolding
 from tidegate.coordination.context import PipelineContext
-from tidegate.documents.checkpoints import details_document
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.cleaning.folding import HistoryRule
@@ -157,9 +156,7 @@ def ask(engine: Engine, last: int, times: int) -> dict[str, float]:
             "series of a chart": lambda: readings.series(LARGE),
             "newest page of the history": lambda: readings.history(LARGE),
             "a page in the middle": lambda: readings.history(LARGE, HistoryFilter(), before=last // 2),
-            "an old checkpoint": lambda: details_document(
-                readings.checkpoint(LARGE, old), readings.all_subtasks(LARGE, old)
-            ),
+            "an old checkpoint": lambda: readings.whole_checkpoint(LARGE, old).model_dump_json(),
             "metrics after a checkpoint": lambda: store.figures(LARGE),
             "what a cleaning asks": lambda: facts(store),
         }

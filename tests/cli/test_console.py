@@ -7,18 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from answers import NO_CHECKPOINTS, page_of
+from answers import details_of, no_checkpoints
 from records import T0, record
 
 from tidegate.cli import views
 from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.log_lines import log_to
-from tidegate.documents.checkpoints import details_document
-from tidegate.documents.pipelines import statistics_document
+from tidegate.documents.command_models import Statistics, Taken
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import Target
-from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import Verdict
 from tidegate.reading.pipeline_answers import Lag
@@ -53,9 +51,8 @@ def test_no_screen_for_programs_is_padded():
 @pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])
 def test_a_value_from_data_does_not_control_the_terminal(field):
     if field == "pipeline":
-        known = PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0)
-        document = statistics_document(known, NO_CHECKPOINTS) | {"lag": [lag(2, HOSTILE, 1500)]}
-        shown = printed(views.statistics_tables(document))
+        found = Statistics(**dict(no_checkpoints("FAILED", HOSTILE)), lag=(lag(2, HOSTILE, 1500),))
+        shown = printed(views.statistics_tables(found))
     else:
         failed = record(
             1, status=Status.FAILED, failed_at=T0, failure_reason=FailureReason.TASK_FAILURE, failure_message=HOSTILE
@@ -64,7 +61,7 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
             [Verdict(Target.parse("sink:out"), "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
         )
         known = failed if field == "failure" else replace(failed, failure_message="it broke")
-        shown = printed(checkpoint_page(details_document(page_of(known, verdicts=verdicts), {})))
+        shown = printed(checkpoint_page(details_of(known, verdicts=verdicts)))
     assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))
     assert not set(shown) & set("\x1b\x07\x9b\r\x08\udc80\u202e")
 
@@ -84,6 +81,6 @@ def test_styles_are_still_styles():
 
 
 def test_a_pipeline_without_a_sink_is_not_shown_as_an_empty_table():
-    shown = printed(views.run_table({"id": 1, "status": "COMPLETED", "sinks": []}))
+    shown = printed(views.run_table(Taken.model_construct(id=1, status="COMPLETED", sinks=[])))
     assert "no sink, so nothing is delivered" in shown
     assert "Guarantee" not in shown

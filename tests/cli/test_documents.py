@@ -7,13 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from answers import NO_CHECKPOINTS, page_of
+from answers import details_of, no_checkpoints
 
 from tidegate.cli.views import history_table
-from tidegate.documents.checkpoints import checkpoint_document, details_document
-from tidegate.documents.pipelines import checkpoints_document
 from tidegate.protocol.facts.lifecycle import Phase, Status
-from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import (
     CheckpointKind,
     CheckpointRecord,
@@ -25,8 +22,10 @@ from tidegate.protocol.facts.records import (
     SubtaskMetrics,
     SubtaskRecord,
 )
-from tidegate.reading.checkpoint_answers import SUBTASK_FIGURES, OperatorAt, SubtaskSpread
-from tidegate.reading.history_answers import Figures, History
+from tidegate.reading.checkpoint_answers import Checkpoint
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, checkpoint_of
+from tidegate.reading.history_answers import CheckpointsOverview
+from tidegate.reading.parts import task_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RECORD = CheckpointRecord(
@@ -45,11 +44,13 @@ SUBTASKS = {
 }  # fmt: skip
 
 FIGURES = Figures(processed_data=5, persisted_data=3)
-OPERATOR = OperatorAt(
-    "totals", "operator", 2, 128, 1, 0, 1, AT + timedelta(seconds=2), 20, 120, 2, FIGURES, True,
-    dict.fromkeys(SUBTASK_FIGURES, SubtaskSpread(min=1, avg=2, max=3, skew=1.5)),
-)  # fmt: skip
-PAGE = page_of(RECORD, [OPERATOR], figures=FIGURES)
+#: As the statement that adds subtasks up returns it.
+ROW = {
+    "operator_id": "totals", "positioned": False, "number": 2, "acknowledged": 1, "finished": 0, "attempt": 1,
+    "latest": AT + timedelta(seconds=2), "checkpointed_size": 20, "state_size": 120, "files": 2, "processed_data": 5,
+    "persisted_data": 3, "rows_in": 0, "rows_out": 0, "unaligned": True, "spreads": [1, 2, 3] * 11,
+}  # fmt: skip
+TASKS = [task_of(RECORD, ROW, 128, ())]
 
 # Of the answer to GET …/checkpoints/details/:id, of each of its tasks, and of each subtask of …/subtasks/:vertexid.
 DETAILS = """id status is_savepoint savepointFormat checkpoint_type trigger_timestamp latest_ack_timestamp state_size
@@ -78,14 +79,14 @@ def documented_as_different():
 
 
 def test_the_fields_that_differ_from_flinks_are_those_that_the_docs_name():
-    details = details_document(PAGE, SUBTASKS)
+    details = details_of(RECORD, TASKS, figures=FIGURES, subtasks=SUBTASKS).model_dump()
     task = details["tasks"]["totals"]
-    overview = checkpoints_document(PipelineRecord("p"), NO_CHECKPOINTS, History((), None))
+    overview = CheckpointsOverview(**dict(no_checkpoints()), history=(), next_before=None).model_dump()
     found = {
         "details": set(DETAILS.split()) - set(names(details)),
         "task": set(TASK.split()) - set(names(task)),
         "subtask": set(SUBTASK.split()) - set(names(task["subtasks"][0])),
-        "history": set(DETAILS.split()) - set(names(checkpoint_document(RECORD))),
+        "history": set(DETAILS.split()) - set(names(checkpoint_of(RECORD).model_dump())),
         "overview": set(OVERVIEW.split()) - set(names(overview)),
     }
     missing = {(where, name) for where, absent in found.items() for name in absent}
@@ -101,40 +102,41 @@ def test_the_fields_that_differ_from_flinks_are_those_that_the_docs_name():
     ],
 )
 def test_a_status_is_one_of_flinks_three(status, subsumed, discarded, shown):
-    document = checkpoint_document(replace(RECORD, status=status))
-    assert (document["status"], document["subsumed"], document["discarded"]) == ("COMPLETED", subsumed, discarded)
-    assert list(history_table([document]).columns[1].cells) == [shown]
+    found = checkpoint_of(replace(RECORD, status=status))
+    assert (found.status, found.subsumed, found.discarded) == ("COMPLETED", subsumed, discarded)
+    assert list(history_table([found]).columns[1].cells) == [shown]
 
 
 @pytest.mark.parametrize("kind", CheckpointKind)
 def test_a_savepoint_is_marked(kind):
-    document = checkpoint_document(replace(RECORD, kind=kind))
+    found = checkpoint_of(replace(RECORD, kind=kind))
     saved = kind is not CheckpointKind.CHECKPOINT
-    assert (document["is_savepoint"], document["savepointFormat"]) == (saved, "NATIVE" if saved else None)
-    assert list(history_table([document]).columns[1].cells) == ["COMPLETED" + " [Savepoint]" * saved]
+    assert (found.is_savepoint, found.savepoint_format) == (saved, "NATIVE" if saved else None)
+    assert list(history_table([found]).columns[1].cells) == ["COMPLETED" + " [Savepoint]" * saved]
 
 
 def test_a_checkpoint_with_data_in_flight_has_flinks_type():
-    assert checkpoint_document(RECORD, FIGURES)["checkpoint_type"] == "UNALIGNED_CHECKPOINT"
-    assert checkpoint_document(RECORD)["checkpoint_type"] == "CHECKPOINT"
     savepoint = replace(RECORD, kind=CheckpointKind.SAVEPOINT)
-    assert checkpoint_document(savepoint, FIGURES)["checkpoint_type"] == "SAVEPOINT"
+    for record, figures, shown in (
+        (RECORD, FIGURES, "UNALIGNED_CHECKPOINT"),
+        (RECORD, Figures(), "CHECKPOINT"),
+        (savepoint, FIGURES, "SAVEPOINT"),
+    ):
+        assert Checkpoint(**checkpoint_fields(record, figures)).checkpoint_type == shown
 
 
 def test_a_task_is_its_operator_and_has_its_subtasks():
-    details = details_document(PAGE, SUBTASKS)
-    task = details["tasks"]["totals"]
-    assert (details["processed_data"], details["persisted_data"], details["alignment_buffered"]) == (5, 3, 0)
-    assert (task["id"], task["status"]) == ("totals", "COMPLETED")
-    assert (task["num_acknowledged_subtasks"], task["num_subtasks"], task["end_to_end_duration"]) == (1, 2, 2000)
-    assert task["summary"]["checkpoint_duration"]["sync"] == {"min": 1, "avg": 2, "max": 3, "skew": 1.5}
-    reported, silent = task["subtasks"]
-    assert (reported["status"], reported["checkpointed_size"], reported["state_size"]) == ("completed", 20, 120)
-    assert (reported["end_to_end_duration"], reported["unaligned_checkpoint"]) == (2000, True)
-    assert (silent["status"], silent["end_to_end_duration"], silent["unaligned_checkpoint"]) == (
-        "pending_or_failed", -1, False,
-    )  # fmt: skip
+    details = details_of(RECORD, TASKS, figures=FIGURES, subtasks=SUBTASKS)
+    task = details.tasks["totals"]
+    assert (details.processed_data, details.persisted_data, details.alignment_buffered) == (5, 3, 0)
+    assert (task.id, task.status) == ("totals", "COMPLETED")
+    assert (task.num_acknowledged_subtasks, task.num_subtasks, task.end_to_end_duration) == (1, 2, 2000)
+    assert task.summary.checkpoint_duration.sync.model_dump() == {"min": 1, "avg": 2, "max": 3, "skew": 1.5}
+    reported, silent = task.subtasks
+    assert (reported.status, reported.checkpointed_size, reported.state_size) == ("completed", 20, 120)
+    assert (reported.end_to_end_duration, reported.unaligned_checkpoint) == (2000, True)
+    assert (silent.status, silent.end_to_end_duration, silent.unaligned_checkpoint) == ("pending_or_failed", -1, False)
 
 
 def test_without_subtasks_a_task_has_none():
-    assert "subtasks" not in details_document(PAGE)["tasks"]["totals"]
+    assert "subtasks" not in details_of(RECORD, TASKS).model_dump()["tasks"]["totals"]

@@ -47,7 +47,7 @@ def test_the_dag_that_asks_is_recorded_whatever_it_is_called(pipeline, run):
     assert run(asking).state == "success"
     with closing(open_readings()) as readings:
         assert readings.dags("p") == ("another.name",)
-        (row,) = readings.history("p").rows
+        (row,) = readings.history("p").history
         assert (row.dag_run.dag_id, row.dag_run.run_id) == ("another.name", "r1")
         assert readings.checkpoints_of_run("another.name", "r1") == (("p", 1),)
         assert readings.checkpoints_of_run("another_name", "r1") == ()

@@ -67,23 +67,24 @@ def test_operators_add_up_and_skew_shows(pages, store):
     old, new = handle("flights/chk-1/a", 1), handle("flights/chk-2/b", 2)
     completed(store, {FIRST: [old]})
     completed(store, {FIRST: [old, new], SINK: [handle("chk-2/s", 2, HandleKind.STAGED)]})
-    source, carriers = readings.checkpoint(PIPELINE, 2).operators
-    assert (source.operator_id, source.role, carriers.role) == ("source", "source", "operator")
-    assert (carriers.parallelism, carriers.num_acknowledged, carriers.max_attempt) == (2, 2, 1)
+    source, carriers = readings.checkpoint(PIPELINE, 2).tasks.values()
+    assert (source.id, source.role, carriers.role) == ("source", "source", "operator")
+    assert (carriers.parallelism, carriers.num_acknowledged_subtasks, carriers.attempt) == (2, 2, 1)
     assert (carriers.state_size, carriers.checkpointed_size, carriers.files) == (2000, 1000, 2)
-    sizes = carriers.spreads["state_size"]
+    sizes = carriers.summary.state_size
     assert (sizes.min, sizes.avg, sizes.max, sizes.skew) == (0, 1000, 2000, 2)
-    assert carriers.spreads["end_to_end_duration"].max == 10_000
-    assert carriers.spreads["sync_duration"].max == -1  # nobody reported it
-    assert (carriers.figures.rows_in, carriers.figures.start_delay) == (200, 5)
+    assert carriers.summary.end_to_end_duration.max == 10_000
+    assert carriers.summary.checkpoint_duration.sync.max == -1  # nobody reported it
+    assert (carriers.rows_in, carriers.summary.start_delay.max) == (200, 5)
 
 
 def test_nothing_is_known_of_who_has_not_acknowledged(pages, store):
     readings = pages().readings
     triggered(store)
-    for operator in readings.checkpoint(PIPELINE, 1).operators:
-        assert operator.num_acknowledged == 0
-        assert {spread.max for spread in operator.spreads.values()} == {-1}
+    for task in readings.checkpoint(PIPELINE, 1).tasks.values():
+        assert task.num_acknowledged_subtasks == 0
+        of = task.summary
+        assert {spread.max for spread in (of.rows_in, of.state_size, of.start_delay, of.alignment.duration)} == {-1}
 
 
 def test_subtasks_and_files_come_in_pages(pages, store):
@@ -91,10 +92,10 @@ def test_subtasks_and_files_come_in_pages(pages, store):
     files = {key: [handle(f"flights/chk-1/{key}-{n}", 1) for n in range(3)] for key in SUBTASKS}
     completed(store, files)
     first = readings.subtasks(PIPELINE, 1, "carriers", limit=1)
-    assert ([each.subtask for each in first.subtasks], first.next_index) == ([FIRST], 0)
+    assert ([each.index for each in first.subtasks], first.next_index) == ([FIRST.subtask_index], 0)
     second = readings.subtasks(PIPELINE, 1, "carriers", after=0, limit=1)
-    assert ([each.subtask for each in second.subtasks], second.next_index) == ([SECOND], None)
-    assert [each.path for each in second.subtasks[0].snapshot.handles] == [each.path for each in files[SECOND]]
+    assert ([each.index for each in second.subtasks], second.next_index) == ([SECOND.subtask_index], None)
+    assert [each.path for each in second.subtasks[0].handles] == [each.path for each in files[SECOND]]
     key, found = None, []
     while True:
         page = readings.files(PIPELINE, 1, key, limit=5)

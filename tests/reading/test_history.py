@@ -13,12 +13,13 @@ from tidegate.protocol.facts.errors import IllegalRequestError, PipelineNotFound
 from tidegate.protocol.facts.names import requests_of_run
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.reading.history_answers import DagRun, HistoryFilter
+from tidegate.reading.checkpoint_answers import DagRun
+from tidegate.reading.history_answers import HistoryFilter
 from tidegate.reading.standing import Outlook, Standing
 
 
 def ids(history):
-    return [row.record.checkpoint_id for row in history.rows]
+    return [row.id for row in history.history]
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -99,22 +100,23 @@ def test_a_row_says_who_asked_what_it_cost_and_how_it_was_judged(pages):
     world = pages()
     request = f"{requests_of_run('some.dag', 'scheduled__a/b')}20260101T000000.000000"
     world.take(request)
-    (row,) = world.readings.history("p").rows
+    (row,) = world.readings.history("p").history
     assert row.dag_run == DagRun(dag_id="some.dag", run_id="scheduled__a/b")
     assert row.verdict is True
-    assert (row.figures.processed_data, row.figures.persisted_data) == (0, 0)
+    assert (row.processed_data, row.persisted_data) == (0, 0)
     assert row.standing == Standing("COMPLETED", Outlook.GOOD)
 
 
 def test_figures_are_the_same_before_and_after_completion(pages, store):
     readings = pages().readings
     acknowledged(store)
-    (before,) = readings.history(PIPELINE).rows
-    assert (before.figures.rows_in, before.figures.start_delay, before.figures.alignment_duration) == (300, 5, -1)
+    (before,) = readings.history(PIPELINE).history
+    assert (before.rows_in, before.rows_out, before.alignment_duration) == (300, 0, -1)
     completed(store, checkpoint_id=triggered(store))
-    after = readings.history(PIPELINE).rows[0]
-    assert after.record.completed_at is not None
-    assert after.figures == before.figures
+    after = readings.history(PIPELINE).history[0]
+    assert after.completed_at is not None
+    figures = [(each.rows_in, each.rows_out, each.processed_data, each.alignment_duration) for each in (before, after)]
+    assert figures[0] == figures[1]
 
 
 def test_a_pipeline_that_there_is_not(pages):

@@ -90,9 +90,9 @@ def test_a_run_that_subtasks_share_after_a_rescale_counts_once(pages, store):
     ]
     (vertex,) = [each for each in readings.overview(PIPELINE).vertices if each.operator_id == "carriers"]
     assert (vertex.state_rows, vertex.state_size, vertex.checkpointed_size) == (20, 2000, 1000)
-    (_, carriers) = readings.checkpoint(PIPELINE, 2).operators
+    carriers = readings.checkpoint(PIPELINE, 2).tasks["carriers"]
     assert (carriers.files, carriers.state_size, carriers.checkpointed_size) == (2, 2000, 1000)
-    assert (carriers.spreads["state_size"].min, carriers.spreads["state_size"].max) == (1000, 2000)
+    assert (carriers.summary.state_size.min, carriers.summary.state_size.max) == (1000, 2000)
 
 
 def test_a_table_shows_the_newest_checkpoint_that_was_notified(pages, store):
@@ -155,17 +155,15 @@ def test_observed_values_become_numbers_where_they_are(pages, running_url, postg
 def test_the_summary_counts_all_and_ranks_the_newest(pages, store):
     readings = pages().readings
     empty = triggered(store)
-    assert {figure.p50 for figure in readings.summary(PIPELINE).figures.values()} == {-1}
+    assert {figure.p50 for figure in readings.summary(PIPELINE).summary.values()} == {-1}
     fail_checkpoint(store, empty)
     completed(store)
     completed(store, subsume=[2])
     found = readings.summary(PIPELINE)
     assert (found.counts.total, found.counts.completed, found.counts.failed) == (3, 2, 1)
-    assert found.by_status == {"IN_PROGRESS": 0, "COMPLETED": 1, "FAILED": 1, "SUBSUMED": 1, "DISCARDED": 0}
-    assert set(found.figures) == set(SUMMARIZED)
-    assert (found.figures["end_to_end_duration"].p99, found.figures["state_size"].max) == (11_000, 4000)
-    assert found.latest_completed == store.checkpoint(PIPELINE, 3)
-    assert found.latest_failed == store.checkpoint(PIPELINE, empty)
+    assert set(found.summary) == set(SUMMARIZED)
+    assert (found.summary["end_to_end_duration"].p99, found.summary["state_size"].max) == (11_000, 4000)
+    assert (found.latest.completed.id, found.latest.failed.id) == (3, empty)
 
 
 def test_the_latest_savepoint_is_kept_apart(pages):
@@ -173,12 +171,11 @@ def test_the_latest_savepoint_is_kept_apart(pages):
     for number, savepoint in enumerate([False, True, False], start=1):
         world.take(f"r{number}", savepoint=savepoint)
     found = world.readings.summary("p")
-    assert found.latest_savepoint == world.store.checkpoint("p", 2)
-    assert found.latest_completed == world.store.checkpoint("p", 3)
+    assert (found.latest.savepoint.id, found.latest.completed.id) == (2, 3)
     world.stop("stop")
     world.complete(4)
     found = world.readings.summary("p")
-    assert found.latest_savepoint == found.latest_completed == world.store.checkpoint("p", 4)
+    assert found.latest.savepoint.id == found.latest.completed.id == 4
 
 
 def test_a_series_puts_neighbours_together_and_loses_none(pages):

@@ -156,5 +156,5 @@ def test_names_are_text_and_nothing_else(pages, store):
     (line,) = readings.pipelines(frozenset({HOSTILE}), text=HOSTILE[:20].upper()).lines
     assert (line.pipeline_id, line.dags) == (HOSTILE, (HOSTILE,))
     assert readings.overview(HOSTILE).line == line
-    assert [row.record.pipeline_id for row in readings.history(HOSTILE).rows] == [HOSTILE]
+    assert [row.id for row in readings.history(HOSTILE).history] == [1]
     assert readings.pipelines(text="nothing").lines == ()

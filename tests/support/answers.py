@@ -1,38 +1,50 @@
 """Answers of the read model, made by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from records import T0
 
-from tidegate.protocol.facts.records import CheckpointRecord, Verdict
-from tidegate.protocol.observing.statistics import Counts, Summary
-from tidegate.reading.checkpoint import explain_failure, phases_of
-from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, Relations
-from tidegate.reading.history_answers import SUMMARIZED, Figures, PipelineSummary
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.observing.statistics import Counts
+from tidegate.reading.checkpoint import explain_failure, phases_of, whole_checkpoint
+from tidegate.reading.checkpoint_answers import CheckpointDetails, Relations, Task, WholeCheckpoint
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, verdict_of
+from tidegate.reading.history_answers import SUMMARIZED, CheckpointStatistics, Latest, PipelineStatus, Summary
 from tidegate.reading.standing import standing_of
 
-_NONE = dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
-NO_CHECKPOINTS = PipelineSummary(Counts(0, 0, 0, 0, 0), _NONE, {}, None, None, None, None)
+_NONE = dict.fromkeys(SUMMARIZED, Summary(**dict.fromkeys(Summary.model_fields, -1)))
 
 
-def page_of(
+def no_checkpoints(status: str = "CREATED", message: str | None = None) -> CheckpointStatistics:
+    return CheckpointStatistics(
+        pipeline=PipelineStatus(status=status, since=T0, message=message),
+        counts=Counts(0, 0, 0, 0, 0),
+        summary=_NONE,
+        held=None,
+        latest=Latest(completed=None, failed=None, savepoint=None, restored=None),
+    )
+
+
+def details_of(
     record: CheckpointRecord,
-    operators: Sequence[OperatorAt] = (),
+    tasks: Sequence[Task] = (),
     verdicts: Sequence[Verdict] = (),
     figures: Figures | None = None,
-) -> CheckpointPage:
-    return CheckpointPage(
-        record=record,
-        figures=figures or Figures(),
+    subtasks: Mapping[SubtaskId, SubtaskRecord] | None = None,
+) -> WholeCheckpoint:
+    fields = checkpoint_fields(record, figures or Figures())
+    found = CheckpointDetails(
+        **fields | {"tasks": {task.id: task for task in tasks}},
+        held=False,
+        advice=standing_of(record).advice,
+        folded=False,
+        dag_run=None,
         phases=phases_of(record),
-        operators=tuple(operators),
-        verdicts=tuple(verdicts),
+        verdicts=tuple(map(verdict_of, verdicts)),
         failure=explain_failure(record),
         relations=Relations(
             restored_by=(), abandoned_by=None, follows_restore=None, forked_from=None, previous=None, next=None
         ),
-        dag_run=None,
-        standing=standing_of(record),
-        folded=False,
         now=T0,
     )
+    return whole_checkpoint(record, found, subtasks or {})

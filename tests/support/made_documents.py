@@ -1,12 +1,12 @@
 """Documents as commands print them that need Spark, a lost database or another machine; each with what draws it."""
 
 from tidegate.cli import clean, compare, database, doctor, fork, plan, recover, restore, source, state, views, watch
+from tidegate.documents.command_models import DeliveredSink, Taken
 
 ROW = {"carrier": "AA", "flights": 1200, "delay": 12.5, "note": "a longer text that a column of its own would need"}
-RUN = {
-    "id": 7, "status": "COMPLETED",
-    "sinks": [{"sink": "route_delays", "rows": 328521, "guarantee": "EXACTLY_ONCE"}],
-}  # fmt: skip
+RUN = Taken.model_construct(
+    id=7, status="COMPLETED", sinks=[DeliveredSink(sink="route_delays", rows=328521, guarantee="EXACTLY_ONCE")]
+)
 STATE = {"pipeline": "flights", "operator": "carriers", "checkpoint": 7, "num_rows": 12, "rows": [ROW, ROW]}
 CHANGES = {
     "pipeline": "flights", "operator": "carriers", "changes_since": 6, "checkpoint": 7, "num_changes": 1,

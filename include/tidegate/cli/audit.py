@@ -1,6 +1,6 @@
 """`tidegate audit`: who asked for what, when, from where, and what the answer was."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -9,8 +9,9 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, name_of, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
-from tidegate.documents.audit import audit_document
+from tidegate.documents.audit import AuditLine, audit_line
 from tidegate.protocol.facts.errors import PipelineNotFoundError
+from tidegate.protocol.observing.gestures import AnswerStatus
 
 
 def audit(
@@ -25,17 +26,17 @@ def audit(
     if name is not None and store.pipeline(name) is None:
         raise PipelineNotFoundError(f"This database knows no pipeline {name!r}.")
     found = store.audit(name, limit)
-    show([audit_document(record) for record in found], output, audit_table)
+    show(list(map(audit_line, found)), output, audit_table)
 
 
-def audit_table(documents: list[dict[str, Any]]) -> Table:
+def audit_table(lines: list[AuditLine]) -> Table:
     """Fits 80 columns: what does not fit beside the others wraps in its own column."""
     table = Table("When", "Who", "What", "Answer", leave=(), wrap=("Who", "Answer"))
-    for each in documents:
-        who = f"{each['actor']['name']}\n{each['actor']['origin']}"
-        what = f"{each['kind']}\n{each['pipeline'] or ''}".rstrip()
-        answer = each["sentence"] if each["status"] == "DONE" else f"{each['status']}: {each['sentence']}"
-        table.add_row(moment(each["timestamp"]), Text(who), Text(what), Text(_shortened(answer)))
+    for each in lines:
+        who = f"{each.actor.name}\n{each.actor.origin}"
+        what = f"{each.kind}\n{each.pipeline or ''}".rstrip()
+        answer = each.sentence if each.status is AnswerStatus.DONE else f"{each.status}: {each.sentence}"
+        table.add_row(moment(each.at), Text(who), Text(what), Text(_shortened(answer)))
     return table
 
 

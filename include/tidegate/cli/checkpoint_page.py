@@ -1,6 +1,7 @@
 """One checkpoint as a page: what became of it, then its operators, their subtasks, its files, and what was judged."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group
@@ -11,110 +12,111 @@ from tidegate.cli.console import plain
 from tidegate.cli.tables import Pairs, Table
 from tidegate.cli.views import count, duration, hold_text, moment, size, status_of
 from tidegate.protocol.steps.verdicts import FailedExpectation, failed_of
+from tidegate.reading.checkpoint_answers import TaskWithAll, Verdict, WholeCheckpoint
 from tidegate.settings import Settings
 
 #: Instead of subtasks and files.
 FOLDED = "It ended long ago: its subtasks and files are no longer on record one by one (CheckpointConfig.history)."
 
 
-def checkpoint_page(document: dict[str, Any]) -> Group:
+def checkpoint_page(checkpoint: WholeCheckpoint) -> Group:
     """What people look for first stands first."""
-    parts: list[Any] = [_head(document)]
-    if document["hold"] is not None:
-        parts.append(hold_text(document))
-    if document["failure_message"]:
-        parts.append(Text(plain(document["failure_message"]), style="red"))
-    if document["advice"]:
-        parts.append(Text(plain(document["advice"])))
-    if document["verdicts"]:
-        parts.append(_verdicts(document["verdicts"]))
-        parts += judged_badly([each for verdict in document["verdicts"] for each in _failed(verdict)])
-        parts += report_line([verdict["docs_path"] for verdict in document["verdicts"]])
-    tasks = list(document["tasks"].values())
+    parts: list[Any] = [_head(checkpoint)]
+    if checkpoint.hold is not None:
+        parts.append(hold_text(checkpoint, checkpoint.hold))
+    if checkpoint.failure_message:
+        parts.append(Text(plain(checkpoint.failure_message), style="red"))
+    if checkpoint.advice:
+        parts.append(Text(plain(checkpoint.advice)))
+    if checkpoint.verdicts:
+        parts.append(_verdicts(checkpoint.verdicts))
+        parts += judged_badly([each for verdict in checkpoint.verdicts for each in _failed(verdict)])
+        parts += report_line([verdict.docs_path for verdict in checkpoint.verdicts])
+    tasks = list(checkpoint.tasks.values())
     parts += [_operators(tasks)]
-    parts += [Text(FOLDED)] if document["folded"] else [_subtasks(tasks), *_files(tasks)]
+    parts += [Text(FOLDED)] if checkpoint.folded else [_subtasks(tasks), *_files(tasks)]
     return Group(*(each for part in parts for each in (part, Text())))
 
 
-def _head(document: dict[str, Any]) -> Group:
-    took = duration(document["end_to_end_duration"])
-    acknowledged = f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']} subtasks, after {took}"
-    sizes = f"{size(document['checkpointed_size'])} checkpointed of {size(document['state_size'])}"
+def _head(checkpoint: WholeCheckpoint) -> Group:
+    took = duration(checkpoint.end_to_end_duration)
+    acknowledged = f"{checkpoint.num_acknowledged_subtasks}/{checkpoint.num_subtasks} subtasks, after {took}"
+    sizes = f"{size(checkpoint.checkpointed_size)} checkpointed of {size(checkpoint.state_size)}"
     known = [
-        ("Triggered", f"{moment(document['trigger_timestamp'])} by {document['request_id']}"),
+        ("Triggered", f"{moment(checkpoint.triggered_at)} by {checkpoint.request_id}"),
         ("Acknowledged", acknowledged),
-        ("Completed", _moment_of(document["completed_timestamp"])),
-        ("Failed", _moment_of(document["failure_timestamp"])),
-        ("Failure", document["failure_reason"]),
-        ("State", sizes if document["status"] == "COMPLETED" else None),
-        ("Rows", f"{count(document['rows_in'])} in, {count(document['rows_out'])} out"),
-        ("Metadata", document["external_path"]),
-        ("Savepoint in", document["savepoint_location"]),
-        ("Note", document["note"]),
+        ("Completed", _moment_of(checkpoint.completed_at)),
+        ("Failed", _moment_of(checkpoint.failed_at)),
+        ("Failure", checkpoint.failure_reason),
+        ("State", sizes if checkpoint.status == "COMPLETED" else None),
+        ("Rows", f"{count(checkpoint.rows_in)} in, {count(checkpoint.rows_out)} out"),
+        ("Metadata", checkpoint.external_path),
+        ("Savepoint in", checkpoint.savepoint_location),
+        ("Note", checkpoint.note),
     ]
-    title = Text.from_markup(f"[bold]Checkpoint {document['id']}[/] {status_of(document)}")
+    title = Text.from_markup(f"[bold]Checkpoint {checkpoint.id}[/] {status_of(checkpoint)}")
     return Group(title, Pairs(known))
 
 
-def _moment_of(milliseconds: int) -> str | None:
-    return None if milliseconds < 0 else moment(milliseconds)
+def _moment_of(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
 
 
-def _operators(tasks: Sequence[dict[str, Any]]) -> Table:
+def _operators(tasks: Sequence[TaskWithAll]) -> Table:
     names = ("Operator", "Role", "Subtasks", "Rows in", "Rows out", "Checkpointed", "Full Size", "Duration")
     table = Table(*names, title="Operators", leave=("Role", "Checkpointed", "Duration", "Subtasks"))
     for task in tasks:
         table.add_row(
-            Text(task["id"]),
-            task["role"],
-            f"{task['num_acknowledged_subtasks']}/{task['num_subtasks']}",
-            count(task["rows_in"]),
-            count(task["rows_out"]),
-            size(task["checkpointed_size"]),
-            size(task["state_size"]),
-            duration(task["end_to_end_duration"]),
+            Text(task.id),
+            task.role,
+            f"{task.num_acknowledged_subtasks}/{task.num_subtasks}",
+            count(task.rows_in),
+            count(task.rows_out),
+            size(task.checkpointed_size),
+            size(task.state_size),
+            duration(task.end_to_end_duration),
         )
     return table
 
 
-def _subtasks(tasks: Sequence[dict[str, Any]]) -> Table:
+def _subtasks(tasks: Sequence[TaskWithAll]) -> Table:
     names = ("Operator", "Subtask", "Attempt", "Acknowledged", "Sync", "Async", "Rows in", "Rows out", "Full Size")
     table = Table(*names, title="Subtasks", leave=("Sync", "Async", "Attempt", "Rows out", "Rows in", "Full Size"))
     for task in tasks:
-        for subtask in task.get("subtasks", ()):
+        for subtask in task.subtasks:
             table.add_row(
-                Text(task["id"]),
-                str(subtask["index"]),
-                str(subtask["attempt"]),
-                moment(subtask["ack_timestamp"]),
-                duration(subtask["checkpoint"]["sync"]),
-                duration(subtask["checkpoint"]["async"]),
-                count(subtask["rows_in"]),
-                count(subtask["rows_out"]),
-                size(subtask["state_size"]),
+                Text(task.id),
+                str(subtask.index),
+                str(subtask.attempt),
+                moment(subtask.acknowledged_at),
+                duration(subtask.checkpoint.sync),
+                duration(subtask.checkpoint.async_),
+                count(subtask.rows_in),
+                count(subtask.rows_out),
+                size(subtask.state_size),
             )
     return table
 
 
-def _files(tasks: Sequence[dict[str, Any]]) -> list[Table]:
+def _files(tasks: Sequence[TaskWithAll]) -> list[Table]:
     """None of a checkpoint without files."""
     table = Table("File", "Rows", "Size", "SHA-256", title="Files", leave=("SHA-256", "Size", "Rows"), whole=("File",))
     for task in tasks:
-        for subtask in task.get("subtasks", ()):
-            for handle in subtask["handles"]:
-                rows, bytes_ = count(handle["rows"]), decimal(handle["bytes"])
-                table.add_row(Text(plain(handle["path"])), rows, bytes_, handle["sha256"][:12])
+        for subtask in task.subtasks:
+            for handle in subtask.handles:
+                rows, bytes_ = count(handle.rows), decimal(handle.bytes)
+                table.add_row(Text(plain(handle.path)), rows, bytes_, handle.checksum[:12])
     return [table] if table.row_count else []
 
 
-def _verdicts(verdicts: Sequence[dict[str, Any]]) -> Table:
+def _verdicts(verdicts: Sequence[Verdict]) -> Table:
     table = Table("Target", "Suite", "Verdict", "Failed", title="Verdicts", leave=("Suite",))
     for verdict in verdicts:
         table.add_row(
-            verdict["target"],
-            Text(plain(verdict["suite"])),
-            _found(verdict["success"], verdict["carried_from"]),
-            f"{verdict['failed']}/{verdict['evaluated']}",
+            verdict.target,
+            Text(plain(verdict.suite)),
+            _found(verdict.success, verdict.carried_from),
+            f"{verdict.failed}/{verdict.evaluated}",
         )
     return table
 
@@ -125,8 +127,8 @@ def _found(success: bool | None, carried_from: int | None) -> str:
     return {True: "passed", False: "failed", None: "error"}[success]
 
 
-def _failed(verdict: dict[str, Any]) -> list[FailedExpectation]:
-    return failed_of(verdict["target"], verdict["success"], verdict["error"], verdict["results"])
+def _failed(verdict: Verdict) -> list[FailedExpectation]:
+    return failed_of(verdict.target, verdict.success, verdict.error, verdict.results)
 
 
 def judged_badly(failed: Sequence[FailedExpectation]) -> list[Table]:

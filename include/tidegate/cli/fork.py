@@ -12,13 +12,14 @@ from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, Y
 from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.recovery.restore import ToCheckpoint
-from tidegate.documents.checkpoints import checkpoint_document, fork_document, returning_state_document
+from tidegate.documents.restores import returning_state_document
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.protocol.recovery.fork import ForkPlan
 from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.reading.checkpoint_rows import checkpoint_of
 from tidegate.settings import absolute
 
 NewArgument = Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline, in the same way.")]
@@ -82,10 +83,11 @@ def _where(
 
 def plan_document(plan: ForkPlan) -> dict[str, Any]:
     """The plan as JSON; sizes are bytes."""
+    fork = plan.fork
     return {
         "pipeline": plan.pipeline_id,
-        "forked_from": fork_document(plan.fork),
-        "checkpoint": checkpoint_document(plan.checkpoint),
+        "forked_from": {"pipeline": fork.pipeline_id, "checkpoint": fork.checkpoint_id, "savepoint": fork.savepoint},
+        "checkpoint": checkpoint_of(plan.checkpoint),
         "copied_from": plan.url,
         "moved": [str(moved) for moved in plan.moved],
         "sources": [

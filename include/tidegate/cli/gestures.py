@@ -15,7 +15,7 @@ import typer
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say_or_show
 from tidegate.coordination.operations import PipelineOperations
-from tidegate.documents.audit import answer_document
+from tidegate.documents.audit import answer_of
 from tidegate.protocol.facts.errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -95,7 +95,7 @@ def carry_out_gesture(
         delete()
     except CheckpointError as error:
         log.warning("Cleaning up after pipeline %s is left to the next run: %s", operations.pipeline_id, error)
-    say_or_show(answer.sentence, answer_document(request_id, answer), output)
+    say_or_show(answer.sentence, answer_of(request_id, answer), output)
 
 
 def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:

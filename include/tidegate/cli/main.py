@@ -46,8 +46,7 @@ from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
-from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import statistics_document, status_document
+from tidegate.documents.command_models import Statistics, StatusOf
 from tidegate.protocol.facts.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind
@@ -115,21 +114,19 @@ def checkpoints(
 ) -> None:
     """Show the history of a pipeline's checkpoints."""
     _, name = known_pipeline(pipeline)
-    history = assembly.open_readings().history(name, limit=limit)
-    show(history_documents(history.rows), output, views.history_table)
+    show(assembly.open_readings().history(name, limit=limit).history, output, views.history_table)
 
 
 @app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles, and the latest ones;
     and its lag: what the last poll of each source has found and left."""
-    store, name = known_pipeline(pipeline)
-    known = store.pipeline(name) or PipelineRecord(name)
+    _, name = known_pipeline(pipeline)
     readings = assembly.open_readings()
     line = readings.line(name)
-    held = readings.checkpoint(name, line.held[-1]) if line.held else None
-    document = statistics_document(known, readings.summary(name), held) | {"lag": line.lag}
-    show(document, output, views.statistics_tables)
+    held = readings.history(name, before=line.held[-1] + 1, limit=1).history[0] if line.held else None
+    found = Statistics(**dict(readings.summary(name)) | {"held": held}, lag=line.lag)
+    show(found, output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -226,8 +223,9 @@ def relocate(
 
 
 def _show_status(record: PipelineRecord, output: OutputFormat) -> None:
-    document = {"pipeline": record.pipeline_id} | status_document(record)
-    say_or_show(f"Pipeline {record.pipeline_id} is {record.status}.", document, output)
+    name = record.pipeline_id
+    found = StatusOf(pipeline=name, status=record.status, since=record.since, message=record.message)
+    say_or_show(f"Pipeline {name} is {record.status}.", found, output)
 
 
 def main() -> None:

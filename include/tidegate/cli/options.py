@@ -9,10 +9,10 @@ from rich.console import Console
 
 from tidegate import assembly
 from tidegate.cli.console import PlainConsole
-from tidegate.documents.checkpoints import details_document
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.errors import PipelineNotFoundError
 from tidegate.reading.answer import to_json
+from tidegate.reading.checkpoint_answers import WholeCheckpoint
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
@@ -53,12 +53,10 @@ def show(document: Any, output: OutputFormat, table: Any) -> None:
         PlainConsole().print(table(document))
 
 
-def details(pipeline_id: str, checkpoint_id: int) -> dict[str, Any]:
-    """The document of a checkpoint with every subtask. Raises `CheckpointNotFoundError`."""
+def details(pipeline_id: str, checkpoint_id: int) -> WholeCheckpoint:
+    """A checkpoint with every subtask. Raises `CheckpointNotFoundError`."""
     with closing(assembly.open_readings()) as readings:
-        return details_document(
-            readings.checkpoint(pipeline_id, checkpoint_id), readings.all_subtasks(pipeline_id, checkpoint_id)
-        )
+        return readings.whole_checkpoint(pipeline_id, checkpoint_id)
 
 
 def say(text: str) -> None:

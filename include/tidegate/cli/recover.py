@@ -10,11 +10,11 @@ from rich.text import Text
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.tables import Table
-from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.protocol.recovery.lost_database import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted
 from tidegate.protocol.steps.finalize import sizes
+from tidegate.reading.checkpoint_rows import checkpoint_of
 
 
 def recover(
@@ -89,7 +89,7 @@ def _checkpoint(recovered: Recovered) -> dict[str, Any]:
         state_size=state_size,
         checkpointed_size=checkpointed_size,
     )
-    return checkpoint_document(completed) | {"was_in_doubt": recovered.marker is None}
+    return checkpoint_of(completed).model_dump(mode="json") | {"was_in_doubt": recovered.marker is None}
 
 
 def plan_tables(document: dict[str, Any]) -> Group:

@@ -11,10 +11,10 @@ from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, details, show
 from tidegate.coordination.recovery.savepoints import Savepoints
-from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.facts.errors import ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
+from tidegate.reading.checkpoint_rows import checkpoint_of
 
 NameOption = Annotated[str | None, typer.Option(help="What the savepoint is called; otherwise by its number.")]
 NoteOption = Annotated[str | None, typer.Option(help="What it is for.")]
@@ -52,7 +52,7 @@ def savepoint(
 def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """List the savepoints of a pipeline, oldest first."""
     _, there = _savepoints_of(pipeline)
-    show([checkpoint_document(record) for record in there.list()], output, views.savepoints_table)
+    show(list(map(checkpoint_of, there.list())), output, views.savepoints_table)
 
 
 def _savepoints_of(pipeline: str) -> tuple[str, Savepoints]:

@@ -1,7 +1,6 @@
 """A checkpoint or savepoint that a command asks for, takes and shows."""
 
 import uuid
-from typing import Any
 
 import typer
 
@@ -10,11 +9,12 @@ from tidegate.cli import views
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, show, stderr
 from tidegate.cli.run import RunOutcome, run_checkpoint
-from tidegate.documents.checkpoints import checkpoint_document
+from tidegate.documents.command_models import DeliveredSink, Dropped, Taken
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import UNLABELLED, Label
 from tidegate.protocol.observing.gestures import kind_of_request
+from tidegate.reading.checkpoint_rows import checkpoint_of
 
 
 def new_request_by_hand() -> str:
@@ -52,9 +52,9 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     show(run_document(outcome), output, views.run_table)
 
 
-def run_document(outcome: RunOutcome) -> dict[str, Any]:
+def run_document(outcome: RunOutcome) -> Taken | Dropped:
     if outcome.dropped is not None:
-        return {"dropped": outcome.dropped.reason.name, "message": outcome.dropped.message}
+        return Dropped(dropped=outcome.dropped.reason.name, message=outcome.dropped.message)
     assert outcome.record is not None
-    sinks = [{"sink": each.sink, "rows": each.rows, "guarantee": each.guarantee} for each in outcome.delivered]
-    return checkpoint_document(outcome.record) | {"sinks": sinks}
+    sinks = [DeliveredSink.model_validate(each) for each in outcome.delivered]
+    return Taken(**dict(checkpoint_of(outcome.record)), sinks=sinks)

@@ -1,6 +1,7 @@
-"""The tables that the commands show, drawn from the documents of `tidegate.documents`."""
+"""The tables that the commands show, drawn from the answers that they print as JSON."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,33 +12,37 @@ from rich.text import Text
 
 from tidegate.cli.console import plain
 from tidegate.cli.tables import Table
+from tidegate.documents.command_models import Dropped, Statistics, Taken
 from tidegate.protocol.facts.names import Fork
-from tidegate.reading.history_answers import SUMMARIZED
+from tidegate.reading.checkpoint_answers import Checkpoint, Hold
+from tidegate.reading.history_answers import SUMMARIZED, PipelineStatus
 from tidegate.reading.pipeline_answers import Lag
 
 
-def statistics_tables(document: dict[str, Any]) -> Group:
-    counts = Table(*(name.replace("_", " ").capitalize() for name in document["counts"]), title="Checkpoints")
-    counts.add_row(*(f"{number:,}" for number in document["counts"].values()))
+def statistics_tables(found: Statistics) -> Group:
+    numbers = asdict(found.counts)
+    counts = Table(*(name.replace("_", " ").capitalize() for name in numbers), title="Checkpoints")
+    counts.add_row(*(f"{number:,}" for number in numbers.values()))
     summary = Table(
         "", "Minimum", "Average", "p50", "p90", "p95", "p99", "p99.9", "Maximum", title="Summary",
         leave=("p99.9", "p90", "p99", "p95", "Minimum", "p50"),
     )  # fmt: skip
     for figure, label in zip(SUMMARIZED, _FIGURE_LABELS, strict=True):
-        values = document["summary"][figure]
+        of = found.summary[figure]
         shown = duration if figure.endswith("duration") else size
-        order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
-        summary.add_row(label, *(shown(round(values[name])) for name in order))
-    ends = {found["id"]: found for end in ("completed", "failed", "savepoint") if (found := document["latest"][end])}
-    latest = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
-    latest.title = "Latest"
-    parts: list[Any] = [Text(_standing(document["pipeline"])), lag_text(document["lag"]), counts, summary, latest]
-    if (held := document["held"]) is not None:
-        parts.insert(1, hold_text(held))
-    if restored := document["latest"]["restored"]:
+        values = (of.min, of.avg, of.p50, of.p90, of.p95, of.p99, of.p999, of.max)
+        summary.add_row(label, *(shown(round(value)) for value in values))
+    latest = found.latest
+    ends = {one.id: one for one in (latest.completed, latest.failed, latest.savepoint) if one}
+    last = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
+    last.title = "Latest"
+    parts: list[Any] = [Text(_standing(found.pipeline)), lag_text(found.lag), counts, summary, last]
+    if found.held is not None and found.held.hold is not None:
+        parts.insert(1, hold_text(found.held, found.held.hold))
+    if restored := latest.restored:
         parts.append(
-            f"Latest restore: {restored['checkpoint_type'].lower()} {restored['id']} at "
-            f"{moment(restored['restore_timestamp'])}, {restored['external_path']}"
+            f"Latest restore: {restored.checkpoint_type.lower()} {restored.id} at "
+            f"{moment(restored.restored_at)}, {restored.external_path}"
         )
     return Group(*parts)
 
@@ -52,9 +57,9 @@ def lag_text(lags: Sequence[Lag]) -> Text:
     return Text(plain(f"Lag: {'; '.join(shown) or 'no source has said'}."))
 
 
-def _standing(pipeline: dict[str, Any]) -> str:
-    since = f" since {moment(pipeline['since_timestamp'])}" if pipeline["since_timestamp"] >= 0 else ""
-    return " ".join(filter(None, (f"Pipeline {pipeline['status']}{since}.", pipeline["message"])))
+def _standing(pipeline: PipelineStatus) -> str:
+    since = f" since {moment(pipeline.since)}" if pipeline.since else ""
+    return " ".join(filter(None, (f"Pipeline {pipeline.status}{since}.", pipeline.message)))
 
 
 _FIGURE_LABELS = (
@@ -66,49 +71,49 @@ _FIGURE_LABELS = (
 )
 
 
-def run_table(document: dict[str, Any]) -> Any:
-    if "dropped" in document:
-        return Text(f"{document['dropped']}: {document['message']}")
-    if not document["sinks"]:
+def run_table(document: Taken | Dropped) -> Any:
+    if isinstance(document, Dropped):
+        return Text(f"{document.dropped}: {document.message}")
+    if not document.sinks:
         return Text(
-            f"Checkpoint {document['id']} {document['status']}. The pipeline has no sink, so nothing is delivered; the "
+            f"Checkpoint {document.id} {document.status}. The pipeline has no sink, so nothing is delivered; the "
             "checkpoint holds the state of its operators."
         )
-    table = Table("Sink", "Rows", "Guarantee", title=f"Checkpoint {document['id']} {document['status']}")
-    for sink in document["sinks"]:
-        table.add_row(sink["sink"], f"{sink['rows']:,}", sink["guarantee"])
+    table = Table("Sink", "Rows", "Guarantee", title=f"Checkpoint {document.id} {document.status}")
+    for sink in document.sinks:
+        table.add_row(sink.sink, f"{sink.rows:,}", sink.guarantee)
     return table
 
 
-def status_of(document: dict[str, Any]) -> str:
-    shown: str = document["standing"]
-    if original := document["forked_from"]:
-        fork = Fork(original["pipeline"], original["checkpoint"], original["savepoint"])
+def status_of(document: Checkpoint) -> str:
+    shown = document.standing.text
+    if original := document.forked_from:
+        fork = Fork(original.pipeline, original.checkpoint, original.savepoint)
         shown += escape(f" (forked from {fork.said()})")
-    if not document["is_savepoint"]:
+    if not document.is_savepoint:
         return shown
-    return shown + escape(f" [Savepoint {document['name']}]" if document["name"] else " [Savepoint]")
+    return shown + escape(f" [Savepoint {document.name}]" if document.name else " [Savepoint]")
 
 
-def savepoints_table(documents: list[dict[str, Any]]) -> Table:
+def savepoints_table(documents: Sequence[Checkpoint]) -> Table:
     table = Table(
         "ID", "Name", "Taken", "Format", "Full Size", "Path", "Note",
         leave=("Format", "Full Size", "Path"), wrap=("Path", "Note"),
     )  # fmt: skip
     for document in documents:
         table.add_row(
-            str(document["id"]),
-            escape(document["name"] or "") + (" (left behind)" if document["abandoned"] else ""),
-            moment(document["completed_timestamp"]),
-            document["savepointFormat"].lower(),
-            decimal(document["state_size"] if document["savepoint_size"] is None else document["savepoint_size"]),
-            document["savepoint_location"] or document["external_path"],
-            escape(document["note"] or ""),
+            str(document.id),
+            escape(document.name or "") + (" (left behind)" if document.abandoned else ""),
+            moment(document.completed_at),
+            (document.savepoint_format or "").lower(),
+            decimal(document.state_size if document.savepoint_size is None else document.savepoint_size),
+            document.savepoint_location or document.external_path,
+            escape(document.note or ""),
         )
     return table
 
 
-def history_table(documents: list[dict[str, Any]]) -> Table:
+def history_table(documents: Sequence[Checkpoint]) -> Table:
     table = Table(
         "ID",
         "Status",
@@ -123,27 +128,27 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
     )
     for document in documents:
         table.add_row(
-            str(document["id"]),
+            str(document.id),
             status_of(document),
-            f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
-            moment(document["trigger_timestamp"]),
-            duration(document["end_to_end_duration"]),
-            size(document["checkpointed_size"]),
-            size(document["state_size"]),
-            document["failure_reason"] or "",
+            f"{document.num_acknowledged_subtasks}/{document.num_subtasks}",
+            moment(document.triggered_at),
+            duration(document.end_to_end_duration),
+            size(document.checkpointed_size),
+            size(document.state_size),
+            document.failure_reason or "",
         )
     return table
 
 
-def hold_text(document: dict[str, Any]) -> Text:
+def hold_text(checkpoint: Checkpoint, hold: Hold) -> Text:
     """Of a checkpoint that waits for a person, or has waited: until when and why, or who decided what."""
-    hold, of = document["hold"], f"Checkpoint {document['id']}"
-    if hold["decision"] is not None:
-        said = f": {hold['comment']}" if hold["comment"] else "."
-        who = f"{hold['decision'].lower()} by {hold['decided_by']} at {moment(hold['decision_timestamp'])}{said}"
-        return Text(plain(f"{of} was held from {moment(hold['held_timestamp'])} on. {hold['message']} It was {who}"))
-    waits = "is held, and waits for a person" if document["standing"] == "HELD" else "was held for a person"
-    return Text(plain(f"{of} {waits} until {moment(hold['until_timestamp'])}. {hold['message']}"), style="yellow")
+    of = f"Checkpoint {checkpoint.id}"
+    if hold.decision is not None:
+        said = f": {hold.comment}" if hold.comment else "."
+        who = f"{hold.decision.lower()} by {hold.decided_by} at {moment(hold.decision_at)}{said}"
+        return Text(plain(f"{of} was held from {moment(hold.held_at)} on. {hold.message} It was {who}"))
+    waits = "is held, and waits for a person" if checkpoint.standing.text == "HELD" else "was held for a person"
+    return Text(plain(f"{of} {waits} until {moment(hold.until_at)}. {hold.message}"), style="yellow")
 
 
 def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:

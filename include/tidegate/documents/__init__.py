@@ -1,6 +1,7 @@
-"""What is known of pipelines and checkpoints, as JSON: the same from the command line and from the pages' API.
+"""Answers that only some show: the routes of the API, the commands, and what people have asked for.
 
-Fields that Flink's REST API has too carry its names (docs/configuration.md says which differ): timestamps are
-milliseconds since 1970, sizes bytes, durations milliseconds, -1 if nothing was reported. Reading order: `values` (how a
-single value is written), `checkpoints`, `pipelines`, `audit`.
+What pages, API and commands share is made where it is read (`reading.answer`). Fields that Flink's REST API has too
+carry its names (docs/configuration.md says which differ). Reading order: `audit`, `pipeline_models` (what the API
+puts around answers), `command_models` and `plan_models` (what commands print), `restores` (the plan of a restore, which
+is stored and compared as JSON).
 """

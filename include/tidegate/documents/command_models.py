@@ -1,26 +1,19 @@
 """The types of what commands print with `-o json`, by command: docs/schemas/ is made of them.
 
-What the API answers with too has its type in `checkpoint_models` and `pipeline_models`. Sizes are bytes, durations
-milliseconds, timestamps milliseconds since 1970; -1 means that there is none.
+What pages and API show too has its type in `reading`, where it is made. Sizes are bytes, durations milliseconds,
+timestamps milliseconds since 1970; -1 means that there is none.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from tidegate.documents.checkpoint_models import (
-    Checkpoint,
-    CheckpointDetails,
-    HistoryLine,
-    Subtask,
-    Task,
-)
-from tidegate.documents.pipeline_models import Answer, AuditLine, Latest, PipelineStatus
+from tidegate.documents.audit import Answer, AuditLine
 from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
-from tidegate.protocol.observing.statistics import Counts, Summary
 from tidegate.protocol.recovery.comparison import Likeness, Part
-from tidegate.reading.answer import Document
+from tidegate.reading.answer import Document, MomentOrNone
+from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, WholeCheckpoint
+from tidegate.reading.history_answers import CheckpointStatistics
 from tidegate.reading.pipeline_answers import Lag
 
 
@@ -43,28 +36,9 @@ class Dropped(Document):
     message: str
 
 
-class TaskOfCommand(Task):
-    """A task with all of its subtasks; without any if the checkpoint has none on record."""
+class Statistics(CheckpointStatistics):
+    """Flink's overview of the checkpoints, without the history, and how far the pipeline is behind its sources."""
 
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
-    subtasks: list[Subtask] = Field(default_factory=list)
-
-
-class WholeCheckpoint(CheckpointDetails):
-    """A checkpoint with every subtask of each of its tasks."""
-
-    tasks: Mapping[str, TaskOfCommand]
-
-
-class Statistics(Document):
-    """Flink's overview of the checkpoints, without the history."""
-
-    pipeline: PipelineStatus
-    counts: Counts
-    summary: dict[str, Summary]
-    held: Checkpoint | None
-    latest: Latest
     lag: tuple[Lag, ...]
 
 
@@ -224,10 +198,13 @@ class KnownPipeline(Document):
     trigger_timestamp: int
 
 
-class StatusOf(PipelineStatus):
+class StatusOf(Document):
     """A pipeline after a command."""
 
     pipeline: str
+    status: str
+    since: MomentOrNone
+    message: str | None
 
 
 class Relocated(Document):

@@ -3,14 +3,14 @@
 A list comes in pages: `next_key`, `next_before` or `next_index` is what to give for the next one, null after the last.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from tidegate.documents.checkpoint_models import Checkpoint, HistoryLine, Kind
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
-from tidegate.protocol.observing.statistics import Counts, Summary
-from tidegate.reading.answer import Document, MomentOrNone
+from tidegate.documents.audit import AuditLine
+from tidegate.reading.answer import Document, Moment, MomentOrNone
+from tidegate.reading.checkpoint_answers import DagRun
 from tidegate.reading.history_answers import JudgedTarget, Point
 from tidegate.reading.pipeline_answers import Overview, PipelineLine, SourceAt, StateAt, TableAt
 
@@ -37,44 +37,6 @@ class Pipelines(Document):
     total: int
 
 
-class PipelineStatus(Document):
-    status: str
-    since_timestamp: int
-    message: str | None
-
-
-class Restored(Document):
-    """The checkpoint that the pipeline last went on from."""
-
-    id: int
-    checkpoint_type: Kind
-    is_savepoint: bool
-    restore_timestamp: int
-    external_path: str | None
-
-
-class Latest(Document):
-    completed: Checkpoint | None
-    failed: Checkpoint | None
-    savepoint: Checkpoint | None
-    restored: Restored | None
-
-
-class History(Document):
-    history: list[HistoryLine]
-    next_before: int | None
-
-
-class CheckpointsOverview(History):
-    """Flink's overview of a job's checkpoints."""
-
-    pipeline: PipelineStatus
-    counts: Counts
-    summary: dict[str, Summary]
-    held: Checkpoint | None
-    latest: Latest
-
-
 class Series(Document):
     points: tuple[Point, ...]
 
@@ -95,50 +57,12 @@ class JudgedTargets(Document):
     judged: tuple[JudgedTarget, ...]
 
 
-class Actor(Document):
-    kind: ActorKind
-    name: str
-    origin: str
-
-
-class Answer(Document):
-    """What became of a gesture: the first answer, however often it is asked."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
-
-    request_id: str
-    status: AnswerStatus
-    sentence: str
-    checkpoint: int | None
-    #: Where to see what becomes of it, if a DAG run does it.
-    page: str | None = None
-
-
-class AuditLine(Answer):
-    number: int
-    pipeline: str | None
-    timestamp: int
-    kind: GestureKind
-    actor: Actor
-    details: dict[str, Any]
-
-
-class Audit(Document):
-    audit: list[AuditLine]
-    next_before: int | None
-
-
-class DagRunOf(Document):
-    dag_id: str
-    run_id: str
-
-
 class AskedOnPage(Document):
     request_id: str
     by: str
     origin: str
-    timestamp: int
-    dag_run: DagRunOf
+    at: Moment
+    dag_run: DagRun
 
 
 class PlanDocument(Document):
@@ -149,12 +73,12 @@ class PlanDocument(Document):
     pipeline: str
     to: str
     asked: AskedOnPage
-    planned_timestamp: int
-    plan: dict[str, Any] | None
+    planned_at: MomentOrNone
+    plan: Mapping[str, Any] | None
     digest: str | None
     refusal: str | None
     confirmed: AskedOnPage | None
-    accepted: dict[str, Any] | None
+    accepted: Mapping[str, Any] | None
     answer: AuditLine | None
 
 

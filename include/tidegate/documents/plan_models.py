@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from tidegate.documents.checkpoint_models import Checkpoint, ForkedFrom
 from tidegate.reading.answer import Document
+from tidegate.reading.checkpoint_answers import Checkpoint, ForkedFrom
 
 
 class PlannedVertex(Document):

@@ -3,14 +3,18 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
+from tidegate.documents.audit import audit_line
+from tidegate.documents.pipeline_models import AskedOnPage, PlanDocument
+from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.recovery.metadata import edited_document
-from tidegate.protocol.recovery.restore_plan import RestorePlan
+from tidegate.protocol.recovery.restore_plan import RestorePlan, ReturningState
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document
 from tidegate.protocol.text.storable import storable_json
-from tidegate.reading.answer import milliseconds
+from tidegate.reading.checkpoint_answers import DagRun
+from tidegate.reading.checkpoint_rows import checkpoint_of
 
 #: Names of missing files that a stored plan shows of each source.
 MISSING_SHOWN = 500
@@ -19,7 +23,7 @@ MISSING_SHOWN = 500
 def plan_document(plan: RestorePlan) -> dict[str, Any]:
     """The plan as JSON; sizes are bytes."""
     return {
-        "checkpoint": checkpoint_document(plan.checkpoint),
+        "checkpoint": checkpoint_of(plan.checkpoint).model_dump(mode="json"),
         "copied_from": plan.origin,
         "edited": None if plan.edited is None else edited_document(plan.edited) | {"said": str(plan.edited)},
         "moved": [str(moved) for moved in plan.moved],
@@ -46,6 +50,11 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
     }
 
 
+def returning_state_document(state: ReturningState) -> dict[str, Any]:
+    """What an operator gets back with a restore, or a new pipeline's with a fork."""
+    return asdict(state) | {"changes": list(state.changes)}
+
+
 def plan_digest(document: Mapping[str, Any]) -> str:
     """Covers everything that the plan does. Of the checkpoint it takes the id alone: the rest, such as when its sinks
     were notified, may change without changing the plan."""
@@ -63,26 +72,29 @@ def shown_plan(document: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def planned_restore_document(planned: PlannedRestore) -> dict[str, Any]:
-    return {
-        "request_id": planned.request_id,
-        "pipeline": planned.pipeline_id,
-        "to": planned.target,
-        "asked": _asked_document(planned.asked),
-        "planned_timestamp": milliseconds(planned.planned_at),
-        "plan": planned.document,
-        "digest": planned.digest,
-        "refusal": planned.refusal,
-        "confirmed": None if planned.confirmed is None else _asked_document(planned.confirmed),
-        "accepted": None if planned.confirmed is None else accepted_document(planned.accepted),
-    }
+def planned_restore(planned: PlannedRestore, answer: AuditRecord | None) -> PlanDocument:
+    """`answer` is what became of it, once it was confirmed."""
+    confirmed = planned.confirmed
+    return PlanDocument(
+        request_id=planned.request_id,
+        pipeline=planned.pipeline_id,
+        to=planned.target,
+        asked=_asked(planned.asked),
+        planned_at=planned.planned_at,
+        plan=planned.document,
+        digest=planned.digest,
+        refusal=planned.refusal,
+        confirmed=None if confirmed is None else _asked(confirmed),
+        accepted=None if confirmed is None else accepted_document(planned.accepted),
+        answer=None if answer is None else audit_line(answer),
+    )
 
 
-def _asked_document(asked: AskedOfRun) -> dict[str, Any]:
-    return {
-        "request_id": asked.request_id,
-        "by": asked.actor.name,
-        "origin": asked.actor.origin,
-        "timestamp": milliseconds(asked.at),
-        "dag_run": {"dag_id": asked.dag_id, "run_id": asked.run_id},
-    }
+def _asked(asked: AskedOfRun) -> AskedOnPage:
+    return AskedOnPage(
+        request_id=asked.request_id,
+        by=asked.actor.name,
+        origin=asked.actor.origin,
+        at=asked.at,
+        dag_run=DagRun(dag_id=asked.dag_id, run_id=asked.run_id),
+    )

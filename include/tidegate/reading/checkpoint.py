@@ -1,6 +1,6 @@
 """All of one checkpoint but its subtasks and files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -10,20 +10,27 @@ from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints
 from tidegate.protocol.facts.branches import Restore
 from tidegate.protocol.facts.names import Fork
-from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.reading.advice import ADVICE, UNHARMED
 from tidegate.reading.answer import RestoreAt
-from tidegate.reading.checkpoint_answers import CheckpointPage, Failure, PhaseSpan, Relations
-from tidegate.reading.history import counted, dag_run_of, figures_of, neighbours, sources_of
-from tidegate.reading.history_answers import Figures
-from tidegate.reading.need import utc
-from tidegate.reading.parts import operators
+from tidegate.reading.checkpoint_answers import (
+    CheckpointDetails,
+    Failure,
+    PhaseSpan,
+    Relations,
+    Subtask,
+    TaskWithAll,
+    WholeCheckpoint,
+)
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, dag_run_of, subtask_of, verdict_of
+from tidegate.reading.history import counted, figures_of, neighbours, sources_of
+from tidegate.reading.parts import tasks
 from tidegate.reading.standing import standing_of
 
 
-def checkpoint_page(
+def checkpoint_details(
     connection: Connection, pipeline_id: str, checkpoint_id: int, now: datetime
-) -> CheckpointPage | None:
+) -> CheckpointDetails | None:
     """See `Readings.checkpoint`."""
     wanted = checkpoints.select().where(
         checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.checkpoint_id == checkpoint_id
@@ -35,28 +42,41 @@ def checkpoint_page(
     sources = sources_of(connection, pipeline_id)
     known = figures_of(connection, pipeline_id, [checkpoint_id])
     around = neighbours(connection, pipeline_id, checkpoint_id)
-    return CheckpointPage(
-        record=record,
-        figures=counted(record, known.get(checkpoint_id, Figures()), sources),
-        phases=phases_of(record, utc(row.get("held_at"))),
-        operators=operators(connection, record, sources),
-        verdicts=tuple(reads.verdicts_of(connection, pipeline_id, checkpoint_id)),
+    standing = standing_of(record, now)
+    figures = counted(record, known.get(checkpoint_id, Figures()), sources)
+    fields = checkpoint_fields(record, figures, standing)
+    return CheckpointDetails(
+        **fields | {"tasks": {task.id: task for task in tasks(connection, record, sources)}},
+        held=standing.held,
+        advice=standing.advice,
+        folded=row["folded"],
+        dag_run=dag_run_of(record),
+        phases=phases_of(record),
+        verdicts=tuple(verdict_of(each) for each in reads.verdicts_of(connection, pipeline_id, checkpoint_id)),
         failure=explain_failure(record),
         relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
-        dag_run=dag_run_of(record),
-        standing=standing_of(record, now),
-        folded=row["folded"],
         now=now,
     )
 
 
-def phases_of(record: CheckpointRecord, held_at: datetime | None = None) -> tuple[PhaseSpan, ...]:
+def whole_checkpoint(
+    record: CheckpointRecord, found: CheckpointDetails, subtasks: Mapping[SubtaskId, SubtaskRecord]
+) -> WholeCheckpoint:
+    """The same with every subtask."""
+    of: dict[str, list[Subtask]] = {}
+    for key in sorted(subtasks):
+        of.setdefault(key.operator_id, []).append(subtask_of(record, subtasks[key]))
+    tasks = {id_: TaskWithAll(**dict(task), subtasks=tuple(of.get(id_, ()))) for id_, task in found.tasks.items()}
+    return WholeCheckpoint(**dict(found) | {"tasks": tasks})
+
+
+def phases_of(record: CheckpointRecord) -> tuple[PhaseSpan, ...]:
     """In the order in which they began. Each ends where the next one begins; the last one lasts, unless nothing can
     follow it."""
     reached = (
         ("TRIGGERED", record.triggered_at),
         ("ACKNOWLEDGED", record.acknowledged_at),
-        ("HELD", held_at),
+        ("HELD", record.held_at),
         ("VALIDATED", record.validated_at),
         ("COMPLETED", record.completed_at),
         ("NOTIFIED", record.notified_at),

@@ -1,16 +1,28 @@
-"""What is answered about one checkpoint: its phases, operators, subtasks, files, verdicts, failure and requester. No
-logic.
+"""What is answered about one checkpoint: its figures, phases, operators, subtasks, files, verdicts, failure and
+requester. No logic.
 
-Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported.
+Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported. Fields that
+Flink's REST API has too carry its names.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord, Verdict
+from pydantic import ConfigDict, Field, PlainSerializer
+
+from tidegate.protocol.facts.lifecycle import Phase
 from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, Number, RestoreAt
-from tidegate.reading.history_answers import DagRun, Figures
 from tidegate.reading.standing import Standing
+
+Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+Kind = Literal["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+StandingInWords = Annotated[Standing, PlainSerializer(lambda standing: standing.text, return_type=str)]
+
+
+class DagRun(Document):
+    dag_id: str
+    run_id: str
 
 
 class PhaseSpan(Document):
@@ -32,50 +44,107 @@ class SubtaskSpread(Document):
     skew: Number
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorAt:
-    """An operator at this checkpoint, its subtasks together. `spreads` are by the names in `SUBTASK_FIGURES`."""
+class Durations(Document):
+    sync: SubtaskSpread
+    async_: SubtaskSpread = Field(serialization_alias="async")
 
-    operator_id: str
+
+class Alignment(Document):
+    processed: SubtaskSpread
+    persisted: SubtaskSpread
+    duration: SubtaskSpread
+
+
+class TaskSummary(Document):
+    """Over the subtasks of a task."""
+
+    checkpointed_size: SubtaskSpread
+    state_size: SubtaskSpread
+    end_to_end_duration: SubtaskSpread
+    checkpoint_duration: Durations
+    alignment: Alignment
+    start_delay: SubtaskSpread
+    rows_in: SubtaskSpread
+    rows_out: SubtaskSpread
+
+
+class Task(Document):
+    """Flink's task; an operator of ours, its subtasks together."""
+
+    id: str
     role: str
     parallelism: int
     max_parallelism: int
-    num_acknowledged: int
-    num_finished: int
-    max_attempt: int
-    latest_ack_at: datetime | None
+    status: Status
+    acknowledged_at: MomentOrNone = Field(serialization_alias="latest_ack_timestamp")
+    end_to_end_duration: int
     checkpointed_size: int
     state_size: int
+    processed_data: int
+    persisted_data: int
+    alignment_buffered: int
+    rows_in: int
+    rows_out: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    num_finished_subtasks: int
+    attempt: int
     files: int
-    figures: Figures
-    unaligned: bool
-    spreads: dict[str, SubtaskSpread]
+    unaligned_checkpoint: bool
+    summary: TaskSummary
 
 
-#: Of a subtask: what min, average, maximum and skew are shown of.
-SUBTASK_FIGURES = (
-    "end_to_end_duration",
-    "checkpointed_size",
-    "state_size",
-    "processed_data",
-    "persisted_data",
-    "sync_duration",
-    "async_duration",
-    "alignment_duration",
-    "start_delay",
-    "rows_in",
-    "rows_out",
-)
+class SubtaskAlignment(Document):
+    duration: int
+    processed: int
+    persisted: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskList:
+class SubtaskDurations(Document):
+    sync: int
+    async_: int = Field(serialization_alias="async")
+
+
+class Subtask(Document):
+    index: int
+    status: Literal["pending_or_failed", "completed"]
+    attempt: int
+    acknowledged_at: MomentOrNone = Field(serialization_alias="ack_timestamp")
+    end_to_end_duration: int
+    finished: bool
+    start_delay: int
+    alignment: SubtaskAlignment
+    unaligned_checkpoint: bool
+    checkpoint: SubtaskDurations
+    rows_in: int
+    rows_out: int
+    checkpointed_size: int
+    state_size: int
+    position: Mapping[str, Any] | None
+    handles: tuple[Handle, ...]
+
+
+class SubtaskList(Document):
     """A page of an operator's subtasks by index, with their files. `next_index` is what to give as `after` for the page
     after it, None after the last."""
 
-    operator_id: str
-    subtasks: tuple[SubtaskRecord, ...]
+    subtasks: tuple[Subtask, ...]
     next_index: int | None
+
+
+class TaskWithSubtasks(Task):
+    """`next_index` is what to give as `after` for the next page, null after the last."""
+
+    subtasks: tuple[Subtask, ...]
+    next_index: int | None
+
+
+class TaskWithAll(Task):
+    """A task with all of its subtasks; without any if the checkpoint has none on record."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    subtasks: tuple[Subtask, ...] = Field(default=(), exclude_if=lambda subtasks: not subtasks)
 
 
 class FileLine(Document):
@@ -91,6 +160,22 @@ class FileList(Document):
 
     files: tuple[FileLine, ...]
     next_key: str | None
+
+
+class Verdict(Document):
+    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations.
+    `carried_from` is the checkpoint that was judged, where this one has the same files; null if it was judged itself.
+    """
+
+    target: str
+    suite: str
+    success: bool | None
+    evaluated: int
+    failed: int
+    error: str | None
+    docs_path: str | None
+    carried_from: int | None
+    results: tuple[Mapping[str, Any], ...]
 
 
 class Failure(Document):
@@ -114,19 +199,102 @@ class Relations(Document):
     next: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPage:
-    """All of one checkpoint but its subtasks and files, which come in pages. If it is `folded` it has none any more:
-    `operators` say what they came to."""
+class ForkedFrom(Document):
+    """What a pipeline began with; of its first checkpoint."""
 
-    record: CheckpointRecord
-    figures: Figures
+    pipeline: str
+    checkpoint: int
+    savepoint: str | None
+
+
+class Hold(Document):
+    """How a checkpoint waited for a person, and what was decided; null if nobody did."""
+
+    held_at: Moment
+    until_at: Moment
+    message: str | None
+    decision: Literal["APPROVED", "REJECTED"] | None
+    decision_at: MomentOrNone
+    decided_by: str | None
+    comment: str | None
+
+
+class Checkpoint(Document):
+    """A checkpoint. `standing` is how it stands now, as pages and commands show it; `phase` is how far it came, also if
+    it has ended. `tasks` are filled in only where one is asked for by its id."""
+
+    id: int
+    checkpoint_type: Literal[Kind, "UNALIGNED_CHECKPOINT"]
+    is_savepoint: bool
+    savepoint_format: Literal["NATIVE", "CANONICAL"] | None = Field(serialization_alias="savepointFormat")
+    savepoint_location: str | None
+    savepoint_size: int | None
+    name: str | None
+    note: str | None
+    drain: bool
+    status: Status
+    phase: Phase
+    standing: StandingInWords
+    subsumed: bool
+    discarded: bool
+    abandoned: bool
+    request_id: str
+    periodic: bool
+    forked_from: ForkedFrom | None
+    triggered_at: Moment = Field(serialization_alias="trigger_timestamp")
+    deadline: Moment = Field(serialization_alias="deadline_timestamp")
+    acknowledged_at: MomentOrNone = Field(serialization_alias="latest_ack_timestamp")
+    validated_at: MomentOrNone
+    completed_at: MomentOrNone
+    notified_at: MomentOrNone
+    end_to_end_duration: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    num_finished_subtasks: int
+    checkpointed_size: int
+    state_size: int
+    processed_data: int
+    persisted_data: int
+    alignment_buffered: int
+    rows_in: int
+    rows_out: int
+    external_path: str | None
+    failed_at: MomentOrNone = Field(serialization_alias="failure_timestamp")
+    failure_reason: str | None
+    failure_message: str | None
+    hold: Hold | None
+    tasks: Mapping[str, Task]
+    #: Where a canonical copy is, or is being written until `exported_at`.
+    location: str | None = Field(exclude=True)
+    exported_at: datetime | None = Field(exclude=True)
+    alignment_duration: int = Field(exclude=True)
+
+
+class HistoryLine(Checkpoint):
+    """`verdict` is null if nothing was judged; `held` says whether it waits for a person now. `dag_run` is the DAG run
+    that asked, if one did."""
+
+    verdict: bool | None
+    held: bool
+    dag_run: DagRun | None
+
+
+class CheckpointDetails(Checkpoint):
+    """One that is `folded` ended long ago: its tasks say what they came to, and have no subtasks and files any more.
+    `advice` says what to do about it, null if nothing."""
+
+    held: bool
+    advice: str | None
+    folded: bool
+    dag_run: DagRun | None
     phases: tuple[PhaseSpan, ...]
-    operators: tuple[OperatorAt, ...]
     verdicts: tuple[Verdict, ...]
     failure: Failure | None
     relations: Relations
-    dag_run: DagRun | None
-    standing: Standing
-    folded: bool
-    now: datetime
+    now: datetime = Field(exclude=True)
+
+
+class WholeCheckpoint(CheckpointDetails):
+    """A checkpoint with every subtask of each of its tasks."""
+
+    tasks: Mapping[str, TaskWithAll]

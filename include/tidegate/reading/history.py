@@ -12,11 +12,13 @@ from tidegate.postgres.rows import checkpoint_record
 from tidegate.postgres.tables import checkpoints, figures
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
-from tidegate.protocol.facts.names import is_sink, run_of_request
+from tidegate.protocol.facts.names import is_sink
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.recovery.identity import Role
+from tidegate.reading.checkpoint_answers import HistoryLine
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, dag_run_of
 from tidegate.reading.dags import escape_like
-from tidegate.reading.history_answers import DagRun, Figures, History, HistoryFilter, HistoryRow
+from tidegate.reading.history_answers import History, HistoryFilter
 from tidegate.reading.standing import standing_of
 
 _HELD = "HELD"
@@ -33,8 +35,7 @@ SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS 
     coalesce(sum(greatest(persisted_bytes, 0)), 0)::bigint AS persisted_data,
     coalesce(sum(greatest(rows_in, 0)) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
     coalesce(sum(greatest(rows_out, 0)) FILTER (WHERE operator_id LIKE '%-sink'), 0)::bigint AS rows_out,
-    max(start_delay) AS start_delay, max(alignment_duration) AS alignment_duration,
-    max(sync_duration) AS sync_duration, max(async_duration) AS async_duration
+    max(alignment_duration) AS alignment_duration
 FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
@@ -43,8 +44,7 @@ _FOLDED = text("""
 SELECT checkpoint_id, sum(processed_data)::bigint AS processed_data, sum(persisted_data)::bigint AS persisted_data,
     coalesce(sum(rows_in) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
     coalesce(sum(rows_out) FILTER (WHERE operator_id LIKE '%-sink'), 0)::bigint AS rows_out,
-    max(spreads[27])::bigint AS start_delay, max(spreads[24])::bigint AS alignment_duration,
-    max(spreads[18])::bigint AS sync_duration, max(spreads[21])::bigint AS async_duration
+    max(spreads[24])::bigint AS alignment_duration
 FROM tidegate.folded_operators
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
@@ -68,12 +68,12 @@ def page(
     found = [checkpoint_record(row) for row in connection.execute(newest).mappings()]
     shown = found[:limit]
     rows = history_rows(connection, pipeline_id, shown, now)
-    return History(tuple(rows), shown[-1].checkpoint_id if len(found) > limit else None)
+    return History(history=tuple(rows), next_before=shown[-1].checkpoint_id if len(found) > limit else None)
 
 
 def history_rows(
     connection: Connection, pipeline_id: str, found: Collection[CheckpointRecord], now: datetime
-) -> list[HistoryRow]:
+) -> list[HistoryLine]:
     """With what belongs to each."""
     ids = [record.checkpoint_id for record in found]
     known = figures_of(connection, pipeline_id, ids)
@@ -81,14 +81,14 @@ def history_rows(
     verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, asked)}
     sources = sources_of(connection, pipeline_id)
     return [
-        HistoryRow(
-            record,
-            counted(record, known.get(record.checkpoint_id, Figures()), sources),
-            verdicts.get(record.checkpoint_id),
-            dag_run_of(record),
-            standing_of(record, now),
+        HistoryLine(
+            **checkpoint_fields(record, counted(record, known.get(record.checkpoint_id, Figures()), sources), standing),
+            verdict=verdicts.get(record.checkpoint_id),
+            held=standing.held,
+            dag_run=dag_run_of(record),
         )
         for record in found
+        for standing in (standing_of(record, now),)
     ]
 
 
@@ -118,11 +118,6 @@ def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collect
             reported = connection.execute(statement, {"pipeline_id": pipeline_id, "checkpoint_ids": rest})
             found |= {id_: Figures(*values) for id_, *values in reported}
     return found
-
-
-def dag_run_of(record: CheckpointRecord) -> DagRun | None:
-    run = run_of_request(record.request_id)
-    return None if run is None else DagRun(dag_id=run[0], run_id=run[1])
 
 
 def _conditions(pipeline_id: str, wanted: HistoryFilter) -> list[ColumnElement[bool]]:

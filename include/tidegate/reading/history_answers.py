@@ -4,28 +4,16 @@ Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.observing.statistics import Counts, LatestRestore, Summary
+from pydantic import Field
+
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.observing.statistics import Counts
 from tidegate.reading.answer import Document, Moment, MomentOrNone, Number
-from tidegate.reading.standing import Standing
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What a checkpoint's subtasks reported, together: sums, and of delays and durations the longest."""
-
-    processed_data: int = 0
-    persisted_data: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    start_delay: int = -1
-    alignment_duration: int = -1
-    sync_duration: int = -1
-    async_duration: int = -1
+from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, Hold, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +29,10 @@ class HistoryFilter:
     until: datetime | None = None
 
 
-class DagRun(Document):
-    dag_id: str
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """`verdict` is None if nothing was judged. `dag_run` is the DAG run that asked, if one did."""
-
-    record: CheckpointRecord
-    figures: Figures
-    verdict: bool | None
-    dag_run: DagRun | None
-    standing: Standing
-
-
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Document):
     """A page, newest first. `next_before` is what to give as `before` for the page after it, None after the last."""
 
-    rows: tuple[HistoryRow, ...]
+    history: tuple[HistoryLine, ...]
     next_before: int | None
 
 
@@ -81,21 +52,59 @@ class Point(Document):
     values: Mapping[str, Spread]
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineSummary:
-    """Counts of all checkpoints; the summary of each figure of the completed ones by name; the latest of each kind.
+class Summary(Document):
+    """Of one figure of all completed checkpoints. Percentiles are of the newest `PERCENTILE_WINDOW`."""
 
-    Percentiles are of the newest `PERCENTILE_WINDOW` checkpoints.
-    """
+    min: Number
+    max: Number
+    avg: Number
+    p50: Number
+    p90: Number
+    p95: Number
+    p99: Number
+    p999: Number
 
+
+class PipelineStatus(Document):
+    status: str
+    since: MomentOrNone
+    message: str | None
+
+
+class Restored(Document):
+    """The checkpoint that the pipeline last went on from."""
+
+    id: int
+    checkpoint_type: Kind
+    is_savepoint: bool
+    restored_at: Moment = Field(serialization_alias="restore_timestamp")
+    external_path: str | None
+    checkpoint: Checkpoint = Field(exclude=True)
+
+
+class Latest(Document):
+    completed: Checkpoint | None
+    failed: Checkpoint | None
+    savepoint: Checkpoint | None
+    restored: Restored | None
+
+
+class CheckpointStatistics(Document):
+    """Flink's overview of the checkpoints, without the history: counts of all, the summary of each figure of the
+    completed ones by name, and the latest of each kind. `held` is the one that waits for a person now."""
+
+    pipeline: PipelineStatus
     counts: Counts
-    figures: Mapping[str, Summary]
-    by_status: Mapping[str, int]
-    latest_completed: CheckpointRecord | None
-    latest_failed: CheckpointRecord | None
-    latest_savepoint: CheckpointRecord | None
-    latest_restore: LatestRestore | None
-    figures_of: Mapping[int, Figures] = field(default_factory=dict)
+    summary: Mapping[str, Summary]
+    held: Checkpoint | None
+    latest: Latest
+
+
+class CheckpointsOverview(CheckpointStatistics):
+    """Flink's overview of a job's checkpoints."""
+
+    history: tuple[HistoryLine, ...]
+    next_before: int | None
 
 
 #: What a summary is of.
@@ -141,16 +150,9 @@ class ExpectationSeries(Document):
     observations: tuple[Observation, ...]
 
 
-class HoldAt(Document):
-    """How a checkpoint waited for a person, or still `waits`, and what was decided; None if nobody did."""
+class HoldAt(Hold):
+    """The same, and whether the checkpoint still `waits`."""
 
-    held_at: Moment
-    until_at: Moment
-    message: str
-    decision: str | None
-    decision_at: MomentOrNone
-    decided_by: str | None
-    comment: str | None
     waits: bool
 
 

@@ -17,11 +17,11 @@ from tidegate.protocol.facts.names import is_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.answer import RestoreAt
-from tidegate.reading.checkpoint_answers import OperatorAt
+from tidegate.reading.checkpoint_answers import Task
 from tidegate.reading.dags import dags_of
 from tidegate.reading.described import Described, MetadataFiles
 from tidegate.reading.need import one_pipeline, utc
-from tidegate.reading.parts import operators
+from tidegate.reading.parts import tasks
 from tidegate.reading.pipeline_answers import (
     Configuration,
     Externalization,
@@ -104,8 +104,8 @@ def _requests(connection: Connection, pipeline_id: str) -> Sequence[WaitingReque
 def _vertices(connection: Connection, record: CheckpointRecord, files: MetadataFiles) -> tuple[Vertex, ...]:
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     endpoints = {each.key: each for each in reads.endpoints_of(connection, record.pipeline_id)}
-    parts = operators(connection, record, {name for role, name in endpoints if role is Role.SOURCE})
-    sources = [part.operator_id for part in parts if part.role == "source"]
+    parts = tasks(connection, record, {name for role, name in endpoints if role is Role.SOURCE})
+    sources = [part.id for part in parts if part.role == "source"]
     positions: dict[str, list[Mapping[str, object] | None]] = {}
     for row in connection.execute(_POSITIONS, asked | {"sources": sources}):
         positions.setdefault(row.operator_id, []).append(row.position)
@@ -113,26 +113,25 @@ def _vertices(connection: Connection, record: CheckpointRecord, files: MetadataF
     committed = record.status is Status.COMPLETED
     described = files.described(record.pipeline_id, record.checkpoint_id) if committed else Described({}, {})
     return tuple(
-        _vertex(part, endpoints, described, rows.get(part.operator_id, 0), tuple(positions.get(part.operator_id, ())))
-        for part in parts
+        _vertex(part, endpoints, described, rows.get(part.id, 0), tuple(positions.get(part.id, ()))) for part in parts
     )
 
 
 def _vertex(
-    part: OperatorAt,
+    part: Task,
     endpoints: Mapping[tuple[Role, str], Endpoint],
     described: Described,
     state_rows: int,
     positions: tuple[Mapping[str, object] | None, ...],
 ) -> Vertex:
-    name = sink_of_operator(part.operator_id) if is_sink(part.operator_id) else part.operator_id
+    name = sink_of_operator(part.id) if is_sink(part.id) else part.id
     roles = {"source": Role.SOURCE, "sink": Role.SINK}
     endpoint = endpoints.get((roles[part.role], name)) if part.role in roles else None
-    definition = described.definitions.get(part.operator_id, {})
+    definition = described.definitions.get(part.id, {})
     inputs = definition.get("inputs")
     guarantee = definition.get("guarantee")
     return Vertex(
-        operator_id=part.operator_id,
+        operator_id=part.id,
         name=name,
         role=part.role,
         parallelism=part.parallelism,
@@ -142,10 +141,10 @@ def _vertex(
         place=None if endpoint is None else endpoint.place,
         guarantee=guarantee if isinstance(guarantee, str) else None,
         definition={key: value for key, value in definition.items() if key not in ("inputs", "guarantee")},
-        num_acknowledged=part.num_acknowledged,
-        num_finished=part.num_finished,
-        rows_in=part.figures.rows_in,
-        rows_out=part.figures.rows_out,
+        num_acknowledged=part.num_acknowledged_subtasks,
+        num_finished=part.num_finished_subtasks,
+        rows_in=part.rows_in,
+        rows_out=part.rows_out,
         state_size=part.state_size,
         state_rows=state_rows,
         checkpointed_size=part.checkpointed_size,

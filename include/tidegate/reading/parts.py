@@ -1,7 +1,6 @@
 """What a checkpoint consists of: operators with their subtasks, subtasks and files in pages."""
 
-from collections.abc import Collection
-from datetime import UTC
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, literal, select, tuple_
@@ -11,61 +10,89 @@ from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_recor
 from tidegate.postgres.tables import handles, subtasks
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.names import is_sink
-from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord
+from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.reading.answer import Handle
 from tidegate.reading.checkpoint_answers import (
-    SUBTASK_FIGURES,
+    Alignment,
+    Durations,
     FileLine,
     FileList,
-    OperatorAt,
     SubtaskList,
     SubtaskSpread,
+    Task,
+    TaskSummary,
 )
-from tidegate.reading.history_answers import Figures
+from tidegate.reading.checkpoint_rows import Figures, duration_of, in_flight, public_status, subtask_of
 
+#: Of a subtask: what smallest, average and largest are read of.
+SUBTASK_FIGURES = (
+    *("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data"),
+    *("sync_duration", "async_duration", "alignment_duration", "start_delay", "rows_in", "rows_out"),
+)
 _MOST = 1000
 
 _PLACE = (handles.c.operator_id, handles.c.subtask_index, handles.c.ordinal)
 _FILE = (*_PLACE, *(handles.c[name] for name in HANDLE_COLUMNS))
 
 
-def operators(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> tuple[OperatorAt, ...]:
+def tasks(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> list[Task]:
     """In the order of the plan, upstream before downstream. `sources` are the names of those that are recorded."""
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_ids": [record.checkpoint_id]}
     found = connection.execute(SUMS, asked).mappings().all() or connection.execute(FOLDED, asked).mappings()
     rows = {row["operator_id"]: row for row in found}
-    return tuple(
-        _operator(rows[plan.operator_id], plan.max_parallelism, sources)
+    return [
+        task_of(record, rows[plan.operator_id], plan.max_parallelism, sources)
         for plan in record.operators
         if plan.operator_id in rows
+    ]
+
+
+def task_of(record: CheckpointRecord, row: Any, max_parallelism: int, sources: Collection[str]) -> Task:
+    """Of what its subtasks come to, as a row."""
+    operator_id, acknowledged_at = row["operator_id"], row["latest"]
+    summary = _summary(row["spreads"])
+    source, complete = operator_id in sources or bool(row["positioned"]), row["acknowledged"] == row["number"]
+    figures = Figures(
+        row["processed_data"],
+        row["persisted_data"],
+        row["rows_in"] if summary.rows_in.max >= 0 else -1,
+        row["rows_out"] if summary.rows_out.max >= 0 else -1,
     )
-
-
-def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> OperatorAt:
-    operator_id = row["operator_id"]
-    values = row["spreads"]
-    spreads = {name: _spread(*values[3 * place : 3 * place + 3]) for place, name in enumerate(SUBTASK_FIGURES)}
-    source = operator_id in sources or bool(row["positioned"])
-    return OperatorAt(
-        operator_id=operator_id,
+    return Task(
+        id=operator_id,
         role="source" if source else "sink" if is_sink(operator_id) else "operator",
         parallelism=row["number"],
         max_parallelism=max_parallelism,
-        num_acknowledged=row["acknowledged"],
-        num_finished=row["finished"],
-        max_attempt=row["attempt"],
-        latest_ack_at=None if row["latest"] is None else row["latest"].astimezone(UTC),
+        status="COMPLETED" if complete else public_status(record.status),
+        acknowledged_at=acknowledged_at,
+        end_to_end_duration=duration_of(record, acknowledged_at),
         checkpointed_size=row["checkpointed_size"],
         state_size=row["state_size"],
+        **in_flight(figures),
+        num_subtasks=row["number"],
+        num_acknowledged_subtasks=row["acknowledged"],
+        num_finished_subtasks=row["finished"],
+        attempt=row["attempt"],
         files=row["files"],
-        figures=Figures(
-            row["processed_data"],
-            row["persisted_data"],
-            *(row[name] if spreads[name].max >= 0 else -1 for name in ("rows_in", "rows_out")),
-            *(round(spreads[name].max) for name in Figures.__slots__[4:]),
+        unaligned_checkpoint=row["unaligned"],
+        summary=summary,
+    )
+
+
+def _summary(values: Sequence[float]) -> TaskSummary:
+    """Of the smallest, average and largest of each figure, in the order of `SUBTASK_FIGURES`."""
+    of = {name: _spread(*values[3 * place : 3 * place + 3]) for place, name in enumerate(SUBTASK_FIGURES)}
+    return TaskSummary(
+        checkpointed_size=of["checkpointed_size"],
+        state_size=of["state_size"],
+        end_to_end_duration=of["end_to_end_duration"],
+        checkpoint_duration=Durations(sync=of["sync_duration"], async_=of["async_duration"]),
+        alignment=Alignment(
+            processed=of["processed_data"], persisted=of["persisted_data"], duration=of["alignment_duration"]
         ),
-        unaligned=row["unaligned"],
-        spreads=spreads,
+        start_delay=of["start_delay"],
+        rows_in=of["rows_in"],
+        rows_out=of["rows_out"],
     )
 
 
@@ -77,9 +104,10 @@ def _spread(smallest: float, average: float, largest: float) -> SubtaskSpread:
 
 
 def subtask_page(
-    connection: Connection, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int, limit: int
+    connection: Connection, record: CheckpointRecord, operator_id: str, after: int, limit: int
 ) -> SubtaskList:
     """See `Readings.subtasks`."""
+    pipeline_id, checkpoint_id = record.pipeline_id, record.checkpoint_id
     limit = max(1, min(limit, _MOST))
     of_operator = _of(subtasks, pipeline_id, checkpoint_id) & (subtasks.c.operator_id == operator_id)
     wanted = select(*(subtasks.c[name] for name in SUBTASK_COLUMNS)).where(
@@ -90,8 +118,8 @@ def subtask_page(
     last = shown[-1].subtask_index if shown else after
     among = (handles.c.operator_id == operator_id) & handles.c.subtask_index.between(after + 1, last)
     held = connection.execute(select(*_FILE).where(_of(handles, pipeline_id, checkpoint_id), among).order_by(*_PLACE))
-    found: list[SubtaskRecord] = list(subtask_records(shown, held).values())
-    return SubtaskList(operator_id, tuple(found), last if len(rows) > limit else None)
+    found = tuple(subtask_of(record, known) for known in subtask_records(shown, held).values())
+    return SubtaskList(subtasks=found, next_index=last if len(rows) > limit else None)
 
 
 def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, after: str | None, limit: int) -> FileList:

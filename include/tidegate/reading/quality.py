@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.reading.checkpoint_answers import Hold
+from tidegate.reading.checkpoint_rows import hold_of
 from tidegate.reading.history_answers import (
     ExpectationSeries,
     HoldAt,
@@ -90,39 +92,17 @@ def _line(row: Row[Any]) -> VerdictLine:
         failed=row.failed,
         error=row.error,
         docs_path=row.docs_path,
-        hold=_hold(row),
+        hold=_still(hold_of(row), row.waits),
     )
 
 
-def _hold(row: Row[Any]) -> HoldAt | None:
-    if row.held_at is None:
-        return None
-    return HoldAt(
-        held_at=_at(row.held_at),
-        until_at=_at(row.held_until),
-        message=row.held_message,
-        decision=row.decision,
-        decision_at=utc(row.decided_at),
-        decided_by=row.decided_by,
-        comment=row.decision_comment,
-        waits=row.waits,
-    )
-
-
-def hold_of(record: CheckpointRecord, now: datetime) -> HoldAt | None:
+def hold_at(record: CheckpointRecord, now: datetime) -> HoldAt | None:
     """None if it never waited for a person."""
-    if record.held_at is None or record.held_until is None:
-        return None
-    return HoldAt(
-        held_at=record.held_at,
-        until_at=record.held_until,
-        message=record.held_message or "",
-        decision=record.decision,
-        decision_at=record.decided_at,
-        decided_by=record.decided_by,
-        comment=record.decision_comment,
-        waits=standing_of(record, now).held,
-    )
+    return _still(hold_of(record), standing_of(record, now).held)
+
+
+def _still(hold: Hold | None, waits: bool) -> HoldAt | None:
+    return None if hold is None else HoldAt(**dict(hold), waits=waits)
 
 
 def _at(at: datetime) -> datetime:

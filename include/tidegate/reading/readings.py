@@ -14,21 +14,22 @@ from tidegate.postgres import audit, reads, restore_plans, snapshots
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.facts.errors import CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.facts.pipelines import PipelineRecord
-from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId
 from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
 from tidegate.reading.asked_for import with_checkpoints
 from tidegate.reading.changes import Changes
-from tidegate.reading.checkpoint import checkpoint_page
-from tidegate.reading.checkpoint_answers import CheckpointPage, FileList, SubtaskList
+from tidegate.reading.checkpoint import checkpoint_details, whole_checkpoint
+from tidegate.reading.checkpoint_answers import CheckpointDetails, FileList, SubtaskList, Verdict, WholeCheckpoint
+from tidegate.reading.checkpoint_rows import verdict_of
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
+    CheckpointStatistics,
     History,
     HistoryFilter,
     HoldAt,
     JudgedTarget,
-    PipelineSummary,
     Point,
     QualityHistory,
 )
@@ -126,8 +127,15 @@ class Readings:
         """`before` is a checkpoint id: only older ones are shown."""
         return self._of(pipeline_id, lambda c: history.page(c, pipeline_id, wanted, before, limit, now=self._now()))
 
-    def summary(self, pipeline_id: str) -> PipelineSummary:
-        return self._of(pipeline_id, lambda c: summary.summary(c, pipeline_id))
+    def summary(self, pipeline_id: str) -> CheckpointStatistics:
+        def asked(connection: Connection) -> CheckpointStatistics | None:
+            pipeline = reads.pipeline(connection, pipeline_id)
+            return None if pipeline is None else summary.summary(connection, pipeline)
+
+        found = self._ask(asked)
+        if found is None:
+            raise self._no_pipeline(pipeline_id)
+        return found
 
     def series(
         self, pipeline_id: str, points: int = 200, since: datetime | None = None, until: datetime | None = None
@@ -203,33 +211,33 @@ class Readings:
 
     # -- one checkpoint
 
-    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointPage:
-        found = self._ask(lambda c: checkpoint_page(c, pipeline_id, checkpoint_id, self._now()))
+    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointDetails:
+        found = self._ask(lambda c: checkpoint_details(c, pipeline_id, checkpoint_id, self._now()))
         if found is None:
             raise self._no_checkpoint(pipeline_id, checkpoint_id)
         return found
 
     def hold(self, pipeline_id: str, checkpoint_id: int) -> HoldAt | None:
         """How it waited for a person; None if it never did."""
-        return quality.hold_of(self._record(pipeline_id, checkpoint_id), self._now())
+        return quality.hold_at(self._record(pipeline_id, checkpoint_id), self._now())
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""
         self._record(pipeline_id, checkpoint_id)
-        return tuple(self._ask(lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id)))
+        return tuple(map(verdict_of, self._ask(lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))))
 
     def subtasks(
         self, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int = -1, limit: int = 200
     ) -> SubtaskList:
         """`after` is the index of a subtask: only later ones are shown. Empty for an operator that it has not."""
-        self._record(pipeline_id, checkpoint_id)
-        wanted = (pipeline_id, checkpoint_id, operator_id, after, limit)
-        return self._ask(lambda c: parts.subtask_page(c, *wanted))
+        record = self._record(pipeline_id, checkpoint_id)
+        return self._ask(lambda c: parts.subtask_page(c, record, operator_id, after, limit))
 
-    def all_subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
-        """For a document that has everything."""
-        self._record(pipeline_id, checkpoint_id)
-        return self._ask(lambda c: snapshots.subtasks_of(c, pipeline_id, checkpoint_id))
+    def whole_checkpoint(self, pipeline_id: str, checkpoint_id: int) -> WholeCheckpoint:
+        """With every subtask."""
+        record, found = self._record(pipeline_id, checkpoint_id), self.checkpoint(pipeline_id, checkpoint_id)
+        subtasks = self._ask(lambda c: snapshots.subtasks_of(c, pipeline_id, checkpoint_id))
+        return whole_checkpoint(record, found, subtasks)
 
     def files(self, pipeline_id: str, checkpoint_id: int, after: str | None = None, limit: int = 200) -> FileList:
         """`after` is a `next_key`."""

@@ -1,6 +1,6 @@
 """What all checkpoints of a pipeline come to: counts, figures, and series for charts that are put together here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,16 +9,23 @@ from sqlalchemy import Connection, Row, text
 from tidegate.postgres import reads
 from tidegate.postgres.folding import BY_STATUS
 from tidegate.protocol.facts.lifecycle import Status
-from tidegate.protocol.facts.records import CheckpointRecord
-from tidegate.protocol.observing.statistics import (
-    PERCENTILE_WINDOW,
-    LatestRestore,
-    Summary,
-    count_checkpoints,
-    summary_of,
-)
+from tidegate.protocol.facts.pipelines import PipelineRecord
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.observing.statistics import PERCENTILE_WINDOW, LatestRestore, count_checkpoints, summary_of
+from tidegate.reading.checkpoint_answers import Checkpoint
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, checkpoint_of
 from tidegate.reading.history import figures_of
-from tidegate.reading.history_answers import SERIES, SUMMARIZED, PipelineSummary, Point, Spread
+from tidegate.reading.history_answers import (
+    SERIES,
+    SUMMARIZED,
+    CheckpointStatistics,
+    Latest,
+    PipelineStatus,
+    Point,
+    Restored,
+    Spread,
+    Summary,
+)
 
 _MOST_POINTS = 1000
 
@@ -70,42 +77,60 @@ FROM newest, total GROUP BY bucket ORDER BY bucket DESC
 """)
 
 
-def summary(connection: Connection, pipeline_id: str) -> PipelineSummary:
+def summary(connection: Connection, pipeline: PipelineRecord) -> CheckpointStatistics:
     """See `Readings.summary`."""
+    pipeline_id = pipeline.pipeline_id
     by_status = {Status(row.status): row.number for row in connection.execute(BY_STATUS, {"pipeline_id": pipeline_id})}
-    restores, latest_restore = reads.restore_count(connection, pipeline_id)
-    completed = reads.latest(connection, pipeline_id, Status.COMPLETED)
-    failed = reads.latest(connection, pipeline_id, Status.FAILED)
-    savepoint = reads.latest_savepoint(connection, pipeline_id)
-    return PipelineSummary(
-        count_checkpoints(by_status, restores),
-        _figures(connection, pipeline_id),
-        {status.value: by_status.get(status, 0) for status in Status},
-        completed,
-        failed,
-        savepoint,
-        latest_restore,
-        figures_of(connection, pipeline_id, _ids([completed, failed, savepoint], latest_restore)),
+    restores, restored = reads.restore_count(connection, pipeline_id)
+    latest = {
+        "completed": reads.latest(connection, pipeline_id, Status.COMPLETED),
+        "failed": reads.latest(connection, pipeline_id, Status.FAILED),
+        "savepoint": reads.latest_savepoint(connection, pipeline_id),
+    }
+    ids = {record.checkpoint_id for record in latest.values() if record is not None}
+    figures = figures_of(connection, pipeline_id, ids)
+
+    def shown(record: CheckpointRecord | None) -> Checkpoint | None:
+        if record is None:
+            return None
+        return Checkpoint(**checkpoint_fields(record, figures.get(record.checkpoint_id, Figures())))
+
+    return CheckpointStatistics(
+        pipeline=PipelineStatus.model_validate(pipeline),
+        counts=count_checkpoints(by_status, restores),
+        summary=_figures(connection, pipeline_id),
+        held=None,
+        latest=Latest(**{name: shown(record) for name, record in latest.items()}, restored=_restored(restored)),
     )
 
 
-def _ids(latest: Sequence[CheckpointRecord | None], restore: LatestRestore | None) -> list[int]:
-    shown = [record.checkpoint_id for record in latest if record is not None]
-    return sorted({*shown, *([] if restore is None else [restore.checkpoint.checkpoint_id])})
+def _restored(latest: LatestRestore | None) -> Restored | None:
+    if latest is None:
+        return None
+    return Restored(
+        id=latest.checkpoint.checkpoint_id,
+        checkpoint_type=latest.checkpoint.kind.value,
+        is_savepoint=latest.checkpoint.kind is not CheckpointKind.CHECKPOINT,
+        restored_at=latest.at,
+        external_path=latest.checkpoint.metadata_path,
+        checkpoint=checkpoint_of(latest.checkpoint),
+    )
 
 
 def _figures(connection: Connection, pipeline_id: str) -> Mapping[str, Summary]:
     """Smallest, largest and average of all, percentiles of the newest."""
     parts = connection.execute(_ENDS, {"pipeline_id": pipeline_id}).all()
     if not parts:
-        return dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
+        return dict.fromkeys(SUMMARIZED, Summary(**dict.fromkeys(Summary.model_fields, -1)))
     newest = connection.execute(_NEWEST, {"pipeline_id": pipeline_id, "window": PERCENTILE_WINDOW}).all()
     return {
-        name: summary_of(
-            min(part.smallest[place] for part in parts),
-            max(part.largest[place] for part in parts),
-            float(sum(part.total[place] for part in parts) / sum(part.measured for part in parts)),
-            values,
+        name: Summary.model_validate(
+            summary_of(
+                min(part.smallest[place] for part in parts),
+                max(part.largest[place] for part in parts),
+                float(sum(part.total[place] for part in parts) / sum(part.measured for part in parts)),
+                values,
+            )
         )
         for place, (name, values) in enumerate(zip(SUMMARIZED, zip(*newest, strict=True), strict=True))
     }

@@ -12,16 +12,13 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
-from tidegate.documents import checkpoint_models as of_checkpoints
 from tidegate.documents import pipeline_models as of_pipelines
-from tidegate.documents.audit import audit_document
-from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
-from tidegate.documents.pipelines import checkpoints_document, history_document_of
-from tidegate.documents.restores import planned_restore_document
+from tidegate.documents.audit import Audit, audit_line
+from tidegate.documents.restores import planned_restore
 from tidegate.protocol.facts.paths import checkpoint_name
 from tidegate.protocol.facts.records import CheckpointKind
-from tidegate.reading.checkpoint_answers import FileList
-from tidegate.reading.history_answers import HistoryFilter, QualityHistory
+from tidegate.reading import checkpoint_answers as answers
+from tidegate.reading.history_answers import CheckpointsOverview, History, HistoryFilter, QualityHistory
 from tidegate.reading.pipeline_answers import Configuration, FilesRead, KeyLookup
 from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of
@@ -37,11 +34,6 @@ def _kept_nowhere(response: Response) -> None:
 
 
 api_routes = APIRouter(prefix=PREFIX, dependencies=[Depends(_kept_nowhere)])
-
-
-def answers(model: Any) -> dict[str, Any]:
-    """What a route's answer is, for the description. The answer is not made by way of the model: a test compares."""
-    return {"response_model": None, "responses": {200: {"model": model}, **REFUSALS}}
 
 
 #: What every route may answer instead.
@@ -93,10 +85,10 @@ def openapi(request: Request) -> Document:
     return get_openapi(title="Tidegate", version="1", routes=routes, servers=[{"url": where}] if where else None)
 
 
-@api_routes.get("/token", **answers(of_pipelines.Token))
-def token(request: Request, user: User) -> Document:
+@api_routes.get("/token", responses=REFUSALS)
+def token(request: Request, user: User) -> of_pipelines.Token:
     """What the header Tidegate-Token of a gesture has to be, as long as this login lasts."""
-    return {"token": token_of(users_of(request).credential(request))}
+    return of_pipelines.Token(token=token_of(users_of(request).credential(request)))
 
 
 @api_routes.get("/pipelines", responses=REFUSALS)
@@ -125,11 +117,11 @@ def pipeline_overview(
     return of_pipelines.PipelineOverview(**dict(found), next_runs=runs)
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints", **answers(of_pipelines.CheckpointsOverview))
-def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) -> Document:
+@api_routes.get("/pipelines/{pipeline}/checkpoints", responses=REFUSALS)
+def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) -> CheckpointsOverview:
     """Counts, summary, the latest of each kind, and the newest part of the history."""
-    known = readings.pipeline(pipeline)
-    return checkpoints_document(known, readings.summary(pipeline), readings.history(pipeline, limit=limit))
+    found = readings.history(pipeline, limit=limit)
+    return CheckpointsOverview(**dict(readings.summary(pipeline)), **dict(found))
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/config", responses=REFUSALS)
@@ -138,15 +130,13 @@ def config(readings: ReadingsDep, pipeline: Pipeline) -> Configuration:
     return readings.configuration(pipeline)
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}", **answers(of_checkpoints.CheckpointDetails))
-def checkpoint_details(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> Document:
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}", responses=REFUSALS)
+def checkpoint_details(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> answers.CheckpointDetails:
     """A checkpoint with its tasks; their subtasks come in pages."""
-    return details_document(readings.checkpoint(pipeline, checkpoint))
+    return readings.checkpoint(pipeline, checkpoint)
 
 
-@api_routes.get(
-    "/pipelines/{pipeline}/checkpoints/{checkpoint}/subtasks/{operator}", **answers(of_checkpoints.TaskWithSubtasks)
-)
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/subtasks/{operator}", responses=REFUSALS)
 def subtasks(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -154,26 +144,27 @@ def subtasks(
     operator: str,
     after: Annotated[int, Query(ge=-1, le=2**31 - 1, description="The next_index of the page before.")] = -1,
     limit: Limit = 200,
-) -> Document:
+) -> answers.TaskWithSubtasks:
     """A task with its subtasks and their files."""
-    page = readings.checkpoint(pipeline, checkpoint)
-    if operator not in (each.operator_id for each in page.operators):
+    task = readings.checkpoint(pipeline, checkpoint).tasks.get(operator)
+    if task is None:
         raise HTTPException(404, f"Checkpoint {checkpoint} of pipeline {pipeline!r} has no operator {operator!r}.")
-    return subtasks_document(page, readings.subtasks(pipeline, checkpoint, operator, after, limit))
+    found = readings.subtasks(pipeline, checkpoint, operator, after, limit)
+    return answers.TaskWithSubtasks(**dict(task), **dict(found))
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files", responses=REFUSALS)
 def files(
     readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint, after: str | None = None, limit: Limit = 200
-) -> FileList:
+) -> answers.FileList:
     """The files of a checkpoint, with their checksums."""
     return readings.files(pipeline, checkpoint, after, limit)
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts", **answers(list[of_checkpoints.Verdict]))
-def verdicts(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> list[Document]:
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts", responses=REFUSALS)
+def verdicts(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> tuple[answers.Verdict, ...]:
     """What was found about the staged data, with failing rows."""
-    return [verdict_document(verdict) for verdict in readings.verdicts(pipeline, checkpoint)]
+    return readings.verdicts(pipeline, checkpoint)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/_metadata", response_class=Response)
@@ -185,7 +176,7 @@ def metadata(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) 
     return Response(content, media_type="application/json", headers=headers)
 
 
-@api_routes.get("/pipelines/{pipeline}/history", **answers(of_pipelines.History))
+@api_routes.get("/pipelines/{pipeline}/history", responses=REFUSALS)
 def history(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -196,10 +187,10 @@ def history(
     until: Until = None,
     before: Before = None,
     limit: Limit = 50,
-) -> Document:
+) -> History:
     """Checkpoints, newest first."""
     wanted = history_filter(status, kind, text, since, until)
-    return history_document_of(readings.history(pipeline, wanted, before, limit))
+    return readings.history(pipeline, wanted, before, limit)
 
 
 @api_routes.get("/pipelines/{pipeline}/series", responses=REFUSALS)
@@ -260,25 +251,25 @@ def quality(
     return readings.quality(pipeline, target, suite, before, limit)
 
 
-@api_routes.get("/pipelines/{pipeline}/restore-plans/{plan}", **answers(of_pipelines.PlanDocument))
-def restore_plan(readings: ReadingsDep, pipeline: Pipeline, plan: Plan) -> Document:
+@api_routes.get("/pipelines/{pipeline}/restore-plans/{plan}", responses=REFUSALS)
+def restore_plan(readings: ReadingsDep, pipeline: Pipeline, plan: Plan) -> of_pipelines.PlanDocument:
     """The plan of a restore, as it is shown, and who confirmed it; `answer` is what became of that."""
     found = readings.planned_restore(pipeline, str(plan))
     if found is None:
         raise HTTPException(404, f"Nobody has asked for the plan {plan} of pipeline {pipeline!r}.")
     confirmed = found.confirmed
     known = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
-    return planned_restore_document(found) | {"answer": None if known is None else audit_document(known)}
+    return planned_restore(found, known)
 
 
-@api_routes.get("/pipelines/{pipeline}/audit", **answers(of_pipelines.Audit))
+@api_routes.get("/pipelines/{pipeline}/audit", responses=REFUSALS)
 def audit(
     readings: ReadingsDep,
     pipeline: Pipeline,
     before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="The next_before of the page before.")] = None,
     limit: Limit = 50,
-) -> Document:
+) -> Audit:
     """Who asked for what, and the answers, newest first."""
     found = readings.audit(pipeline, before, limit)
     more = found[-1].number if len(found) == limit else None
-    return {"audit": [audit_document(record) for record in found], "next_before": more}
+    return Audit(audit=tuple(map(audit_line, found)), next_before=more)

@@ -116,7 +116,7 @@ def _said_of_hold(readings: Readings, pipeline: str, checkpoint_id: int) -> byte
         hold = readings.hold(pipeline, checkpoint_id)
     except CheckpointNotFoundError:
         return b""
-    return html.escape(hold_sentence(hold)).encode() if hold else b""
+    return html.escape(hold_sentence(hold, hold.waits)).encode() if hold else b""
 
 
 def read_confined(root: Path, *segments: str) -> bytes | None:

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate.reading.quality import hold_of
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
 from tidegate.ui.dag_runs import StartableDep
@@ -35,11 +34,11 @@ def one_checkpoint(
 ) -> HTMLResponse:
     """`operator` is opened: its subtasks are shown, those with an index after `after`."""
     found = readings.checkpoint(pipeline, checkpoint)
-    opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
+    opened = operator if operator in found.tasks else None
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.standing, startable),
-        rights=rights, hold=hold_of(found.record, found.now),
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(pipeline, found, startable),
+        rights=rights,
         subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ _LATEST = 15
 @routes.get("")
 def dag(request: Request, readings: ReadingsDep, dag_id: str) -> HTMLResponse:
     names = readings.pipelines_of_dag(dag_id)
-    found = [(name, readings.history(name, limit=_LATEST).rows) for name in names]
+    found = [(name, readings.history(name, limit=_LATEST).history) for name in names]
     return page(request, "dag.html", dag_id=dag_id, run_id=None, found=found, now=now())
 
 
@@ -30,6 +30,6 @@ def dag_run(request: Request, readings: ReadingsDep, dag_id: str, run_id: str) -
     found = []
     for name in dict.fromkeys(name for name, _ in asked):
         ids = {checkpoint_id for pipeline, checkpoint_id in asked if pipeline == name}
-        rows = readings.history(name, HistoryFilter(), before=max(ids) + 1, limit=max(ids) - min(ids) + 1).rows
-        found.append((name, [row for row in rows if row.record.checkpoint_id in ids]))
+        rows = readings.history(name, HistoryFilter(), before=max(ids) + 1, limit=max(ids) - min(ids) + 1).history
+        found.append((name, [row for row in rows if row.id in ids]))
     return page(request, "dag.html", dag_id=dag_id, run_id=run_id, found=found, now=now())

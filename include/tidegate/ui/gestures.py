@@ -10,8 +10,9 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidegate.documents.audit import answer_document
-from tidegate.documents.pipeline_models import Answer, Errors
+from tidegate.documents.audit import AnswerOnPage as Answer
+from tidegate.documents.audit import answer_of
+from tidegate.documents.pipeline_models import Errors
 from tidegate.protocol.facts.names import run_id_of
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
@@ -103,7 +104,7 @@ def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | No
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return Answer.model_validate({**answer_document(asked.id, answer), "page": page})
+    return Answer(**dict(answer_of(asked.id, answer)), page=page)
 
 
 @gesture_routes.post("/suspend")

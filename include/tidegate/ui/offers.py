@@ -6,12 +6,10 @@ from datetime import datetime
 from tidegate.protocol.continuous.regions import REGION_LEASE
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PipelineStatus
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.facts.savepoints import LONGEST_NAME, LONGEST_NOTE
 from tidegate.protocol.steps.hold import LONGEST_COMMENT
-from tidegate.reading.history_answers import HistoryRow
+from tidegate.reading.checkpoint_answers import Checkpoint
 from tidegate.reading.pipeline_answers import Overview
-from tidegate.reading.standing import Standing
 from tidegate.ui.dag_runs import Startable
 from tidegate.ui.forms import Button, Field, Offer
 from tidegate.ui.restore_offers import restore_to, restores_of_pipeline
@@ -23,12 +21,12 @@ _RESUMABLE = (PipelineStatus.SUSPENDED, PipelineStatus.FAILED)
 
 
 def offers_of_pipeline(
-    overview: Overview, running: Iterable[HistoryRow], now: datetime, startable: Startable
+    overview: Overview, running: Iterable[Checkpoint], now: datetime, startable: Startable
 ) -> list[Offer]:
     """`running` are the checkpoints in progress, `startable` the DAGs that do what takes the pipeline's code."""
     status, offers = overview.pipeline.status, []
-    for row in running:
-        offers += offers_of_checkpoint(row.record, row.standing)
+    for one in running:
+        offers += offers_of_checkpoint(overview.pipeline.pipeline_id, one)
     if _region_lives(overview, now):
         offers += _requests()
     elif status in _TAKING:
@@ -48,30 +46,28 @@ def offers_of_pipeline(
     return offers
 
 
-def offers_of_checkpoint(
-    record: CheckpointRecord, standing: Standing, startable: Startable | None = None
-) -> list[Offer]:
+def offers_of_checkpoint(pipeline_id: str, checkpoint: Checkpoint, startable: Startable | None = None) -> list[Offer]:
     """With `startable` those of its own page."""
-    id_ = record.checkpoint_id
+    id_, kept = checkpoint.id, checkpoint.status == Status.COMPLETED and not checkpoint.subsumed
     below = f"checkpoints/{id_}"
     offers = []
-    if standing.held:
+    if checkpoint.standing.held:
         said = f"Approved, checkpoint {id_} completes although a verdict failed. Rejected, it is aborted."
         buttons = (Button("Approve", f"{below}/approve"), Button("Reject", f"{below}/reject"))
         offers.append(Offer(f"decide-{id_}", buttons, f"Decide about checkpoint {id_}", said, (_COMMENT,), first=True))
-    elif record.status is Status.IN_PROGRESS:
+    elif checkpoint.status == Status.IN_PROGRESS:
         said = "Committed data is untouched. The next checkpoint takes the same data."
         button = Button(f"Abort checkpoint {id_}", f"{below}/abort")
         offers.append(Offer(f"abort-{id_}", (button,), f"Abort checkpoint {id_} …", said))
-    elif record.kind is not CheckpointKind.CHECKPOINT and record.status is Status.COMPLETED:
-        offers += _of_savepoint(record, below)
-    if startable is not None and record.status is Status.COMPLETED:
-        offers.insert(0, restore_to(record, startable))
+    elif checkpoint.is_savepoint and kept:
+        offers += _of_savepoint(checkpoint, below)
+    if startable is not None and kept:
+        offers.insert(0, restore_to(pipeline_id, checkpoint, startable))
     return offers
 
 
-def _of_savepoint(record: CheckpointRecord, below: str) -> list[Offer]:
-    label = _label(record.name or "", record.note or "")
+def _of_savepoint(checkpoint: Checkpoint, below: str) -> list[Offer]:
+    label = _label(checkpoint.name or "", checkpoint.note or "")
     said = "What no other checkpoint needs of its files is deleted. This cannot be taken back."
     dispose = Button("Dispose of this savepoint", f"{below}/dispose")
     return [

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.documents.audit import audit_line
 from tidegate.protocol.facts.errors import (
     CheckpointError,
     ConfigurationError,
@@ -17,8 +18,9 @@ from tidegate.protocol.facts.errors import (
     StorageError,
     StoreUnavailableError,
 )
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
-from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.reading.checkpoint_answers import Checkpoint
+from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Latest, Observation, Point
 from tidegate.reading.pipeline_answers import FilesRead, KeyLookup, Vertex
 from tidegate.reading.readings import Readings
 from tidegate.ui import formatting
@@ -68,8 +70,8 @@ def overview(
     pipeline: str,
 ) -> HTMLResponse:
     found = readings.overview(pipeline)
-    recent = readings.history(pipeline, limit=_LATEST).rows
-    running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
+    recent = readings.history(pipeline, limit=_LATEST).history
+    running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).history
     vertices = {vertex.operator_id: vertex for vertex in found.vertices}
     return page(
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
@@ -127,20 +129,19 @@ def _day(text: str) -> datetime | None:
 @routes.get("/pipelines/{pipeline}/summary")
 def summary(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
     found, points = readings.summary(pipeline), readings.series(pipeline)
-    return _tab(request, readings, "summary", pipeline, summary=found, latest=_latest(found), now=now(),
+    return _tab(request, readings, "summary", pipeline, summary=found, latest=_latest(found.latest), now=now(),
         charts=_charts(points), first=points[0].first_id if points else None,
         last=points[-1].last_id if points else None,
     )  # fmt: skip
 
 
-def _latest(found: PipelineSummary) -> list[tuple[str, CheckpointRecord | None, datetime | None]]:
-    completed, failed, savepoint = found.latest_completed, found.latest_failed, found.latest_savepoint
-    restored = found.latest_restore
+def _latest(latest: Latest) -> list[tuple[str, Checkpoint | None, datetime | None]]:
+    completed, failed, savepoint, restored = latest.completed, latest.failed, latest.savepoint, latest.restored
     return [
         ("Completed", completed, completed.completed_at if completed else None),
         ("Failed", failed, failed.failed_at if failed else None),
         ("Savepoint", savepoint, savepoint.completed_at if savepoint else None),
-        ("Restore", restored.checkpoint if restored else None, restored.at if restored else None),
+        ("Restore", restored.checkpoint if restored else None, restored.restored_at if restored else None),
     ]
 
 
@@ -289,7 +290,8 @@ def _observed(series: ExpectationSeries) -> tuple[str, str, str]:
 @routes.get("/pipelines/{pipeline}/audit")
 def audit(request: Request, readings: ReadingsDep, pipeline: str, before: CheckpointId = None) -> HTMLResponse:
     found = readings.audit(pipeline, before, _AUDITED + 1)
-    return _tab(request, readings, "audit", pipeline, records=found[:_AUDITED], before=before, now=now(),
+    lines = list(map(audit_line, found[:_AUDITED]))
+    return _tab(request, readings, "audit", pipeline, records=lines, before=before, now=now(),
         next_before=found[_AUDITED - 1].number if len(found) > _AUDITED else None,
     )  # fmt: skip
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.protocol.facts.pipelines import PipelineStatus
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
 from tidegate.protocol.recovery.restores_on_pages import UNDO, PlannedRestore
+from tidegate.reading.checkpoint_answers import Checkpoint
 from tidegate.reading.pipeline_answers import Overview
 from tidegate.ui.dag_runs import Startable
 from tidegate.ui.forms import Button, Check, Field, Hidden, Offer
@@ -15,12 +15,12 @@ _FIRST = "First its plan is made, which changes nothing: what is read again, and
 _PLAN = (Button("Show the plan", "plan-restore"),)
 
 
-def restore_to(record: CheckpointRecord, startable: Startable) -> Offer:
+def restore_to(pipeline_id: str, checkpoint: Checkpoint, startable: Startable) -> Offer:
     """On the page of a completed checkpoint."""
-    what = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
-    to = str(record.checkpoint_id)
+    what = "savepoint" if checkpoint.is_savepoint else "checkpoint"
+    to = str(checkpoint.id)
     return _planned(
-        "restore", f"Restore to this {what} …", f"--checkpoint {to}", record.pipeline_id, startable, (Hidden("to", to),)
+        "restore", f"Restore to this {what} …", f"--checkpoint {to}", pipeline_id, startable, (Hidden("to", to),)
     )
 
 

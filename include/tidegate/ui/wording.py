@@ -5,10 +5,11 @@ A colour never says anything alone: it stands beside its word.
 
 from dataclasses import dataclass
 
-from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.facts.lifecycle import Phase, Status
+from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus
-from tidegate.reading.history_answers import HoldAt
+from tidegate.reading.checkpoint_answers import Checkpoint, Hold
 from tidegate.reading.pipeline_answers import Need, PipelineLine
 from tidegate.reading.standing import Outlook, Standing
 from tidegate.ui.formatting import moment
@@ -36,16 +37,6 @@ def standing(known: Standing) -> Word:
     return Word(known.text, _TONES[known.outlook])
 
 
-def written_size(record: CheckpointRecord) -> int:
-    """What it wrote; -1 before it has completed, as that is summed up then."""
-    return record.checkpointed_size if record.status in COMMITTED else -1
-
-
-def full_size(record: CheckpointRecord) -> int:
-    """As `written_size`, of all that it refers to."""
-    return record.state_size if record.status in COMMITTED else -1
-
-
 KINDS = {
     CheckpointKind.CHECKPOINT: "Checkpoint",
     CheckpointKind.SAVEPOINT: "Savepoint",
@@ -53,10 +44,16 @@ KINDS = {
 }
 
 
-def kind_of(record: CheckpointRecord) -> str:
-    if record.kind is CheckpointKind.SYNC_SAVEPOINT and record.drain:
+def kind_of(checkpoint: Checkpoint) -> str:
+    """Of a savepoint."""
+    if checkpoint.checkpoint_type == CheckpointKind.SYNC_SAVEPOINT and checkpoint.drain:
         return "Savepoint, then drained"
-    return KINDS[record.kind]
+    return KINDS[CheckpointKind(checkpoint.checkpoint_type)]
+
+
+def reason(name: str) -> str:
+    """Why a checkpoint failed, as a sentence."""
+    return FailureReason[name].sentence
 
 
 def verdict(success: bool | None, judged: bool = True) -> Word:
@@ -98,14 +95,14 @@ def need_of(line: PipelineLine) -> Word | None:
     return None
 
 
-def hold_sentence(hold: HoldAt) -> str:
+def hold_sentence(hold: Hold, waits: bool) -> str:
     """Whether a person has decided about a checkpoint, and how."""
     held = f"Held from {moment(hold.held_at)} UTC on for a person to decide"
     if hold.decision is not None:
         said = f": {hold.comment}" if hold.comment else "."
         return f"{held}. {hold.decision.capitalize()} by {hold.decided_by} at {moment(hold.decision_at)} UTC{said}"
     return f"{held}, at most until {moment(hold.until_at)} UTC. " + (
-        "Nobody has decided yet." if hold.waits else "It ended without a decision."
+        "Nobody has decided yet." if waits else "It ended without a decision."
     )
 
 

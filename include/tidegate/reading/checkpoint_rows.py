@@ -1,0 +1,173 @@
+"""A checkpoint's row, its subtasks and its verdicts as answers. Performs no I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import Fork, run_of_request
+from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskRecord
+from tidegate.protocol.facts.records import Verdict as RecordedVerdict
+from tidegate.protocol.steps.verdicts import APPROVED, FAILING
+from tidegate.reading import checkpoint_answers as answers
+from tidegate.reading.answer import milliseconds
+from tidegate.reading.standing import Standing, standing_of
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a checkpoint's subtasks reported, together: sums, and the longest alignment."""
+
+    processed_data: int = 0
+    persisted_data: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    alignment_duration: int = -1
+
+
+#: Of a checkpoint whose figures nobody has asked for.
+_NOT_ASKED = Figures(-1, -1, -1, -1)
+
+
+def checkpoint_of(record: CheckpointRecord) -> answers.Checkpoint:
+    """Without the figures of its subtasks. One that is in progress is taken to be in time."""
+    return answers.Checkpoint(**checkpoint_fields(record))
+
+
+def checkpoint_fields(
+    record: CheckpointRecord, figures: Figures = _NOT_ASKED, standing: Standing | None = None
+) -> dict[str, Any]:
+    """Of `Checkpoint`, without tasks: a history has none in Flink, either."""
+    is_savepoint, committed = record.kind is not CheckpointKind.CHECKPOINT, record.status in COMMITTED
+    # Flink tells a checkpoint that has data in flight from others.
+    unaligned = not is_savepoint and figures.persisted_data > 0
+    return {
+        "id": record.checkpoint_id,
+        "checkpoint_type": "UNALIGNED_CHECKPOINT" if unaligned else record.kind.value,
+        "is_savepoint": is_savepoint,
+        # A canonical one can be restored natively, too.
+        "savepoint_format": ("CANONICAL" if record.exported_at else "NATIVE") if is_savepoint else None,
+        "savepoint_location": record.location if record.exported_at else None,
+        "savepoint_size": record.exported_size,
+        "status": public_status(record.status),
+        "standing": standing or standing_of(record),
+        "subsumed": record.status in (Status.SUBSUMED, Status.DISCARDED),
+        "discarded": record.status is Status.DISCARDED,
+        "abandoned": record.abandoned_by is not None,
+        "forked_from": forked_from(Fork.parse(record.request_id)),
+        "end_to_end_duration": duration_of(record, record.acknowledged_at or record.failed_at),
+        "num_acknowledged_subtasks": record.num_acknowledged,
+        "num_finished_subtasks": record.num_finished,
+        # Summed up when it completes.
+        "checkpointed_size": record.checkpointed_size if committed else -1,
+        "state_size": record.state_size if committed else -1,
+        **in_flight(figures),
+        "alignment_duration": figures.alignment_duration,
+        "external_path": record.metadata_path,
+        "failure_reason": record.failure_reason.name if record.failure_reason else None,
+        "hold": hold_of(record),
+        "tasks": {},
+        **{name: getattr(record, name) for name in _AS_RECORDED},
+    }
+
+
+#: Fields that an answer has from the row as they are.
+_AS_RECORDED = (
+    *("name", "note", "drain", "phase", "request_id", "periodic", "num_subtasks", "failure_message", "location"),
+    *("triggered_at", "deadline", "acknowledged_at", "validated_at", "completed_at", "notified_at", "failed_at"),
+    "exported_at",
+)
+
+
+def in_flight(figures: Figures) -> dict[str, int]:
+    """Bytes in flight, and rows. Nothing is ever buffered apart: Flink's newer versions say 0, too."""
+    return {
+        "processed_data": figures.processed_data,
+        "persisted_data": figures.persisted_data,
+        "alignment_buffered": 0,
+        "rows_in": figures.rows_in,
+        "rows_out": figures.rows_out,
+    }
+
+
+def public_status(status: Status) -> answers.Status:
+    """One of Flink's three: a checkpoint that was subsumed or discarded later still counts as completed."""
+    if status in COMMITTED:
+        return "COMPLETED"
+    return "FAILED" if status is Status.FAILED else "IN_PROGRESS"
+
+
+def duration_of(record: CheckpointRecord, until: datetime | None) -> int:
+    """From the trigger until then; -1 if there is no end yet."""
+    return -1 if until is None else max(0, milliseconds(until) - milliseconds(record.triggered_at))
+
+
+def hold_of(record: Any) -> answers.Hold | None:
+    """Of a checkpoint's record, or of a row with its columns; None if it never waited for a person."""
+    if record.held_at is None:
+        return None
+    return answers.Hold(
+        held_at=record.held_at,
+        until_at=record.held_until,
+        message=record.held_message,
+        decision=record.decision,
+        decision_at=record.decided_at,
+        decided_by=record.decided_by,
+        comment=record.decision_comment,
+    )
+
+
+def forked_from(fork: Fork | None) -> answers.ForkedFrom | None:
+    if fork is None:
+        return None
+    return answers.ForkedFrom(pipeline=fork.pipeline_id, checkpoint=fork.checkpoint_id, savepoint=fork.savepoint)
+
+
+def dag_run_of(record: CheckpointRecord) -> answers.DagRun | None:
+    run = run_of_request(record.request_id)
+    return None if run is None else answers.DagRun(dag_id=run[0], run_id=run[1])
+
+
+def subtask_of(record: CheckpointRecord, known: SubtaskRecord) -> answers.Subtask:
+    metrics, snapshot = known.metrics, known.snapshot
+    fields: Mapping[str, Any] = {"position": snapshot.position, "handles": snapshot.handles}
+    return answers.Subtask(
+        index=known.subtask.subtask_index,
+        status="pending_or_failed" if known.acknowledged_at is None else "completed",
+        attempt=known.attempt,
+        acknowledged_at=known.acknowledged_at,
+        end_to_end_duration=duration_of(record, known.acknowledged_at),
+        finished=snapshot.finished,
+        start_delay=metrics.start_delay,
+        alignment=answers.SubtaskAlignment(
+            duration=metrics.alignment_duration, processed=metrics.processed_bytes, persisted=metrics.persisted_bytes
+        ),
+        unaligned_checkpoint=metrics.persisted_bytes > 0,
+        checkpoint=answers.SubtaskDurations(sync=metrics.sync_duration, async_=metrics.async_duration),
+        rows_in=metrics.rows_in,
+        rows_out=metrics.rows_out,
+        checkpointed_size=snapshot.checkpointed_size(record.checkpoint_id),
+        state_size=snapshot.state_size(),
+        **fields,
+    )
+
+
+#: Of a result: digests, which say nothing to a person.
+_NOT_SHOWN = (FAILING, APPROVED)
+
+
+def verdict_of(verdict: RecordedVerdict) -> answers.Verdict:
+    return answers.Verdict(
+        target=str(verdict.target),
+        suite=verdict.suite,
+        success=verdict.success,
+        evaluated=verdict.evaluated,
+        failed=verdict.failed,
+        error=verdict.error,
+        docs_path=verdict.docs_path,
+        carried_from=verdict.carried_from,
+        results=tuple(
+            {name: value for name, value in each.items() if name not in _NOT_SHOWN} for each in verdict.results
+        ),
+    )
