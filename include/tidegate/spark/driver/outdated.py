@@ -70,6 +70,6 @@ def _fitting(snapshot: Snapshot, layout: StateLayout) -> Snapshot:
     kept = (
         handle
         for handle in snapshot.handles
-        if handle.kind is not HandleKind.STAGED or handle.details["layout"] == layout.fingerprint
+        if handle.kind is not HandleKind.STAGED or handle.details.get("layout") == layout.fingerprint
     )
     return replace(snapshot, handles=tuple(kept))
