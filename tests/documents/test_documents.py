@@ -24,6 +24,8 @@ DOCUMENTS = [
     *sorted((PROJECT / "docs").rglob("*.md")),
     *sorted((PROJECT / "benchmarks").glob("*.md")),
 ]
+#: Those with blocks that are run. The examples of the reference are run by test_reference.py.
+RUN = [each for each in DOCUMENTS if "\n```" in each.read_text() and each.parent.name != "reference"]
 CLONED = ("Makefile", "requirements.txt", "pyproject.toml", "dags", "plugins", ".env.example")
 COMMANDS = typer.main.get_command(app)
 
@@ -43,9 +45,7 @@ def fences(document):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "document", [each for each in DOCUMENTS if fences(each)], ids=lambda path: str(path.relative_to(PROJECT))
-)
+@pytest.mark.parametrize("document", RUN, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
     """On a Spark that runs and in a Python that does, which saves each command the start of a JVM and, but for the
     first of its kind, the imports. It saves the blocks them, too."""

@@ -156,11 +156,7 @@ class CheckpointConfig:
             )
 
     def gate_options(self) -> GateOptions:
-        """Select the options of the pipeline's input gates and barriers.
-
-        Returns:
-            These options.
-        """
+        """The options of the pipeline's input gates and barriers."""
         return GateOptions(
             exactly_once=self.mode is CheckpointingMode.EXACTLY_ONCE,
             unaligned=self.unaligned,
@@ -170,27 +166,15 @@ class CheckpointConfig:
         )
 
     def retention_rule(self) -> RetentionRule:
-        """Select which completed checkpoints are kept, and for how long.
-
-        Returns:
-            The rule.
-        """
+        """Which completed checkpoints are kept, and for how long."""
         return RetentionRule(self.retained, self.retained_for, self.undo_within)
 
     def history_rule(self) -> HistoryRule | None:
-        """Select how long what belongs to checkpoints stays on record.
-
-        Returns:
-            The rule; None for ever.
-        """
+        """How long what belongs to checkpoints stays on record; None for ever."""
         return None if self.history is None else self.history.rule()
 
     def describe(self) -> dict[str, Any]:
-        """Describe the options in effect, for people and for the checkpoint's metadata.
-
-        Returns:
-            JSON, durations in milliseconds.
-        """
+        """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
         return {each.name: _described(getattr(self, each.name)) for each in fields(self)}
 
 

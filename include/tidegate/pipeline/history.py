@@ -38,20 +38,11 @@ class CheckpointHistory:
         object.__setattr__(self, "age", age)
 
     def rule(self) -> HistoryRule:
-        """Make the rule by which records are rolled up.
-
-        Returns:
-            The rule.
-        """
         assert not isinstance(self.age, str)
         return HistoryRule(self.checkpoints, self.age)
 
     def describe(self) -> dict[str, Any]:
-        """Describe it for the checkpoint's metadata.
-
-        Returns:
-            JSON, the age in milliseconds.
-        """
+        """As JSON, the age in milliseconds."""
         age = self.rule().age
         return {"checkpoints": self.checkpoints, "age": None if age is None else age // timedelta(milliseconds=1)}
 

@@ -30,12 +30,4 @@ class Previous:
 
     @classmethod
     def of(cls, previous: "Previous | str | None") -> "Previous":
-        """Make one of what a user has given.
-
-        Args:
-            previous: A name, or what was made before.
-
-        Returns:
-            What the operator was.
-        """
         return previous if isinstance(previous, Previous) else cls(previous)

@@ -50,7 +50,11 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A checkpoint and all that it follows, as ranges of ids, newest first; both ends belong to it, None is open."""
+    """A checkpoint and all that it follows: `checkpoint_id in branch`.
+
+    Attributes:
+        spans: Ranges of ids, newest first. Both ends belong to it; None is open.
+    """
 
     spans: tuple[tuple[int, int | None], ...]
 
