@@ -39,7 +39,9 @@ def main() -> None:
     if session.restarted:
         latest = store.history(pipeline.name, 1)[0]
         subtasks = store.subtasks(pipeline.name, latest.checkpoint_id)
-        region.frame(Target.parse("state:totals"), subtasks, latest).write.parquet(str(session.totals))
+        totals = region.frame(Target.parse("state:totals"), subtasks, latest)
+        assert totals is not None
+        totals.write.parquet(str(session.totals))
     mark(session, phase="done")
     region.session.stop()
 

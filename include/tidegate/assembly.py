@@ -33,6 +33,7 @@ from tidegate.settings import Settings, resolve
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from tidegate.postgres.store import PostgresCheckpointStore
     from tidegate.protocol.schema.state_schema import StateSchema
@@ -201,7 +202,7 @@ def check_definition(pipeline: Pipeline) -> list[str]:
     return definition_problems(graph, open_session(SparkSettings.from_environment()))
 
 
-def definition_problems(graph: Graph, session: Any) -> list[str]:
+def definition_problems(graph: Graph, session: "SparkSession") -> list[str]:
     """What is wrong with a definition, on a session that is there. An interrupt is raised in the end."""
     from tidegate.spark.checking import DefinitionCheck
     from tidegate.spark.driver.interrupts import noting_interrupts

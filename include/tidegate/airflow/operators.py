@@ -126,7 +126,7 @@ class ValidateCheckpointOperator(SparkStep):
     def execute(self, context: Context) -> None:
         self._wait_if(self.run_step(context))
 
-    def look(self, context: Context, event: Any = None) -> None:
+    def look(self, context: Context, event: object = None) -> None:
         """Look again whether a person has decided. What the trigger saw is not trusted. A database that is away is
         waited for: the hold may last longer than all retries."""
         try:

@@ -48,7 +48,7 @@ class TriggerCheckpointOperator(CheckpointTask):
     def linked_checkpoint(self) -> int | None:
         return self._triggered
 
-    def ask(self, context: Context, event: Any = None) -> int:
+    def ask(self, context: Context, event: object = None) -> int:
         """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.airflow.spark_connection import spark_settings
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.facts.errors import CheckpointError, CheckpointExpiredError, CheckpointNotInProgressError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.spark.region import SparkRegion
 
@@ -43,7 +45,7 @@ def running_region(pipeline: Pipeline, spark_conn_id: str, optimizing_compiler: 
         region.session.stop()
 
 
-def stop_spark(spark: Any) -> None:
+def stop_spark(spark: "SparkSession") -> None:
     """Cancel what the session runs and end it. The thread that waits for a result gets an error at once.
 
     In a thread of its own: py4j gives each thread one connection, and the one of a waiting thread is in use.
@@ -53,7 +55,7 @@ def stop_spark(spark: Any) -> None:
     thread.join(STOP_WITHIN)
 
 
-def _stop(spark: Any) -> None:
+def _stop(spark: "SparkSession") -> None:
     from tidegate.spark.session.sessions import is_connect
 
     try:
@@ -67,7 +69,9 @@ def _stop(spark: Any) -> None:
 
 
 @contextmanager
-def only_while_wanted(coordinator: "CheckpointCoordinator", checkpoint_id: int, spark: Any) -> Iterator[None]:
+def only_while_wanted(
+    coordinator: "CheckpointCoordinator", checkpoint_id: int, spark: "SparkSession"
+) -> Iterator[None]:
     """Stops Spark once the checkpoint has ended, or passed its deadline.
 
     Raises `CheckpointExpiredError` or `CheckpointNotInProgressError` then, in place of Spark's own error.

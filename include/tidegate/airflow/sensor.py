@@ -37,7 +37,7 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
         else:
             BaseSensorOperator.execute(self, context)
 
-    def look(self, context: Context, event: Any = None) -> None:
+    def look(self, context: Context, event: object = None) -> None:
         """Look now, and defer if it is too early. The trigger only says that it is time to look: what it saw is not
         trusted."""
         if self.poke(context):

@@ -90,7 +90,7 @@ def _document(compared: Compared) -> Document:
     }
 
 
-def comparison_table(document: Document) -> Any:
+def comparison_table(document: Document) -> Group:
     names = [_text(f"{side['pipeline']} at {side['checkpoint']}") for side in document["pipelines"]]
     table = Table("Part", "Name", "", leave=("Part",), wrap=("Name",))
     for name in names:

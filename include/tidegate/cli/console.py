@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _WHOLE = 100_000  # characters, more than any line has
 
@@ -24,7 +27,7 @@ class PlainConsole(Console):
         if not self.is_terminal:
             self.width = _WHOLE
 
-    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(self, renderable: "RenderableType", options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

@@ -159,7 +159,7 @@ def _with_columns(table: Table, names: Iterable[str]) -> Table:
     return table
 
 
-def _cell(value: Any) -> Text:
+def _cell(value: object) -> Text:
     if value is None:
         return Text("null", style="dim")
     return Text(plain(str(value)))  # before the table measures it

@@ -5,7 +5,6 @@ Anywhere else nothing leaves: a row is a line, as long as it is, for other progr
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -117,7 +116,7 @@ class Table(RichTable):
             yield "  ".join(padded).rstrip()
 
 
-def _one_line(console: Console, cell: Any) -> str:
+def _one_line(console: Console, cell: object) -> str:
     text = console.render_str(cell) if isinstance(cell, str) else cell
     return "; ".join(filter(None, map(str.strip, plain(f"{text}").splitlines())))
 

@@ -197,7 +197,7 @@ def _intervals(asked: timedelta | None, during_backlog: timedelta | None, min_pa
     return {"interval": base, "interval_during_backlog": slower}
 
 
-def _described(value: Any) -> Any:
+def _described(value: object) -> Any:
     if isinstance(value, CheckpointHistory):
         return value.describe()
     return _milliseconds(value) if isinstance(value, timedelta) else value

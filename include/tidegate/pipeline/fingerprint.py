@@ -37,7 +37,7 @@ class _Facts:
     def __init__(self) -> None:
         self._said: dict[int, object] = {}  # kept, so that no other object gets their ids
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         match value:
             case None | bool() | int() | float() | str() | bytes():
                 return repr(value)
@@ -67,7 +67,7 @@ class _Facts:
             case _:
                 return self._once(value)
 
-    def _once(self, value: Any) -> Any:
+    def _once(self, value: object) -> Any:
         """Of an object that nothing is known of, only the type is said: to ask it more could start Spark."""
         what = [type(value).__module__, type(value).__qualname__]
         if id(value) in self._said:
@@ -94,7 +94,7 @@ class _Facts:
         return [code.co_code.hex(), code.co_names, code.co_varnames, [self.of(each) for each in code.co_consts]]
 
 
-def _is_fixed(value: Any) -> bool:
+def _is_fixed(value: object) -> bool:
     """What a function may change while it runs would make every run another definition."""
     return not isinstance(value, list | dict | set | bytearray)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -17,7 +16,7 @@ _SHORTEST = timedelta(milliseconds=1)
 _TIMES = ("min", "max", "min_by", "max_by")
 
 
-def ttl_of(operator: str, ttl: Any, by: Any) -> TimeToLive | None:
+def ttl_of(operator: str, ttl: str | timedelta | None, by: str | None) -> TimeToLive | None:
     """What `ttl=` and `ttl_by=` of an operator mean. Raises `PipelineDefinitionError`."""
     where = f"operator {operator!r}"
     if ttl is None:

@@ -40,9 +40,9 @@ class Region(Protocol):
 
     def frame(
         self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
-    ) -> "DataFrame":
-        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query
-        over them."""
+    ) -> "DataFrame | None":
+        """The data of a verdict's `target`: staged rows, state, or a check's own query over them. None if there are
+        none."""
         ...
 
 

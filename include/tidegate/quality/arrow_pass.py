@@ -11,11 +11,14 @@ Great Expectations and pyarrow are imported inside functions, because that takes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import ArrowRows, LeftToSparkError
 from tidegate.quality.importing import load_great_expectations
 from tidegate.shortcuts import Shortcut
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _EXPECTATION = "great_expectations.expectations.expectation:Expectation"
 SHORTCUT = Shortcut(
@@ -59,7 +62,7 @@ class _Rows:
     """A `pyarrow.Table` of the columns that are named, and the `names` of all; None if Great Expectations writes those
     of Spark otherwise: with quotes, or with the fields of a column."""
 
-    columns: Any
+    columns: "pa.Table"
     names: tuple[str, ...] | None
 
 
@@ -140,15 +143,15 @@ def _value(rows: _Rows, metric: Any, needed: Mapping[str, Any]) -> Any:
     raise LeftToSparkError(name)
 
 
-def _nulls(column: Any) -> int:
+def _nulls(column: "pa.ChunkedArray") -> int:
     return int(column.null_count)
 
 
-def _filled(column: Any) -> int:
+def _filled(column: "pa.ChunkedArray") -> int:
     return len(column) - int(column.null_count)
 
 
-def _repeated(column: Any) -> int:
+def _repeated(column: "pa.ChunkedArray") -> int:
     """0 if every value is there once. How many are not, Spark says."""
     import pyarrow.compute as pc
 
@@ -159,7 +162,7 @@ def _repeated(column: Any) -> int:
     return 0
 
 
-def _repeated_together(rows: Any) -> int:
+def _repeated_together(rows: "pa.Table") -> int:
     """The same of several columns, none of whose values is null."""
     if not all(_is_comparable(column.type) and column.null_count == 0 for column in rows.columns):
         raise LeftToSparkError(str(rows.schema))
@@ -168,25 +171,25 @@ def _repeated_together(rows: Any) -> int:
     return 0
 
 
-def _complete_rows(rows: Any) -> int:
+def _complete_rows(rows: "pa.Table") -> int:
     if any(column.null_count for column in rows.columns):
         raise LeftToSparkError("null")
     return int(rows.num_rows)
 
 
-def _smallest(column: Any) -> Any:
+def _smallest(column: "pa.ChunkedArray") -> object:
     import pyarrow.compute as pc
 
     return pc.min(_ordered(column)).as_py()
 
 
-def _largest(column: Any) -> Any:
+def _largest(column: "pa.ChunkedArray") -> object:
     import pyarrow.compute as pc
 
     return pc.max(_ordered(column)).as_py()
 
 
-def _ordered(column: Any) -> Any:
+def _ordered(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     """A column whose values are the same objects in Python, whoever reads them, in the same order."""
     import pyarrow as pa
 
@@ -195,7 +198,7 @@ def _ordered(column: Any) -> Any:
     return column
 
 
-def _is_comparable(kind: Any) -> bool:
+def _is_comparable(kind: "pa.DataType") -> bool:
     """Whether two values are equal to Arrow if, and only if, they are to Spark. Doubles have two zeros."""
     import pyarrow as pa
 
@@ -204,7 +207,11 @@ def _is_comparable(kind: Any) -> bool:
 
 
 def _outside(
-    column: Any, min_value: Any = None, max_value: Any = None, strict_min: bool = False, strict_max: bool = False
+    column: "pa.ChunkedArray",
+    min_value: Any = None,
+    max_value: Any = None,
+    strict_min: bool = False,
+    strict_max: bool = False,
 ) -> int:
     """How many numbers are not between the bounds. Spark compares whole numbers with a double as doubles."""
     import pyarrow as pa
@@ -230,7 +237,7 @@ def _outside(
     return _filled(column) - int(pc.sum(inside, min_count=0).as_py())
 
 
-def _not_in(column: Any, value_set: Sequence[Any] = ()) -> int:
+def _not_in(column: "pa.ChunkedArray", value_set: Sequence[Any] = ()) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 

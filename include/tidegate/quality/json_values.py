@@ -15,7 +15,7 @@ MAX_ITEMS = 20
 MAX_TEXT = 500
 
 
-def json_value(value: Any, local: bool = False) -> Any:
+def json_value(value: object, local: bool = False) -> Any:
     """`value` as strict JSON: no NaN, at most `MAX_ITEMS` items per list and `MAX_TEXT` characters per string.
 
     Decimals and times become strings without loss. NaN and the infinities become "NaN", "Infinity" and "-Infinity".
@@ -49,7 +49,7 @@ def json_object(values: Mapping[str, Any], local: Collection[str] = ()) -> dict[
     return {name: json_value(value, name in local) for name, value in values.items()}
 
 
-def _composite(value: Any, local: bool) -> Any:
+def _composite(value: object, local: bool) -> Any:
     if hasattr(value, "asDict"):  # a Spark row
         value = value.asDict()
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ makes a verdict of it. Great Expectations is imported inside functions, because 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.ports import ArrowRows
@@ -18,6 +18,9 @@ from tidegate.quality.failing import failing_rows
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.one_pass import validate_at_once
 from tidegate.quality.public_way import validate_publicly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SAMPLES = 20
 _SAMPLED = {"partial_unexpected_list", "partial_unexpected_index_list", "partial_unexpected_counts"}
@@ -68,7 +71,7 @@ def build(suite: ExpectationSuite) -> list[Any]:
 
 
 def judge(
-    frame: Any,
+    frame: "DataFrame",
     suite: ExpectationSuite,
     built: Sequence[Any],
     shown: Sequence[str],

@@ -11,10 +11,13 @@ Great Expectations is imported inside functions, because that takes seconds.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.quality.importing import open_context
 from tidegate.shortcuts import Shortcut
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SHORTCUT = Shortcut(
     "judging",
@@ -37,7 +40,7 @@ _SAMPLES = ("unexpected_values", "unexpected_index_list", "unexpected_rows")
 
 
 def validate_at_once(
-    frame: Any, built: Sequence[Any], result_format: Mapping[str, Any], reported: int | None
+    frame: "DataFrame", built: Sequence[Any], result_format: Mapping[str, Any], reported: int | None
 ) -> tuple[list[Any], int]:
     """Great Expectations' results in an order of its own, and how many rows there really are. If it is not what was
     `reported`, judge it anew without that. Several threads may judge at once."""
@@ -48,7 +51,7 @@ def validate_at_once(
     return results, validator.active_batch.data.dataframe.count() if counted is None else counted
 
 
-def _validator(frame: Any, reported: int | None) -> Any:
+def _validator(frame: "DataFrame", reported: int | None) -> Any:
     """Of one DataFrame, with an engine of its own, because engines keep what they have seen."""
     context = open_context()
     from great_expectations.core.batch import Batch

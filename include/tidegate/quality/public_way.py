@@ -5,15 +5,20 @@ It counts and samples each expectation in Spark jobs of its own choice, where `o
 
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tidegate.quality.importing import open_context
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _ONE_AT_A_TIME = Lock()
 
 
-def validate_publicly(frame: Any, built: Sequence[Any], result_format: Mapping[str, Any]) -> tuple[list[Any], int]:
+def validate_publicly(
+    frame: "DataFrame", built: Sequence[Any], result_format: Mapping[str, Any]
+) -> tuple[list[Any], int]:
     """Great Expectations' results in an order of its own, and how many rows there are. One suite at a time: the data
     sources of a context are not safe for threads."""
     with _ONE_AT_A_TIME:

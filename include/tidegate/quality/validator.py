@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
@@ -35,9 +35,12 @@ from tidegate.quality.judgement import ExpectationError, Finding, build, headlin
 from tidegate.quality.page import Section
 from tidegate.quality.results import result_object
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 log = logging.getLogger(__name__)
 
-FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], Any]
+FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], "DataFrame | None"]
 
 # Judging waits for Spark, so targets are judged side by side. Without Spark it is work for the interpreter.
 _AT_ONCE = 4
@@ -51,7 +54,7 @@ def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
     """`read`, asked only for a target of which there are files, so that an empty checkpoint starts no Spark."""
     known = {judged.target: judged for judged in judged_targets(graph)}
 
-    def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
+    def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> "DataFrame | None":
         return read(target, subtasks, of) if files_of(known[target], subtasks) else None
 
     return frame
@@ -123,7 +126,9 @@ class GreatExpectationsValidator:
             return None
         return None if good is None else _section(target, suite, good[0], types, good[1])
 
-    def _read(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
+    def _read(
+        self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord
+    ) -> "DataFrame | Exception | None":
         """The rows to judge; None if there are none; the error instead if they cannot be read. In one thread: the first
         may open a Spark session."""
         try:
@@ -131,7 +136,9 @@ class GreatExpectationsValidator:
         except Exception as error:
             return error
 
-    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], frame: Any) -> Section:
+    def _judge(
+        self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], frame: "DataFrame | Exception | None"
+    ) -> Section:
         suite = self._graph.suites[target]
         try:
             if frame is None:
@@ -218,7 +225,7 @@ def _not_judged(target: Target, suite: ExpectationSuite, error: str) -> Section:
 
 
 @contextmanager
-def _persisted(frame: Any) -> Iterator[None]:
+def _persisted(frame: "DataFrame") -> Iterator[None]:
     """Compute the DataFrame once for all expectations. A DataFrame that is persisted already is left as it is.
 
     For state, which is merged from its runs, and for a check's query. Staged rows of a sink lie in files whose columns

@@ -37,7 +37,7 @@ def flags(values: Sequence[bool]) -> "pa.BooleanArray":
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
 
 
-def numbers_of(column: "pa.Array | pa.ChunkedArray") -> Any:
+def numbers_of(column: "pa.Array | pa.ChunkedArray") -> "npt.NDArray[Any]":
     """A column of integers without nulls as numpy's."""
     import numpy as np
 
@@ -47,7 +47,7 @@ def numbers_of(column: "pa.Array | pa.ChunkedArray") -> Any:
     return np.concatenate(parts) if parts else np.empty(0, kind)
 
 
-def rows_with_values(column: "pa.Array | pa.ChunkedArray") -> Any:
+def rows_with_values(column: "pa.Array | pa.ChunkedArray") -> "npt.NDArray[Any]":
     """The positions of what is not null, as numpy's."""
     import numpy as np
     import pyarrow as pa

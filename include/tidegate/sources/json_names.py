@@ -35,7 +35,7 @@ def names_of(type_: Any) -> Names | None:
     return None
 
 
-def has_other_case(value: Any, names: Names | None) -> bool:
+def has_other_case(value: object, names: Names | None) -> bool:
     """Whether a JSON value has a key that is a column in another case."""
     if names is None:
         return False

@@ -8,9 +8,12 @@ import json
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tidegate.sources.json_names import Names, has_other_case, renamed
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 #: Where a schema has types of some kinds: the kind itself at the place, a list of one for elements and values of maps,
 #: a dictionary by lower-case name for fields. Anything false: nowhere.
@@ -66,12 +69,12 @@ class _NotJson(Exception):
         self.reason = reason
 
 
-def places_of(type_: Any) -> Places:
+def places_of(type_: "DataType") -> Places:
     """Where a type of Spark has STRING or DECIMAL."""
     return _places(type_, _EDITED)
 
 
-def floats_of(type_: Any) -> Floats | None:
+def floats_of(type_: "DataType") -> Floats | None:
     """Where a type of Spark has FLOAT or DOUBLE; None if nowhere."""
     if not (places := _places(type_, _FLOATS)):
         return None
@@ -191,7 +194,7 @@ _STRICT = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_refus
 _LENIENT = json.JSONDecoder(parse_float=len, parse_int=len)
 
 
-def _has_others(value: Any, places: Places) -> bool:
+def _has_others(value: object, places: Places) -> bool:
     """Whether a STRING has another value than text or null, or a DECIMAL a long number."""
     if not places or value is None:
         return False
@@ -224,7 +227,7 @@ def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list
     return end
 
 
-def _is_other(text: str, value: Any, place: int) -> bool:
+def _is_other(text: str, value: object, place: int) -> bool:
     if place in _TOO_LARGE:
         return type(value) is int and abs(float(text)) >= _TOO_LARGE[place]
     return _has_others(value, place)

@@ -15,6 +15,7 @@ from tidegate.sources.arrow_columns import integers, numbers_of
 from tidegate.sources.links import Link
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -40,8 +41,8 @@ class Listing:
     and all but a few of a directory were read before."""
 
     paths: "pa.StringArray"  # relative to the directory
-    sizes: Any  # in bytes, as numpy's integers
-    mtimes: Any  # in nanoseconds since the epoch, as numpy's integers
+    sizes: "npt.NDArray[Any]"  # in bytes, as numpy's integers
+    mtimes: "npt.NDArray[Any]"  # in nanoseconds since the epoch, as numpy's integers
     links: Sequence[Link] = ()  # that lead to files which are not among these
     found_by: Mapping[str, str] = field(default_factory=dict)  # the names of links that led to some of them
 
@@ -49,7 +50,7 @@ class Listing:
         """An object a file: of a part of them, if there may be many."""
         return list(map(FileVersion, self.paths.to_pylist(), self.sizes.tolist(), self.mtimes.tolist()))
 
-    def take(self, rows: Any) -> "Listing":
+    def take(self, rows: "npt.NDArray[Any]") -> "Listing":
         """The files in these rows. Of rows that follow one another nothing is copied."""
         import numpy as np
 
@@ -75,7 +76,7 @@ class Listing:
         same = self._same(len(self.paths) - rest, other, len(other.paths) - rest, rest)
         return begin, _ones(same[::-1])
 
-    def _same(self, begin: int, other: "Listing", other_begin: int, count: int) -> Any:
+    def _same(self, begin: int, other: "Listing", other_begin: int, count: int) -> "npt.NDArray[Any]":
         """Of so many files of each, from these rows on, whether they look the same."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -83,7 +84,8 @@ class Listing:
         mine, others = slice(begin, begin + count), slice(other_begin, other_begin + count)
         paths = numbers_of(pc.cast(pc.equal(self.paths[mine], other.paths[others]), pa.uint8()))
         numbers = (self.sizes[mine] == other.sizes[others]) & (self.mtimes[mine] == other.mtimes[others])
-        return numbers & (paths != 0)
+        same: npt.NDArray[Any] = numbers & (paths != 0)
+        return same
 
 
 def joined(parts: Sequence[Listing]) -> Listing:
@@ -97,7 +99,7 @@ def joined(parts: Sequence[Listing]) -> Listing:
     return Listing(pa.concat_arrays(paths), np.concatenate(sizes), np.concatenate(mtimes))
 
 
-def _ones(values: Any) -> int:
+def _ones(values: "npt.NDArray[Any]") -> int:
     """How many there are before the first zero."""
     return len(values) if values.all() else int(values.argmin())
 

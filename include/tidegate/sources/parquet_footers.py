@@ -8,7 +8,7 @@ Some integers it cuts off. The verdict is the same whether Spark reads the rows 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.headers import NULLS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
     import pyarrow.parquet as pq
+    from pyspark.sql.types import StructType
 
 _THREADS = 16  # a footer of an object store is a wait
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -48,7 +49,7 @@ class Expected:
     """The columns of a schema, as a pyspark `StructType`, and what other columns mean. `exact`: the session tells upper
     and lower case apart."""
 
-    schema: Any
+    schema: "StructType"
     missing_are_null: bool
     extra_are_ignored: bool
     exact: bool = False

@@ -16,6 +16,7 @@ from tidegate.sources.arrow_columns import integers, numbers_of, rows_with_value
 from tidegate.sources.listing import FileVersion, Listing, in_reading_order, joined
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
 _THREADS = 2  # of more, each takes memory of its own that was not used before
@@ -35,7 +36,7 @@ class _Compared(NamedTuple):
     """A comparison, and the rows of the listing that it is about, whether the source reads these files or not."""
 
     listing: Listing
-    rows: Any
+    rows: "npt.NDArray[Any]"
     result: Comparison
 
 
@@ -79,7 +80,7 @@ def _read_while(
         return list_files(), dict(zip(handles, lists, strict=True))
 
 
-def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> Any:
+def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> "npt.NDArray[Any]":
     """The rows whose answer may not be that of the last time.
 
     The others are files that look as they did in the last listing, of which a manifest said that they were read and
@@ -94,13 +95,13 @@ def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> A
     return _union(np.arange(begin, len(listing.paths) - end), *found, *forgotten)
 
 
-def _union(*rows: Any) -> Any:
+def _union(*rows: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
     import numpy as np
 
     return np.unique(np.concatenate(rows))
 
 
-def _found(listing: Listing, lists: Collection[Listing]) -> tuple[Any, Any]:
+def _found(listing: Listing, lists: Collection[Listing]) -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
     """The rows with files that no list has, and those with files that look different in each list that has them."""
     import numpy as np
 
@@ -116,7 +117,7 @@ def _found(listing: Listing, lists: Collection[Listing]) -> tuple[Any, Any]:
     return left[~is_read[left]], left[is_read[left]]
 
 
-def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
+def _unchanged(listing: Listing, lists: Collection[Listing]) -> "Iterator[npt.NDArray[Any]]":
     """The rows with files that look as they do in the lists; a part after the other.
 
     A file that looks as it did has the time of modification that it had. So each is looked up among those of about its
@@ -124,17 +125,18 @@ def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
     """
     times = _times(listing.mtimes)
 
-    def of_about(rows: Any, *of_lists: Any) -> Any:
+    def of_about(rows: "npt.NDArray[Any]", *of_lists: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
         parts = [files.take(known) for files, known in zip(lists, of_lists, strict=True) if len(known)]
         read, is_same = _compared(listing, rows, joined(parts)) if parts else (rows[:0], rows[:0])
-        return read[is_same]
+        same: npt.NDArray[Any] = read[is_same]
+        return same
 
     with ThreadPoolExecutor(_THREADS) as pool:
         rows = pool.map(lambda files: _rows_between(files.mtimes, times), [listing, *lists])
         yield from pool.map(of_about, *rows)
 
 
-def _times(mtimes: Any) -> Any:
+def _times(mtimes: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
     """Between each two of them are about as many files as are looked up in one go. A sample tells them well enough."""
     import numpy as np
 
@@ -142,7 +144,7 @@ def _times(mtimes: Any) -> Any:
     return np.sort(mtimes[::step])[_TOGETHER // step :: _TOGETHER // step]
 
 
-def _rows_between(mtimes: Any, times: Any) -> list[Any]:
+def _rows_between(mtimes: "npt.NDArray[Any]", times: "npt.NDArray[Any]") -> "list[npt.NDArray[Any]]":
     """The rows with files from before the first of these times, from between each two of them, and from the last on.
 
     Each in the order of the rows: what lies side by side is looked at one after the other. Most manifests are in the
@@ -154,7 +156,9 @@ def _rows_between(mtimes: Any, times: Any) -> list[Any]:
     return np.split(np.argsort(part, kind="stable"), np.bincount(part, minlength=len(times) + 1)[:-1].cumsum())
 
 
-def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any]:
+def _compared(
+    listing: Listing, rows: "npt.NDArray[Any]", known: Listing
+) -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
     """Which of these rows are about files that are known, and whether each looks the same."""
     among, at = _pairs(listing.paths.take(integers(rows)), known.paths)
     read = rows[among]
@@ -162,7 +166,7 @@ def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any]:
     return read, (sizes == listing.sizes[read]) & (mtimes == listing.mtimes[read])
 
 
-def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> tuple[Any, Any]:
+def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
     """The rows of both in which the same path is. The shorter list is the one to be looked up in."""
     import numpy as np
     import pyarrow.compute as pc

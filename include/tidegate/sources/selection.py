@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.sources.names import is_finished
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 #: What stands for null in the name of a directory.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -47,7 +50,7 @@ class PartitionColumn:
         limit = 1 << (_BITS[self.type] - 1)
         return bool(_WHOLE.fullmatch(text)) and -limit <= int(text) < limit
 
-    def of(self, path: Any) -> Any:
+    def of(self, path: "Column") -> "Column":
         """The Spark column for a column of paths, each of which has been checked. A plus sign is no blank here."""
         from pyspark.sql import functions as F
 

@@ -5,7 +5,11 @@ plausible and are wrong. Here the text is compared with a pattern first, inside 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)"
 _DAY = r"\d{4}-\d\d-\d\d"
@@ -30,7 +34,7 @@ _FORMATS = {
 _INFINITE = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infinity"}
 
 
-def is_checked(type_: Any, format: str, options: Mapping[str, str]) -> bool:
+def is_checked(type_: "DataType", format: str, options: Mapping[str, str]) -> bool:
     """Whether text of a scalar type is compared with a pattern. An option that says how it is written takes
     precedence. `options` have lower-case names."""
     kind = type_.typeName()
@@ -39,7 +43,7 @@ def is_checked(type_: Any, format: str, options: Mapping[str, str]) -> bool:
     return kind in _OF_JSON or (format == "csv" and kind in _PATTERNS)
 
 
-def value_of(text: Any, type_: Any, options: Mapping[str, str]) -> Any:
+def value_of(text: "Column", type_: "DataType", options: Mapping[str, str]) -> "Column":
     """The column of values for a column of texts: null where the text is null or no value of the type."""
     from pyspark.sql import functions as F
 
@@ -62,19 +66,21 @@ def value_of(text: Any, type_: Any, options: Mapping[str, str]) -> Any:
     return F.when(fits, text.try_cast(type_))
 
 
-def is_value(text: Any, type_: Any) -> Any:
+def is_value(text: "Column", type_: "DataType") -> "Column":
     """Whether a text is written as a value of the type. It may still be out of range."""
-    if type_.typeName() == "decimal":
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(type_, DecimalType):
         return _is_decimal(text, type_.scale)
     return text.rlike(rf"\A({_PATTERNS[type_.typeName()]})\z")
 
 
-def has_checked(type_: Any, format: str, options: Mapping[str, str]) -> bool:
+def has_checked(type_: "DataType", format: str, options: Mapping[str, str]) -> bool:
     """Whether a type is checked, or has one inside that is."""
     return any(is_checked(each, format, options) for each in _leaves(type_))
 
 
-def as_text(type_: Any, format: str, options: Mapping[str, str]) -> Any:
+def as_text(type_: "DataType", format: str, options: Mapping[str, str]) -> "DataType":
     """A type with STRING in the place of every type that is checked."""
     from pyspark.sql import types as T
 
@@ -87,12 +93,12 @@ def as_text(type_: Any, format: str, options: Mapping[str, str]) -> Any:
     return T.StringType() if is_checked(type_, format, options) else type_
 
 
-def all_fit(text: Any, type_: Any, format: str, options: Mapping[str, str]) -> Any:
+def all_fit(text: "Column", type_: "DataType", format: str, options: Mapping[str, str]) -> "Column":
     """Whether every checked value in a column of type `as_text(type_)` is written as one. Null where it is null."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
-    def inner(part: Any, of: Any) -> Any:
+    def inner(part: "Column", of: "DataType") -> "Column":
         return F.coalesce(all_fit(part, of, format, options), F.lit(True))
 
     if not has_checked(type_, format, options):
@@ -106,7 +112,7 @@ def all_fit(text: Any, type_: Any, format: str, options: Mapping[str, str]) -> A
     return is_value(text, type_)
 
 
-def _leaves(type_: Any) -> list[Any]:
+def _leaves(type_: "DataType") -> "list[DataType]":
     from pyspark.sql import types as T
 
     if isinstance(type_, T.ArrayType):
@@ -118,7 +124,7 @@ def _leaves(type_: Any) -> list[Any]:
     return [type_]
 
 
-def _is_decimal(text: Any, scale: int) -> Any:
+def _is_decimal(text: "Column", scale: int) -> "Column":
     """A plain number with no more digits than `scale` behind its point, zeros at its end aside."""
     from pyspark.sql import functions as F
 

@@ -6,7 +6,7 @@ generator, repeat it for each use, or drop it when a query does not use its colu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.protocol.schema.ddl import ddl_of
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
@@ -180,7 +180,7 @@ class _Parsing:
         text = self._parse(self._record, schema, self._options)
         is_known = not self._is_csv or len(names) > 1 or text_format(source, tuple(names)).header is not None
 
-        def shown(value: Any) -> Any:
+        def shown(value: "Column") -> "Column":
             if source.malformed == "quarantine":
                 return value
             cut = F.concat(F.substring(value, 1, _SHOWN_VALUE), F.lit("…"))

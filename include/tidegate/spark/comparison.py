@@ -5,7 +5,7 @@ compared as bags, since they may have a row twice.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -15,7 +15,7 @@ from tidegate.protocol.recovery.comparison import Compared, CountedRows, Part, R
 from tidegate.spark.state_source import FORMAT
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: The options of format `tidegate_state`, by operator.
 States = Mapping[str, Mapping[str, str]]
@@ -74,7 +74,7 @@ def _texts(frame: "DataFrame", columns: list[str], ours: int, theirs: int) -> "D
     return frame.select(text.alias("row"), F.lit(ours).alias("ours"), F.lit(theirs).alias("theirs"))
 
 
-def _sample(counted: "DataFrame", surplus: Any, number: int) -> tuple[str, ...]:
+def _sample(counted: "DataFrame", surplus: "Column", number: int) -> tuple[str, ...]:
     if not number:
         return ()
     rows = counted.where(surplus > 0).orderBy("row").limit(number).select("row").collect()

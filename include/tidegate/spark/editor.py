@@ -1,7 +1,7 @@
 """`SparkEditor`: writes the files of a savepoint that is edited, on a Spark session, and shows them where they lie."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -29,6 +29,9 @@ from tidegate.spark.region import SparkRegion
 from tidegate.state.expiring import judge
 from tidegate.state.layout import StateLayout
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 class SparkEditor:
     """Implements `ports.Editor` for one base, with a region's definition and session."""
@@ -41,7 +44,7 @@ class SparkEditor:
         self._at = microseconds(region.parts.clock.now())  # rows that are given are changed now
         self._renamed = former_names(base.metadata.record, region.graph.renamed)
 
-    def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
+    def checked(self, operator_id: str, rows: "DataFrame", removed: bool) -> "DataFrame":
         """See `ports.Editor`."""
         vertex = self._vertices[operator_id]
         where = self._region.streams.where(vertex)
@@ -53,7 +56,7 @@ class SparkEditor:
         location: str,
         rewrites: Sequence[Rewrite],
         copies: Sequence[FileCopy],
-        changes: Mapping[str, Any],
+        changes: "Mapping[str, DataFrame]",
     ) -> Mapping[SubtaskId, StateHandle]:
         """See `ports.Editor`: a Spark job for each operator with changes, and one for everything else."""
         found: dict[SubtaskId, StateHandle] = {}
@@ -64,7 +67,7 @@ class SparkEditor:
         copied = [(self._base.url, copy.handle, copy.path) for copy in copies]
         return {**found, **export_files(self._region.session, self._plan(record, location, rest, copied))}
 
-    def _changed(self, plan: ExportPlan, operator_id: str, rows: Any) -> dict[SubtaskId, StateHandle]:
+    def _changed(self, plan: ExportPlan, operator_id: str, rows: "DataFrame") -> dict[SubtaskId, StateHandle]:
         pipeline = self._graph.pipeline
         subtask = F.expr(subtask_expression(pipeline.parallelism, pipeline.max_parallelism))
         placed = map_in_arrow(rows.repartitionById(pipeline.parallelism, subtask), EditPlan(plan).run, REPORT_TYPE)
@@ -145,7 +148,7 @@ class SparkEditor:
 
     def frame(
         self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
-    ) -> Any:
+    ) -> "DataFrame | None":
         """What a verdict on a savepoint that was written to `location` is about; see `ports.Region.frame`."""
         located = self._located(location)
         return EditedFrames(self._graph, self._region.streams, located, subtasks, record).of(target)
@@ -154,6 +157,6 @@ class SparkEditor:
 class EditedFrames(Frames):
     """A table of current rows shows the state of its operator. Other sinks have nothing staged."""
 
-    def _staged(self, name: str) -> Any:
+    def _staged(self, name: str) -> "DataFrame | None":
         vertex = self._graph.sink(name)
         return self._state(vertex.input.origin) if vertex.sink.input is SinkInput.CURRENT else None

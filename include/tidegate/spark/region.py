@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from sys import modules
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -41,6 +41,9 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.exporting import ExportPlan
 from tidegate.spark.session.packaging import travel_by_value
 from tidegate.spark.session.sessions import adopt_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class SparkRegion:
@@ -98,7 +101,9 @@ class SparkRegion:
         )
         return export_files(self.session, plan)
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
+    def frame(
+        self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
+    ) -> "DataFrame | None":
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
         return Frames(self.graph, self.streams, self.location, subtasks, record).of(target)
 

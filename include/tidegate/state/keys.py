@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ class Keys:
     rows: pa.Table
 
 
-def key_of_text(text: str) -> Any:
+def key_of_text(text: str) -> object:
     """A key from a command line or an option: a JSON object or list of the columns' values, else the one value itself.
 
     A value that looks like JSON can be given in a list: `["[1]"]`. So can null: `[null]`.
@@ -34,7 +33,7 @@ def key_of_text(text: str) -> Any:
     return text
 
 
-def one_key(layout: StateLayout, key: Any) -> Keys:
+def one_key(layout: StateLayout, key: object) -> Keys:
     """The key that `key` stands for: a value where there is one key column, a sequence of them, or a mapping by name.
 
     Text stands for a value of any type, as Spark writes it; moments without a zone are in UTC. Raises
@@ -45,7 +44,7 @@ def one_key(layout: StateLayout, key: Any) -> Keys:
     return Keys(hashes, pa.Table.from_arrays(columns, schema=layout.key_schema))
 
 
-def _by_column(layout: StateLayout, key: Any) -> list[tuple[Column, Any]]:
+def _by_column(layout: StateLayout, key: object) -> list[tuple[Column, object]]:
     if isinstance(key, Mapping):
         if set(key) != set(layout.key_names):
             raise _wrong(layout, f"{', '.join(map(str, key)) or 'nothing'} was given")
@@ -56,7 +55,7 @@ def _by_column(layout: StateLayout, key: Any) -> list[tuple[Column, Any]]:
     return list(zip(layout.keys, values, strict=True))
 
 
-def _converted(layout: StateLayout, column: Column, value: Any) -> pa.Array:
+def _converted(layout: StateLayout, column: Column, value: object) -> pa.Array:
     try:
         return canonical_key(value_array(column.type, value))
     except NOT_A_VALUE as error:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -92,7 +91,7 @@ class Reading:
             yield from part.batches()
 
 
-def open_state(files: StateFiles, key: Any = None) -> Reading:
+def open_state(files: StateFiles, key: object = None) -> Reading:
     """Plans what to read; reads no row yet. With `key` (see `keys.one_key`) only the subtask that owns it.
 
     Raises `ConfigurationError` for a key that does not fit, `StateSchemaError`, `StateIntegrityError`, `StorageError`.

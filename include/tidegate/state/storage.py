@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -22,6 +22,9 @@ from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityErr
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.local_files import temporary_name, write_once, written_locally
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK = 4 << 20
@@ -131,7 +134,7 @@ class ArrowCheckpointStorage:
         return open_storage(url)
 
     def copy(self, file: StateHandle, source: Any, path: str, keep: Callable[[], None]) -> None:
-        """See `ports.CheckpointStorage`; in blocks, from another storage of this kind."""
+        """See `ports.CheckpointStorage`; in blocks, from another storage of this kind: `source` is `Any` for that."""
         try:
             with self.open_output(path) as opened:
                 hashing = HashingFile(opened)
@@ -191,7 +194,7 @@ class ArrowCheckpointStorage:
             while block := self._read_block(path, file, size):
                 yield block
 
-    def _read_block(self, path: str, file: Any, size: int) -> bytes:
+    def _read_block(self, path: str, file: "pa.NativeFile", size: int) -> bytes:
         with self._explained("read", path):
             block: bytes = file.read(size)
             return block

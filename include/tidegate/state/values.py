@@ -11,7 +11,7 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 NOT_A_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-def value_array(kind: pa.DataType, value: Any) -> pa.Array:
+def value_array(kind: pa.DataType, value: object) -> pa.Array:
     """An Arrow array of one value. Text stands for a value of any type, as Spark writes it; moments without a zone are
     in UTC. Raises one of `NOT_A_VALUE`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

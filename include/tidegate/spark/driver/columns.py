@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -12,6 +12,11 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.executor.named_columns import NamedColumns, Run
 from tidegate.state.layout import type_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
 
 #: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
 _ALIKE = (
@@ -60,14 +65,14 @@ def require_plain_text(where: str, columns: Iterable[T.StructField]) -> None:
             )
 
 
-def arrow_schema(schema: T.StructType) -> Any:
+def arrow_schema(schema: T.StructType) -> "pa.Schema":
     """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
     if "timezone" in signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
 
 
-def map_in_arrow(rows: DataFrame, run: Run, schema: Any) -> DataFrame:
+def map_in_arrow(rows: DataFrame, run: Run, schema: "StructType | str") -> DataFrame:
     """`DataFrame.mapInArrow`, which takes a dot in a name for the way into a struct."""
     if not any(sign in name for name in rows.columns for sign in ".`"):
         return rows.mapInArrow(run, schema)
@@ -75,6 +80,6 @@ def map_in_arrow(rows: DataFrame, run: Run, schema: Any) -> DataFrame:
     return numbered.mapInArrow(NamedColumns(run, tuple(rows.columns)).run, schema)
 
 
-def ddl(schema: Any) -> str:
+def ddl(schema: "pa.Schema") -> str:
     """A `pyarrow.Schema` of state columns as Spark's DDL."""
     return ", ".join(f"{quoted(field.name)} {type_name(field.type)}" for field in schema)

@@ -1,7 +1,5 @@
 """Rows that replace or remove keys of an operator's state, checked against its columns."""
 
-from typing import Any
-
 from pyspark.sql import DataFrame
 
 from tidegate.protocol.facts.errors import SavepointEditError
@@ -12,7 +10,7 @@ from tidegate.spark.driver.returned import is_frame, kind_of
 from tidegate.state.layout import DELETE, StateLayout
 
 
-def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool, at: int) -> DataFrame:
+def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: bool, at: int) -> DataFrame:
     """`_hash`, the columns of the state as it is stored, and `_delete`, of rows that a user has given, or of keys that
     are `removed`. All are changed `at` that time.
 

@@ -4,7 +4,7 @@ None stands for "nothing is there", so that an empty checkpoint is judged withou
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -24,6 +24,9 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import ScanPlan
 from tidegate.state.expiring import judge
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 class Frames:
     """Frames over the acknowledged subtasks of one checkpoint."""
@@ -42,7 +45,7 @@ class Frames:
         self._subtasks = subtasks
         self._moment = Moment.of(record)
 
-    def of(self, target: Target) -> Any:
+    def of(self, target: Target) -> "DataFrame | None":
         """Raises `PipelineDefinitionError` if the pipeline has no such target."""
         name = target.name
         if target.kind is TargetKind.SINK and any(sink.name == name for sink in self._graph.sinks):
@@ -58,12 +61,12 @@ class Frames:
             f"{', '.join(v.name for v in self._graph.checks) or 'no check'}."
         )
 
-    def _staged(self, name: str) -> Any:
+    def _staged(self, name: str) -> "DataFrame | None":
         vertex = self._graph.sink(name)
         handles = [handle for _, handle in self._handles(vertex.operator_id, HandleKind.STAGED)]
         return vertex.sink.read_staged(self._streams.session, handles)
 
-    def _checked(self, name: str) -> Any:
+    def _checked(self, name: str) -> "DataFrame | None":
         check = next(check for check in self._graph.checks if check.name == name)
         staged = [self._staged(sink) for sink in check.sinks]
         if all(frame is None for frame in staged):
@@ -74,7 +77,7 @@ class Frames:
         ]
         return check.query(*inputs)
 
-    def _state(self, name: str) -> Any:
+    def _state(self, name: str) -> "DataFrame | None":
         vertex = next(vertex for vertex in self._graph.keyed if vertex.name == name)
         layout = self._streams.layout(vertex)
         runs: dict[int, list[StateHandle]] = {}

@@ -63,7 +63,7 @@ def with_given(upserts: DataFrame, keys: DataFrame) -> DataFrame:
     return upserts.withColumn(GIVEN, F.lit(False)).unionAll(keys.select(*there, F.lit(True).alias(GIVEN)))
 
 
-def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
+def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> DataFrame | Update:
     if vertex.join is not None:
         return joined(streams.join_columns(vertex), *frames)
     assert vertex.update is not None

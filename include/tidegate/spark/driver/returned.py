@@ -1,7 +1,5 @@
 """What a user's function returns where a DataFrame is expected, and what it raises."""
 
-from typing import Any
-
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 #: What pyspark raises for a function that it cannot send to workers.
@@ -10,7 +8,7 @@ UNSENDABLE = "PicklingError"
 _LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
-def require_frame(who: str, value: Any) -> None:
+def require_frame(who: str, value: object) -> None:
     """Raise `PipelineDefinitionError`, which says `who` returned what, unless the value is a Spark DataFrame."""
     if not is_frame(value):
         raise PipelineDefinitionError(f"{who} returned {kind_of(value)} instead of a Spark DataFrame.{_way_out(value)}")
@@ -27,12 +25,12 @@ def raised(error: Exception) -> str:
     return said
 
 
-def is_frame(value: Any) -> bool:
+def is_frame(value: object) -> bool:
     """Whether it is a DataFrame of Spark, classic or Connect."""
     return hasattr(value, "mapInArrow")
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """A value's type, for a message."""
     name, library = type(value).__name__, type(value).__module__.partition(".")[0]
     if value is None:
@@ -42,7 +40,7 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _way_out(value: Any) -> str:
+def _way_out(value: object) -> str:
     if value is None:
         return " Is a return missing?"
     if type(value).__module__.startswith("pandas"):

@@ -5,7 +5,7 @@ Lazy throughout: nothing here runs a Spark job. State layouts are derived from t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.streams import LATE_ROWS, Stream
+from tidegate.pipeline.streams import LATE_ROWS, Stream, Transform
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
@@ -29,6 +29,9 @@ from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The detail of a file that says which of an operator's streams its rows are of, if not of the one that it emits.
 SIDE = "side"
@@ -145,7 +148,7 @@ class Streams:
         left, right = (self.frame(stream, {}).schema for stream in vertex.inputs)
         return JoinColumns(self.where(vertex), vertex.join, vertex.key, left, right)
 
-    def empty(self, schema: Any) -> DataFrame:
+    def empty(self, schema: "pa.Schema") -> DataFrame:
         """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
         columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
         return self.session.range(1).where("false").selectExpr(*columns)
@@ -209,7 +212,7 @@ class Streams:
         columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
         return self.session.range(1).where("false").select(*columns)
 
-    def _transformed(self, stream: Stream, transform: Any, frame: DataFrame) -> DataFrame:
+    def _transformed(self, stream: Stream, transform: Transform, frame: DataFrame) -> DataFrame:
         where = f"A transform after {stream.origin!r} of pipeline {self._graph.pipeline.name!r}"
         try:
             result = transform(frame)
@@ -218,7 +221,7 @@ class Streams:
         except Exception as error:
             raise error_of_function(error, where, f"{where} raised {raised(error)}") from error
         require_frame(where, result)
-        return cast(DataFrame, result)
+        return result
 
     def _of_rows(self, vertex: KeyedVertex) -> StateLayout:
         if vertex.join is not None:

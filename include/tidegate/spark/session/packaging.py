@@ -10,12 +10,15 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import tidegate
 from tidegate.spark.session.scratch import scratch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: What executors never need: the parts that Airflow, the coordinator's process and the developer use.
 _LEFT_HOME = {"airflow", "cli", "postgres", "quality", "ui"}
@@ -24,7 +27,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content makes an equal file
 _shipped: WeakSet[Any] = WeakSet()
 
 
-def ship(session: Any) -> None:
+def ship(session: "SparkSession") -> None:
     """Add the library to a session, once."""
     if session not in _shipped:
         session.addArtifacts(str(_archive()), pyfile=True)

@@ -227,7 +227,7 @@ def _require(session: SparkSession) -> None:
             session.conf.set(key, value)
 
 
-def is_connect(session: Any) -> bool:
+def is_connect(session: SparkSession) -> bool:
     """Whether the session is a Spark Connect client, which shares no JVM and no Spark context with us."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
