@@ -54,7 +54,7 @@ _DIRECTORY = "Of a canonical savepoint: that directory, a path or URL. Otherwise
 
 def checkpoint_dag(
     pipeline: Pipeline,
-    schedule: Any = None,
+    schedule: Any = None,  # Airflow has no public name for what it takes
     *,
     spark_conn_id: str = DEFAULT_SPARK,
     optimizing_compiler: bool = False,

@@ -29,6 +29,8 @@ from tidegate.protocol.facts.lifecycle import Phase
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.spark.region import SparkRegion
 
@@ -47,7 +49,7 @@ class SparkStep(CheckpointStep):
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
         self.optimizing_compiler = optimizing_compiler
-        self._session: Any = None
+        self._session: SparkSession | None = None
 
     @contextmanager
     def region(self) -> "Iterator[SparkRegion]":

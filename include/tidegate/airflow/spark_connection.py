@@ -15,6 +15,8 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from tidegate.protocol.facts.errors import ConfigurationError, MissingConnectionError
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from tidegate.spark.session.sessions import SparkSettings
 
 #: The provider's own extras that mean something to a driver inside the task.
@@ -62,7 +64,7 @@ def _master(conn_id: str, host: str | None, port: int | None) -> str:
     return f"{host}:{port}" if "://" in host else f"spark://{host}:{port}"
 
 
-def _remote(conn_id: str, connection: Any) -> str:
+def _remote(conn_id: str, connection: "Connection") -> str:
     """The address of a Spark Connect server as its clients take it: `sc://host:port/;token=…`."""
     host = connection.host or ""
     server = urlsplit(host if "://" in host else f"sc://{host}")

@@ -20,7 +20,7 @@ EVERY = timedelta(minutes=5)
 
 def watch_dag(
     *pipelines: Pipeline,
-    schedule: Any = EVERY,
+    schedule: Any = EVERY,  # Airflow has no public name for what it takes
     on_checkpoint_failed: OneOrMore = None,
     on_verdict_held: OneOrMore = None,
     on_pipeline_failed: OneOrMore = None,

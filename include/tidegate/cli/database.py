@@ -1,7 +1,7 @@
 """`tidegate db …`: the metadata database, and the embedded server, which outlives the command that starts it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -13,6 +13,9 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.settings import Settings, is_project
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 
@@ -75,7 +78,7 @@ def _directory() -> Path:
     return embedded_directory(Settings.from_environment())
 
 
-def servers_table(documents: list[dict[str, Any]]) -> Any:
+def servers_table(documents: list[dict[str, Any]]) -> "RenderableType":
     if not documents:
         return Text("No embedded server runs on this machine, and this directory has none.")
     table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,6 +13,9 @@ from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 from tidegate.reading.answer import milliseconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def init(
@@ -54,7 +57,7 @@ def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
     show(documents, output, _table)
 
 
-def _table(documents: list[dict[str, Any]]) -> Any:
+def _table(documents: list[dict[str, Any]]) -> "RenderableType":
     if not documents:
         return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database knows none.")
     table = Table(

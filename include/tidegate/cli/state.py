@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
@@ -16,6 +16,9 @@ from tidegate.cli.views import moment
 from tidegate.coordination.recovery.operator_state import find_history, find_state
 from tidegate.protocol.facts.errors import OperatorNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Document = dict[str, Any]
 
@@ -123,17 +126,17 @@ def _first(batches: Iterator[Any], limit: int) -> tuple[int, list[Document]]:
     return number, rows
 
 
-def rows_table(document: Document) -> Any:
+def rows_table(document: Document) -> "RenderableType":
     what = f"{document['operator']} at checkpoint {document['checkpoint']}"
     return _table(document["rows"], document["num_rows"], what, "row")
 
 
-def changes_table(document: Document) -> Any:
+def changes_table(document: Document) -> "RenderableType":
     what = f"{document['operator']} from checkpoint {document['changes_since']} to {document['checkpoint']}"
     return _table(document["changes"], document["num_changes"], what, "change")
 
 
-def history_table(document: Document) -> Any:
+def history_table(document: Document) -> "RenderableType":
     columns = next((list(each["row"]) for each in document["history"] if each["row"]), [])
     table = _with_columns(Table("Checkpoint", "Completed", title=document["operator"]), columns)
     for each in document["history"]:
@@ -142,7 +145,7 @@ def history_table(document: Document) -> Any:
     return table
 
 
-def _table(rows: Sequence[Document], number: int, what: str, noun: str) -> Any:
+def _table(rows: Sequence[Document], number: int, what: str, noun: str) -> "RenderableType":
     shown = "" if len(rows) in (0, number) else f", of which these are the first {len(rows)}"
     said = Text(f"{what}: {number:,} {noun}{'' if number == 1 else 's'}{shown}.")
     if not rows:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.filesize import decimal
@@ -17,6 +17,9 @@ from tidegate.protocol.facts.names import Fork
 from tidegate.reading.checkpoint_answers import Checkpoint, Hold
 from tidegate.reading.history_answers import SUMMARIZED, PipelineStatus
 from tidegate.reading.pipeline_answers import Lag
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def statistics_tables(found: Statistics) -> Group:
@@ -71,7 +74,7 @@ _FIGURE_LABELS = (
 )
 
 
-def run_table(document: Taken | Dropped) -> Any:
+def run_table(document: Taken | Dropped) -> "RenderableType":
     if isinstance(document, Dropped):
         return Text(f"{document.dropped}: {document.message}")
     if not document.sinks:

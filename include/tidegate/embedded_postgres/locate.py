@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL
 
@@ -18,6 +18,9 @@ from tidegate.postgres.engine import database_url
 from tidegate.postgres.migrate import is_behind, upgrade
 from tidegate.protocol.facts.errors import ConfigurationError, MissingConnectionError
 from tidegate.settings import Settings, is_project
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
 CONNECTION_ID = "tidegate_default"
 VARIABLE = "TIDEGATE_DATABASE_URL"
@@ -111,7 +114,7 @@ def _nothing_found(environment: Mapping[str, str], data_dir: Path) -> Configurat
     )
 
 
-def airflow_connection(name: str = CONNECTION_ID) -> Any:
+def airflow_connection(name: str = CONNECTION_ID) -> "Connection | None":
     """Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
     try:
         # Imported only where there is a sign of Airflow: it takes seconds.
@@ -120,12 +123,13 @@ def airflow_connection(name: str = CONNECTION_ID) -> Any:
     except ImportError:
         return None
     try:
-        return Connection.get(name)
+        found: Connection = Connection.get(name)
+        return found
     except AirflowNotFoundException:
         return None
 
 
-def connection_url(connection: Any) -> URL:
+def connection_url(connection: "Connection") -> URL:
     """The database that an Airflow connection names. Raises `ConfigurationError` if it is of another type."""
     if connection.conn_type not in {"tidegate", "postgres", "postgresql"}:
         raise ConfigurationError(

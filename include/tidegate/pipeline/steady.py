@@ -12,7 +12,6 @@ from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.pipeline.fingerprint import facts_of
@@ -110,14 +109,14 @@ def _definition(vertex: SinkVertex | KeyedVertex, suite: ExpectationSuite) -> st
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _rule(expectation: Expectation) -> Any:
+def _rule(expectation: Expectation) -> list[object]:
     given = dict(expectation.kwargs)
     if expectation.type not in _STEADY or "row_condition" in given:  # a condition may ask for the time
         raise _NotSteadyError(expectation.type)
     return [expectation.type, _exact(given)]
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> list[object]:
     """A value as JSON that is the same for equal ones alone. Raises `_NotSteadyError` for what it may not know."""
     match value:
         case None | bool() | int() | float() | str() | bytes() | Decimal() | datetime() | date():

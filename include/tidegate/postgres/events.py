@@ -3,7 +3,7 @@
 from collections.abc import Collection, Hashable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, text, update
 
@@ -14,6 +14,9 @@ from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.observing.events import Event, EventKind, Undelivered
 from tidegate.protocol.text.storable import storable_text
+
+if TYPE_CHECKING:
+    from sqlalchemy import CursorResult, Executable
 
 LIMIT = 100
 
@@ -171,7 +174,7 @@ class Events(Facts):
         mine = pipelines.c.pipeline_id == self._pipeline_id
         self._connection.execute(update(pipelines).where(mine).values(stale_since=since))
 
-    def _of_events(self, statement: Any, **parameters: Any) -> Any:
+    def _of_events(self, statement: "Executable", **parameters: Any) -> "CursorResult[Any]":
         return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
 
 

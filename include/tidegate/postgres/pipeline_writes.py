@@ -4,7 +4,7 @@ savepoints are written to and copied in from."""
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, delete, select, text, update
 from sqlalchemy.dialects import postgresql
@@ -35,6 +35,9 @@ from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
 from tidegate.protocol.steps import committing
 from tidegate.protocol.steps.committing import is_committing
 from tidegate.protocol.text.storable import storable_text
+
+if TYPE_CHECKING:
+    from sqlalchemy import CursorResult, Executable
 
 _RECORD_ENDPOINT = text("""
 INSERT INTO tidegate.endpoints AS e (pipeline_id, role, name, type, place, recorded_at)
@@ -184,6 +187,6 @@ class PipelineWrites(Events):
         self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
         return True
 
-    def _execute(self, statement: Any, **parameters: Any) -> Any:
+    def _execute(self, statement: "Executable", **parameters: Any) -> "CursorResult[Any]":
         self.wrote = True
         return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})

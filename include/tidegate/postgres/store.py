@@ -6,7 +6,7 @@ the rules that rows obey.
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -136,7 +136,7 @@ class PostgresCheckpointStore:
                 raise
         raise AssertionError("the second time returns or raises")
 
-    def _connect(self, engine: Engine, what: str) -> Any:
+    def _connect(self, engine: Engine, what: str) -> Connection:
         try:
             return engine.connect()
         except (DBAPIError, PoolTimeoutError) as error:

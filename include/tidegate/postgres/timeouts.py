@@ -5,10 +5,13 @@ the error says which and from where.
 """
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import ExceptionContext
 
 QUERY_CANCELED = "57014"
 #: By what PostgreSQL says of each.
@@ -36,7 +39,7 @@ def name_timeouts(engine: Engine) -> None:
     error is still in its failed transaction."""
 
     @event.listens_for(engine, "handle_error")
-    def handle(context: Any) -> None:
+    def handle(context: "ExceptionContext") -> None:
         name = _reached(context.original_exception)
         if name is None:
             return

@@ -1,7 +1,7 @@
 """What a checkpoint consists of: operators with their subtasks, subtasks and files in pages."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, Table, literal, select, tuple_
 
@@ -23,6 +23,9 @@ from tidegate.reading.checkpoint_answers import (
     TaskSummary,
 )
 from tidegate.reading.checkpoint_rows import Figures, duration_of, in_flight, public_status, subtask_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import RowMapping
 
 #: Of a subtask: what smallest, average and largest are read of.
 SUBTASK_FIGURES = (
@@ -47,7 +50,7 @@ def tasks(connection: Connection, record: CheckpointRecord, sources: Collection[
     ]
 
 
-def task_of(record: CheckpointRecord, row: Any, max_parallelism: int, sources: Collection[str]) -> Task:
+def task_of(record: CheckpointRecord, row: "RowMapping", max_parallelism: int, sources: Collection[str]) -> Task:
     """Of what its subtasks come to, as a row."""
     operator_id, acknowledged_at = row["operator_id"], row["latest"]
     summary = _summary(row["spreads"])

@@ -141,14 +141,14 @@ def _observation(row: Row[Any], result: Mapping[str, Any]) -> Observation:
     )
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return said if len(said) <= _LONGEST_TEXT else f"{said[: _LONGEST_TEXT - 1]}…"

@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, Meter, Notifier, ReadableStorage
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.reporting.webhook import Webhook
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
 log = logging.getLogger("tidegate")
 
@@ -114,18 +117,19 @@ def _webhook(env: Mapping[str, str]) -> tuple[str, str | None] | None:
     return None if connection is None else (_address(connection), connection.password or None)
 
 
-def _airflow_connection() -> Any:
+def _airflow_connection() -> "Connection | None":
     # Imported only where there is a sign of Airflow: it takes seconds.
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
-        return Connection.get(CONNECTION_ID)
+        found: Connection = Connection.get(CONNECTION_ID)
+        return found
     except AirflowNotFoundException:
         return None
 
 
-def _address(connection: Any) -> str:
+def _address(connection: "Connection") -> str:
     """As Airflow's HTTP hook reads a connection: the host may hold all of the address, or its parts are in fields."""
     host = connection.host or ""
     if "://" in host:

@@ -1,7 +1,10 @@
 """A file that knows its checksum once it is written, so that it need not be read again for that."""
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class HashingFile:
@@ -10,12 +13,12 @@ class HashingFile:
     closed = False
     deaf = False  # accepts everything and writes nothing
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: "pa.NativeFile") -> None:
         self._file = file
         self._sha = hashlib.sha256()
         self.size = 0
 
-    def write(self, content: Any) -> int:
+    def write(self, content: bytes) -> int:
         if self.deaf:
             return len(content)
         self._file.write(content)

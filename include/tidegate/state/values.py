@@ -2,7 +2,6 @@
 
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +31,7 @@ def value_array(kind: pa.DataType, value: object) -> pa.Array:
     return text.cast(kind)
 
 
-def stored_default(name: str, kind: pa.DataType, value: Any) -> Any:
+def stored_default(name: str, kind: pa.DataType, value: object) -> bool | int | float | str:
     """A default as it is kept in the metadata of runs (JSON). Raises `PipelineDefinitionError` if it is no value of the
     column's type."""
     kept = str(value) if isinstance(value, Decimal | date | datetime | time) else value

@@ -6,7 +6,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from tidegate.protocol.text.durations import written
 
@@ -110,14 +109,14 @@ def between(begin: datetime | None, end: datetime | None) -> int:
     return -1 if begin is None or end is None else max(0, round((end - begin).total_seconds() * 1000))
 
 
-def pairs(anything: Any) -> str:
+def pairs(anything: object) -> str:
     """What an object of JSON says, in words: `column minutes, min_value 0`; anything else as `value`."""
     if not isinstance(anything, Mapping) or not anything:
         return value(anything)
     return ", ".join(f"{name} {_inner(each)}" for name, each in anything.items())
 
 
-def _inner(anything: Any) -> str:
+def _inner(anything: object) -> str:
     if isinstance(anything, Mapping):
         return f"({pairs(anything)})" if anything else "none"
     if isinstance(anything, list):
@@ -125,7 +124,7 @@ def _inner(anything: Any) -> str:
     return value(anything)
 
 
-def option(setting: Any, name: str) -> str:
+def option(setting: object, name: str) -> str:
     """The value of an option as people write it: durations are recorded in milliseconds."""
     if setting is None:
         return "None"
@@ -136,7 +135,7 @@ def option(setting: Any, name: str) -> str:
     return value(setting)
 
 
-def value(anything: Any) -> str:
+def value(anything: object) -> str:
     """A value of an option, position or row, as JSON; a text as it is."""
     if anything is None:
         return "null"

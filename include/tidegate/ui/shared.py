@@ -83,5 +83,5 @@ def _shared(endpoint: Page) -> Page:
     return answer
 
 
-def _comparable(value: Any) -> Hashable:
+def _comparable(value: object) -> Hashable:
     return tuple(value) if isinstance(value, list) else value

@@ -68,7 +68,7 @@ def _failed(target: str, result: Mapping[str, Any]) -> FailedExpectation:
     )
 
 
-def _observed(observed: Any) -> str:
+def _observed(observed: object) -> str:
     return "" if observed is None else str(observed)
 
 

@@ -19,7 +19,7 @@ def masked(text: str) -> str:
     return _VALUE.sub(rf"\1{MASK}", _USER_INFO.sub(rf"\1{MASK}@", text))
 
 
-def masked_json(value: Any) -> Any:
+def masked_json(value: object) -> Any:
     """A JSON value whose texts are masked, and so is what stands under the name of a secret. Performs no I/O."""
     match value:
         case str():

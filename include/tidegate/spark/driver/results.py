@@ -77,7 +77,7 @@ def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]
         raise error_of_function(error, where, said) from error
 
 
-def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:
+def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:  # any: what a user's function returned
     if vertex.emits and not isinstance(returned, Update):
         raise PipelineDefinitionError(
             f"The function of {where} returned {kind_of(returned)}, not an Update. It declares the output "
