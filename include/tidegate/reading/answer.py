@@ -60,7 +60,6 @@ class Handle(Document):
     bytes: int
     checksum: str = Field(serialization_alias="sha256")
     created_by: int
-    view: str = Field(exclude=True)
 
 
 def handles_of(handles: Iterable[StateHandle]) -> tuple[Handle, ...]:

@@ -148,11 +148,12 @@ class TaskWithAll(Task):
 
 
 class FileLine(Document):
-    """A file of a checkpoint: whose it is, and its handle with checksum."""
+    """A file of a checkpoint: whose it is, and its handle with checksum. `view` has the key groups that are read."""
 
     operator_id: str
     subtask_index: int
     handle: Handle
+    view: str = Field(exclude=True)
 
 
 class FileList(Document):

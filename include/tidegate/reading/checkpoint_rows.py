@@ -1,6 +1,5 @@
 """A checkpoint's row, its subtasks and its verdicts as answers. Performs no I/O."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -130,26 +129,31 @@ def dag_run_of(record: CheckpointRecord) -> answers.DagRun | None:
 
 
 def subtask_of(record: CheckpointRecord, known: SubtaskRecord) -> answers.Subtask:
+    """Validated in one go: a page may have thousands."""
     metrics, snapshot = known.metrics, known.snapshot
-    fields: Mapping[str, Any] = {"position": snapshot.position, "handles": snapshot.handles}
-    return answers.Subtask(
-        index=known.subtask.subtask_index,
-        status="pending_or_failed" if known.acknowledged_at is None else "completed",
-        attempt=known.attempt,
-        acknowledged_at=known.acknowledged_at,
-        end_to_end_duration=duration_of(record, known.acknowledged_at),
-        finished=snapshot.finished,
-        start_delay=metrics.start_delay,
-        alignment=answers.SubtaskAlignment(
-            duration=metrics.alignment_duration, processed=metrics.processed_bytes, persisted=metrics.persisted_bytes
-        ),
-        unaligned_checkpoint=metrics.persisted_bytes > 0,
-        checkpoint=answers.SubtaskDurations(sync=metrics.sync_duration, async_=metrics.async_duration),
-        rows_in=metrics.rows_in,
-        rows_out=metrics.rows_out,
-        checkpointed_size=snapshot.checkpointed_size(record.checkpoint_id),
-        state_size=snapshot.state_size(),
-        **fields,
+    return answers.Subtask.model_validate(
+        {
+            "index": known.subtask.subtask_index,
+            "status": "pending_or_failed" if known.acknowledged_at is None else "completed",
+            "attempt": known.attempt,
+            "acknowledged_at": known.acknowledged_at,
+            "end_to_end_duration": duration_of(record, known.acknowledged_at),
+            "finished": snapshot.finished,
+            "start_delay": metrics.start_delay,
+            "alignment": {
+                "duration": metrics.alignment_duration,
+                "processed": metrics.processed_bytes,
+                "persisted": metrics.persisted_bytes,
+            },
+            "unaligned_checkpoint": metrics.persisted_bytes > 0,
+            "checkpoint": {"sync": metrics.sync_duration, "async_": metrics.async_duration},
+            "rows_in": metrics.rows_in,
+            "rows_out": metrics.rows_out,
+            "checkpointed_size": snapshot.checkpointed_size(record.checkpoint_id),
+            "state_size": snapshot.state_size(),
+            "position": snapshot.position,
+            "handles": snapshot.handles,
+        }
     )
 
 

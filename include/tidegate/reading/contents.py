@@ -11,9 +11,10 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import operator_of_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.reading.answer import handles_of
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.need import utc
-from tidegate.reading.parts import subtask_page
+from tidegate.reading.parts import subtasks_after
 from tidegate.reading.pipeline_answers import Lag, SourceAt, Split, StateAt, StateSlice, TableAt
 
 _MOST_SUBTASKS = 1000
@@ -70,7 +71,7 @@ def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[Source
 def _source(
     connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: Lag | None
 ) -> SourceAt:
-    page = subtask_page(connection, record, name, -1, _MOST_SUBTASKS)
+    found, _ = subtasks_after(connection, record, name, -1, _MOST_SUBTASKS)
     return SourceAt(
         operator_id=name,
         name=name,
@@ -78,13 +79,13 @@ def _source(
         place=None if endpoint is None else endpoint.place,
         splits=tuple(
             Split(
-                index=each.index,
-                position=each.position,
-                finished=each.finished,
-                rows_out=each.rows_out,
-                files=each.handles,
+                index=each.subtask.subtask_index,
+                position=each.snapshot.position,
+                finished=each.snapshot.finished,
+                rows_out=each.metrics.rows_out,
+                files=handles_of(each.snapshot.handles),
             )
-            for each in page.subtasks
+            for each in found
         ),
         lag=lag,
     )

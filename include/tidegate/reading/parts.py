@@ -10,7 +10,7 @@ from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_recor
 from tidegate.postgres.tables import handles, subtasks
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.names import is_sink
-from tidegate.protocol.facts.records import CheckpointRecord
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskRecord
 from tidegate.reading.answer import Handle
 from tidegate.reading.checkpoint_answers import (
     Alignment,
@@ -110,6 +110,14 @@ def subtask_page(
     connection: Connection, record: CheckpointRecord, operator_id: str, after: int, limit: int
 ) -> SubtaskList:
     """See `Readings.subtasks`."""
+    found, next_index = subtasks_after(connection, record, operator_id, after, limit)
+    return SubtaskList(subtasks=tuple(subtask_of(record, each) for each in found), next_index=next_index)
+
+
+def subtasks_after(
+    connection: Connection, record: CheckpointRecord, operator_id: str, after: int, limit: int
+) -> tuple[list[SubtaskRecord], int | None]:
+    """With their files, and the last index if there are more."""
     pipeline_id, checkpoint_id = record.pipeline_id, record.checkpoint_id
     limit = max(1, min(limit, _MOST))
     of_operator = _of(subtasks, pipeline_id, checkpoint_id) & (subtasks.c.operator_id == operator_id)
@@ -121,8 +129,7 @@ def subtask_page(
     last = shown[-1].subtask_index if shown else after
     among = (handles.c.operator_id == operator_id) & handles.c.subtask_index.between(after + 1, last)
     held = connection.execute(select(*_FILE).where(_of(handles, pipeline_id, checkpoint_id), among).order_by(*_PLACE))
-    found = tuple(subtask_of(record, known) for known in subtask_records(shown, held).values())
-    return SubtaskList(subtasks=found, next_index=last if len(rows) > limit else None)
+    return list(subtask_records(shown, held).values()), last if len(rows) > limit else None
 
 
 def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, after: str | None, limit: int) -> FileList:
@@ -133,9 +140,10 @@ def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, afte
         _of(handles, pipeline_id, checkpoint_id), tuple_(*_PLACE) > tuple_(*map(literal, (operator_id, index, ordinal)))
     )
     rows = connection.execute(wanted.order_by(*_PLACE).limit(limit + 1)).all()
+    known = [(row[0], row[1], handle_record(*row[3:])) for row in rows[:limit]]
     files = tuple(
-        FileLine(operator_id=row[0], subtask_index=row[1], handle=Handle.model_validate(handle_record(*row[3:])))
-        for row in rows[:limit]
+        FileLine(operator_id=id_, subtask_index=place, handle=Handle.model_validate(handle), view=handle.view)
+        for id_, place, handle in known
     )
     last = rows[limit - 1] if len(rows) > limit else None
     return FileList(files=files, next_key=None if last is None else f"{last[1]}/{last[2]}/{last[0]}")
