@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import for_each
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
 MACHINE = {"cores": "2", "processor": "a processor", "memory": "8 GiB"}
@@ -15,7 +16,7 @@ def of(values: list[float], side: str = "tidegate") -> dict[str, Any]:
     return {"100 k keys": {side: {"seconds": values}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "now", "is_slower"),
     [
         (STEADY, STEADY, False),
@@ -61,7 +62,7 @@ def kept(policy: str = "ten epochs", values: list[float] = STEADY, **machine: st
     return document({**MACHINE, **machine}, IDLE, policy, of(values))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "said"),
     [
         (None, "No figures of before are kept"),

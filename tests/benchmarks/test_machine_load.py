@@ -4,12 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from cases import for_each
 
 #: A hundred ticks a second, two processors.
 CORES, TICKS = 2, 100
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("samples", "overall", "worst"),
     [
         # What is measured uses one of the two, and nobody else is there.

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from cases import for_each
 
 PARTS = 12
 
@@ -13,7 +14,7 @@ def grown(values: list[float]) -> list[str]:
     return growing([Slice(sizes={"files": value}) for value in values])
 
 
-@pytest.mark.parametrize("level", [1.0, 300.0])
+@for_each("level", [1.0, 300.0])
 def test_a_figure_that_varies_does_not_grow(level: float) -> None:
     draw = random.Random(1)
     assert grown([level * draw.uniform(0.9, 1.1) for _ in range(PARTS)]) == []

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
+from cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "events"),
     [(100_000, [10_000]), (1_000_000, [10_000, 100_000]), (10_000_000, [10_000, 100_000, 1_000_000])],
 )

@@ -9,6 +9,7 @@ import os
 
 import pytest
 import typer
+from cases import for_each
 from commands import SCHEMAS, CommandHere, environment_of, require_described
 from jsonschema import Draft202012Validator
 from made_documents import DRAWN
@@ -33,7 +34,7 @@ def test_every_command_with_json_has_a_schema_and_no_other():
         assert sorted(path.stem for path in SCHEMAS.glob("*.json")) == sorted(COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@for_each("command", COMMANDS)
 def test_a_schema_is_that_of_the_code(command):
     text = json.dumps(schema_of(command), indent=1) + "\n"
     file = SCHEMAS / f"{command}.json"
@@ -77,7 +78,7 @@ def test_what_is_not_described_is_noticed():
         require_described(["check", "shop", "-o", "json"], '{"pipeline": "shop", "problems": [], "more": 1}')
 
 
-@pytest.mark.parametrize("name", ["state", "state-diff", "state-history", "compare", "doctor", "db-status", "watch"])
+@for_each("name", ["state", "state-diff", "state-history", "compare", "doctor", "db-status", "watch"])
 def test_the_documents_of_the_screens_are_such_documents(name):
     command = name if name in COMMANDS else name.partition("-")[0]
     Draft202012Validator(schema_of(command)).validate(DRAWN[name][1])

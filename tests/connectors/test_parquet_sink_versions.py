@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from commits import Attempt, commit
 from parquet_sinks import Died, Mortal, shown, stage, tree, visible
 
@@ -39,7 +40,7 @@ def age(sink: ParquetSink, id_: int, seconds: float) -> None:
     os.utime(Path(sink.root, "_versions", f"chk-{id_}"), (at, at))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("replaced_at", "gone", "undated"),
     [
         ({}, [], []),
@@ -126,7 +127,7 @@ def files(sink: ParquetSink) -> list[str]:
     return sink.outdated(datetime.now(UTC))
 
 
-@pytest.mark.parametrize("base", ["", "_merged"])
+@for_each("base", ["", "_merged"])
 def test_where_no_commit_comes_a_cleaning_removes_what_is_outdated(base):
     sink = ParquetSink("t", "append", "1 min", merge=True) if base else ParquetSink("t", "latest", "1 min")
     replace(sink, 1, 2, 3, 4, 5)

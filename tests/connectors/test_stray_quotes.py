@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_files import Row, read
@@ -140,7 +141,7 @@ def _record(text: str, rules: Rules) -> tuple[int | None, bool]:
         at += len(separator)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "rules", "expected"),
     [
         (b'"a"||"b||c"||d', Rules(b"||", b'"', b'"'), [b"a", b"b||c", b"d"]),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_files import Row, read, records
@@ -319,7 +320,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
+@for_each(("arguments", "message"), WRONG)
 def test_a_wrong_encoding_or_option_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"FileSource.'landing'.*" + message):
         FileSource("landing", **{"schema": "a STRING", **arguments})

@@ -1,13 +1,13 @@
 """Which errors are worth a retry, and what a checkpoint then failed of."""
 
-import pytest
+from cases import for_each
 
 from tidegate.airflow.outcome import cause_of, is_final
 from tidegate.protocol.facts import errors
 from tidegate.protocol.facts.reasons import FailureReason
 
 
-@pytest.mark.parametrize("error", [errors.StoreUnavailableError("away"), OSError("reset"), ValueError("user code")])
+@for_each("error", [errors.StoreUnavailableError("away"), OSError("reset"), ValueError("user code")])
 def test_what_may_pass_is_left_to_retries(error):
     assert not is_final(error, 1)
 

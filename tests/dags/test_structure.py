@@ -9,6 +9,7 @@ import pytest
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG, TriggerRule
 from airflow.serialization.serialized_objects import DagSerialization
+from cases import for_each
 from worlds import MemorySink, small_pipeline
 
 from tidegate.airflow import (
@@ -139,7 +140,7 @@ class Locked(CheckpointListener):
         self.lock = Lock()
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda dag: dag.partial_subset(list(EDGES))])
+@for_each("copied", [copy.deepcopy, lambda dag: dag.partial_subset(list(EDGES))])
 def test_a_copied_dag_has_the_same_pipeline(copied):
     pipeline = small_pipeline(MemorySink())
     pipeline.listen(Locked())

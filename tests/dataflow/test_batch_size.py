@@ -1,6 +1,7 @@
 """How much an operator takes at a time, where micro-batches take so long and so much more a byte."""
 
 import pytest
+from cases import for_each
 
 from tidegate.dataflow.batch_size import TARGET, BatchSize
 
@@ -17,7 +18,7 @@ def after_backlog(size: BatchSize, each: float, per_megabyte: float, batches: in
     return took
 
 
-@pytest.mark.parametrize("per_megabyte", [0.01, 0.05, 0.3])
+@for_each("per_megabyte", [0.01, 0.05, 0.3])
 def test_in_a_backlog_a_micro_batch_comes_to_take_the_target(per_megabyte: float) -> None:
     size = BatchSize(MOST)
     assert after_backlog(size, 0.1, per_megabyte) == pytest.approx(TARGET, rel=0.35)
@@ -30,7 +31,7 @@ def test_it_grows_up_to_the_most_and_no_further() -> None:
     assert size.bytes == MOST
 
 
-@pytest.mark.parametrize("most", [1, 5, 1 << 10])
+@for_each("most", [1, 5, 1 << 10])
 def test_what_is_small_by_choice_stays_small(most: int) -> None:
     size = BatchSize(most)
     assert size.bytes == most

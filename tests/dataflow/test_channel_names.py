@@ -1,6 +1,6 @@
 """A channel's name, which a snapshot with data in flight records as text."""
 
-import pytest
+from cases import for_each
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import InFlight
@@ -11,7 +11,7 @@ from tidegate.protocol.facts.records import Snapshot
 SPLIT, OPERATOR = ChannelName("orders", 10), ChannelName("totals")
 
 
-@pytest.mark.parametrize(("name", "text"), [(SPLIT, "orders/10"), (OPERATOR, "totals")])
+@for_each(("name", "text"), [(SPLIT, "orders/10"), (OPERATOR, "totals")])
 def test_a_name_is_recorded_as_text_and_read_back(name: ChannelName, text: str) -> None:
     assert str(name) == text
     assert ChannelName.parse(text) == name

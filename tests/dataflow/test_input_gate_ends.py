@@ -1,7 +1,7 @@
 """How an input gate says that data has ended: for ever, or
 for as long as the pipeline is stopped (sections 13 and 18)."""
 
-import pytest
+from cases import for_each
 from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, SettableClock, captured, open_gate, segment
 from worlds import MemorySink, small_pipeline
 
@@ -20,8 +20,8 @@ def aligned(outputs: list[Output]) -> list[tuple[int, StopMode | None]]:
     return [(output.checkpoint_id, output.ended) for output in outputs if isinstance(output, Aligned)]
 
 
-@pytest.mark.parametrize("options", HANDLERS)
-@pytest.mark.parametrize(
+@for_each("options", HANDLERS)
+@for_each(
     ("before", "ended"),
     [
         ([None, None], None),
@@ -93,8 +93,8 @@ def test_a_channel_that_ended_before_the_checkpoint_is_not_in_its_target() -> No
     assert aligned(gate.drain()) == [(4, DRAIN)]
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3])
-@pytest.mark.parametrize("options", HANDLERS)
+@for_each("channels", [1, 2, 3])
+@for_each("options", HANDLERS)
 def test_with_every_channel_ended_one_barrier_from_nobody_is_enough(options: GateOptions, channels: int) -> None:
     gate = open_gate(channels, options)
     for channel in range(channels):
@@ -106,7 +106,7 @@ def test_with_every_channel_ended_one_barrier_from_nobody_is_enough(options: Gat
     assert gate.drain() == []
 
 
-@pytest.mark.parametrize("switch", [True, False])
+@for_each("switch", [True, False])
 def test_the_switch_reaches_the_gates(switch: bool) -> None:
     pipeline = small_pipeline(MemorySink())
     pipeline.checkpoints = CheckpointConfig(checkpoints_after_tasks_finish=switch)

@@ -6,13 +6,14 @@ from dataclasses import FrozenInstanceError, fields, replace
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 
 from tidegate import CheckpointConfig, CheckpointHistory
 from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "words"),
     [
         ({"timeout": "soon"}, "'soon' is not a duration"),
@@ -44,7 +45,7 @@ def test_a_wrong_option_says_what_is_accepted(options, words):
         CheckpointConfig(**options)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("option", "value"),
     [
         ("timeout", None),
@@ -123,7 +124,7 @@ def test_what_is_left_out_has_its_default():
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "words"),
     [
         ({"checkpoints": 0}, "CheckpointHistory.checkpoints is 0, but must be a number of at least 1, or None"),
@@ -157,7 +158,7 @@ def seconds(interval):
     return None if interval is None else interval.total_seconds()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "interval", "during_backlog"),
     [
         ({}, None, None),
@@ -176,7 +177,7 @@ def test_section_2_the_effective_intervals_are_no_shorter_than_the_pause(options
     assert (seconds(config.interval), seconds(config.interval_during_backlog)) == (interval, during_backlog)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "gate"),
     [
         ({}, GateOptions()),

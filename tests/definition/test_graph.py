@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from cases import for_each
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, expect, max_, suite, sum_
@@ -104,7 +105,7 @@ def test_one_verdict_is_expected_of_everything_that_has_a_suite(pipeline):
     assert [str(target) for target in compile_graph(pipeline).targets] == ["state:counts", "sink:judged", "check:agree"]
 
 
-@pytest.mark.parametrize("name", ["", "Flights", "1st", "a b", "a/b", "..", "a" * 64, "é", "a-sink"])
+@for_each("name", ["", "Flights", "1st", "a b", "a/b", "..", "a" * 64, "é", "a-sink"])
 def test_a_name_that_cannot_be_a_directory_is_refused(name):
     pipeline = Pipeline("p")
     pipeline.source(name, SplitSource())
@@ -227,7 +228,7 @@ def test_a_check_compares_sinks_that_exist(pipeline):
         compile_graph(pipeline)
 
 
-@pytest.mark.parametrize(("parallelism", "max_parallelism"), [(0, 8), (9, 8), (1, 40000)])
+@for_each(("parallelism", "max_parallelism"), [(0, 8), (9, 8), (1, 40000)])
 def test_parallelism_must_fit_the_number_of_key_groups(parallelism, max_parallelism):
     with pytest.raises(PipelineDefinitionError, match="1 <= parallelism <= max_parallelism <= 32768"):
         Pipeline("p", parallelism=parallelism, max_parallelism=max_parallelism)

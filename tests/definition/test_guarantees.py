@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+from cases import for_each
 from desks import Desk
 from memory_store import MemoryCheckpointStore
 from worlds import MemorySink, SplitSource
@@ -29,7 +30,7 @@ def pipeline_with(sink, mode, declared):
     return pipeline
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sink", "mode", "declared", "given"),
     [
         (MemorySink, EXACTLY, None, EXACTLY),
@@ -47,7 +48,7 @@ def test_what_is_accepted_and_what_the_sink_gives_there(sink, mode, declared, gi
     assert bool(reservations(graph.pipeline, graph.sinks)) == (given is AT_LEAST)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sink", "mode", "declared", "words"),
     [
         (Mailer, EXACTLY, None, "sink 'alerts' of pipeline 'orders' is a Mailer, which can give AT_LEAST_ONCE only"),

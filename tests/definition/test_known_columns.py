@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from cases import for_each
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, avg, count, expect, max_, max_by, suite
@@ -114,7 +115,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@for_each("name", MISTAKES)
 def test_a_column_that_cannot_be_there_is_named(name):
     build, message = MISTAKES[name]
     pipeline = Pipeline("shop")
@@ -123,7 +124,7 @@ def test_a_column_that_cannot_be_there_is_named(name):
         compile_graph(pipeline)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "build",
     [
         lambda p, o: o.key_by("CUSTOMER").aggregate("totals", n=count("amount")),
@@ -177,7 +178,7 @@ class Collated(SplitSource):
     schema = "customer string collate UTF8_LCASE"
 
 
-@pytest.mark.parametrize("name", UNKEPT)
+@for_each("name", UNKEPT)
 def test_what_a_schema_promises_and_nothing_keeps_is_refused(name):
     build, said = UNKEPT[name]
     pipeline = Pipeline("shop", parallelism=1)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cases import for_each
 from worlds import SplitSource
 
 from tidegate import Pipeline, count, max_
@@ -36,7 +37,7 @@ def totals(**ttl: Any) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize(("ttl", "by", "message"), WRONG.values(), ids=WRONG)
+@for_each(("ttl", "by", "message"), WRONG.values(), ids=WRONG)
 def test_what_is_no_time_to_live_is_refused_with_its_operator(ttl: Any, by: Any, message: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=re.escape(message)):
         compile_graph(totals(ttl=ttl, ttl_by=by))

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cases import for_each
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, max_, window
@@ -73,7 +74,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("of", "message"), REFUSED.values(), ids=REFUSED)
+@for_each(("of", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_does_not_fit_is_refused(of: Any, message: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=message):
         compiled(of)
@@ -90,7 +91,7 @@ def test_windows_need_a_watermark_and_an_input_without_one_is_enough() -> None:
     compiled(windowed)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("event_time", "delay", "message"),
     [
         ("when", None, "event_time of source 'orders' .* is 'when', which it does not have"),
@@ -104,7 +105,7 @@ def test_an_event_time_must_be_one(event_time: str | None, delay: Any, message: 
         compiled(lambda orders: orders, event_time, delay=delay)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size", "slide", "message"),
     [
         ("0 s", None, "lasts longer than nothing"),
@@ -124,7 +125,7 @@ def test_durations_may_be_spelt_as_spark_has_them() -> None:
     assert duration("2 days 1 second") == timedelta(days=2, seconds=1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("after", "until", "ends"),
     [
         (None, None, False),

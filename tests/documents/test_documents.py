@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 import typer
+from cases import for_each
 from quick_python import make_environment
 from run_document import LANGUAGES
 
@@ -76,7 +77,7 @@ def run_blocks(document, clone, python, variables):
     assert reader.returncode == 0, printed
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+@for_each("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_a_block_says_what_it_is(document):
     assert {language for language, _ in fences(document)} <= set(LANGUAGES)
 
@@ -89,7 +90,7 @@ def mentioned():
             yield pytest.param(command, id=f"{path.relative_to(PROJECT)}:{command}")
 
 
-@pytest.mark.parametrize("command", list(mentioned()))
+@for_each("command", list(mentioned()))
 def test_a_command_that_is_mentioned_exists(command):
     name, *arguments = [_filled(word) for word in shlex.split(command)]
     if name == "make":
@@ -116,7 +117,7 @@ def linked():
             yield pytest.param(document.parent / target, name, id=f"{document.relative_to(PROJECT)}:{name}:{target}")
 
 
-@pytest.mark.parametrize(("target", "name"), list(linked()))
+@for_each(("target", "name"), list(linked()))
 def test_what_a_document_links_to_is_there(target, name):
     assert target.exists()
     if target.suffix == ".py" and name.startswith("`"):

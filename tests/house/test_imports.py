@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
+from cases import for_each
 
 ROOT = Path(__file__).parents[2] / "include" / "tidegate"
 EXAMPLES = {path.name for path in (ROOT.parents[1] / "examples").iterdir()}
@@ -153,12 +153,12 @@ PUBLIC = {ROOT / "__init__.py", ROOT / "state" / "__init__.py"}
 ALL = [path for path in sorted(ROOT.rglob("*.py")) if path not in PUBLIC]
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
+@for_each("path", ALL, ids=name_of)
 def test_a_file_imports_what_its_room_may(path):
     assert wrong(room_of(path), path.read_text()) == []
 
 
-@pytest.mark.parametrize("name", ROOMS)
+@for_each("name", ROOMS)
 def test_a_wrong_import_is_noticed(name):
     others = ROOMS.keys() - {name} - ROOMS[name].rooms
     for planted in [f"tidegate.{other}" for other in others] + sorted(ROOMS[name].refused | EXAMPLES):
@@ -174,13 +174,13 @@ def wrong_inside(folder, source):
     return [".".join(parts) or name for parts in within if not parts or parts[0] not in INSIDE[folder] | {own}]
 
 
-@pytest.mark.parametrize("folder", INSIDE)
+@for_each("folder", INSIDE)
 def test_a_folder_inside_a_room_imports_what_it_may(folder):
     for path in (ROOT / folder).rglob("*.py"):
         assert wrong_inside(folder, path.read_text()) == [], path
 
 
-@pytest.mark.parametrize("folder", INSIDE)
+@for_each("folder", INSIDE)
 def test_a_wrong_import_inside_a_room_is_noticed(folder):
     name, _, own = folder.partition("/")
     parts = {path.name.removesuffix(".py") for path in (ROOT / name).iterdir()} - {"__init__", "__pycache__", own}
@@ -190,7 +190,7 @@ def test_a_wrong_import_inside_a_room_is_noticed(folder):
         assert wrong_inside(folder, f"from tidegate.{name} import {other}"), other
 
 
-@pytest.mark.parametrize("name", ["protocol", "coordination", "spark"])
+@for_each("name", ["protocol", "coordination", "spark"])
 def test_every_folder_of_a_room_that_is_divided_has_a_rule(name):
     folders = {f"{name}/{path.parent.name}" for path in (ROOT / name).glob("*/__init__.py")}
     assert folders == {folder for folder in INSIDE if folder.startswith(f"{name}/")}
@@ -251,20 +251,20 @@ def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path", [*sorted(ROOT.glob("*/__init__.py")), *(ROOT / folder / "__init__.py" for folder in INSIDE)], ids=name_of
 )
 def test_a_room_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
-@pytest.mark.parametrize("path", files("protocol"), ids=name_of)
+@for_each("path", files("protocol"), ids=name_of)
 def test_the_protocol_imports_the_standard_library_only(path):
     for name in imported(path.read_text(), types=False):
         assert name.startswith("tidegate.protocol") or name.split(".")[0] in sys.stdlib_module_names, name
 
 
-@pytest.mark.parametrize("path", files("protocol"), ids=name_of)
+@for_each("path", files("protocol"), ids=name_of)
 def test_the_protocol_reads_no_clock(path):
     calls = {
         node.func.attr
@@ -274,7 +274,7 @@ def test_the_protocol_reads_no_clock(path):
     assert not calls & {"now", "today", "utcnow"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "module",
     ["tidegate", "tidegate.state", "tidegate.savepoint", "tidegate.ports", "tidegate.pipeline.definition",
      "tidegate.pipeline.graph", "tidegate.coordination.coordinator",

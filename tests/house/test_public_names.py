@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from cases import for_each
 
 PACKAGES = ["tidegate", "tidegate.airflow", "tidegate.savepoint", "tidegate.state"]
 
@@ -17,7 +18,7 @@ def typed(package):
     return {alias.asname or alias.name: (node.module, alias.name) for node in imports for alias in node.names}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@for_each("package", PACKAGES)
 def test_a_public_name_is_what_type_checkers_take_it_for(package):
     module, names = import_module(package), typed(package)
     assert names.keys() - set(module.__all__) == ({"state"} if package == "tidegate" else set())
@@ -26,7 +27,7 @@ def test_a_public_name_is_what_type_checkers_take_it_for(package):
         assert getattr(module, name) is getattr(import_module(where), original), name
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@for_each("package", PACKAGES)
 def test_no_other_name_is_found(package):
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Piepline'"):
         import_module(package).Piepline  # noqa: B018

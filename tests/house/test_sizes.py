@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import pytest
+from cases import for_each
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("include", "tests", "examples", "benchmarks", "dags", "plugins")
@@ -23,7 +23,7 @@ def too_long(root: Path) -> list[str]:
     return [f"{path}: {lines} lines" for path in ours(root) if (lines := len(path.read_text().splitlines())) > LINES]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@for_each("folder", FOLDERS)
 def test_no_file_is_too_long(folder: str) -> None:
     assert (ROOT / folder).is_dir()
     assert too_long(ROOT / folder) == []

@@ -1,6 +1,6 @@
 """protocol.md section 5.1: the four answers, in their order of checks, and whose files become garbage."""
 
-import pytest
+from cases import for_each
 from records import acknowledgement, record, run_handle, subtask
 
 from tidegate.protocol.facts.lifecycle import Phase, Status
@@ -13,7 +13,7 @@ FAILED = {"status": Status.FAILED, "failure_reason": FailureReason.CHECKPOINT_EX
 COMPLETED = {"status": Status.COMPLETED, "phase": Phase.VALIDATED}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "known", "attempt", "expected"),
     [
         ({}, subtask(attempt=1), 1, AcknowledgeResult.SUCCESS),
@@ -43,7 +43,7 @@ def test_the_same_subtask_twice_in_one_batch_counts_once():
     assert results == [AcknowledgeResult.SUCCESS, AcknowledgeResult.DUPLICATE]
 
 
-@pytest.mark.parametrize("result", list(AcknowledgeResult))
+@for_each("result", list(AcknowledgeResult))
 def test_new_files_of_reports_that_do_not_count_are_garbage_and_carried_ones_never_are(result):
     old, new = run_handle("p/chk-1/a", 1), run_handle("p/chk-2/b", 2)
     garbage = garbage_of(2, [acknowledgement(0, 1, old, new)], [result])

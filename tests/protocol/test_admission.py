@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.continuous.regions import RegionRecord, ended
@@ -60,7 +60,7 @@ IN_ORDER = [
 ]
 
 
-@pytest.mark.parametrize(("better", "worse"), list(itertools.combinations(IN_ORDER, 2)))
+@for_each(("better", "worse"), list(itertools.combinations(IN_ORDER, 2)))
 def test_savepoints_then_forced_then_manual_then_older_ones_come_first(better, worse):
     assert choose_waiting([worse, better], at(100)) == [better, worse]
     assert choose(worse, better) == Start(better)
@@ -86,7 +86,7 @@ def test_only_a_forced_request_at_the_head_starts_beside_others():
     assert isinstance(choose(behind, request("head", SAVEPOINT), in_progress=busy), Wait)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("now", "starts"),
     [(3, False), (12.999, False), (13, True), (14, True)],
     ids=["at once", "before", "exactly", "after"],
@@ -100,7 +100,7 @@ def test_a_periodic_request_is_dropped_during_the_pause_since_the_last_success(n
         assert decision.again_in == timedelta(seconds=13 - now)
 
 
-@pytest.mark.parametrize("exempt", [{"periodic": False}, {"kind": SAVEPOINT, "periodic": False}, {"forced": True}])
+@for_each("exempt", [{"periodic": False}, {"kind": SAVEPOINT, "periodic": False}, {"forced": True}])
 def test_what_nobody_scheduled_ignores_the_pause(exempt):
     one = request(**exempt)
     assert choose(one, latest_completed=completed(1), min_pause=timedelta(hours=1), now=at(4)) == Start(one)
@@ -166,7 +166,7 @@ TURNS = [  # first in line, whether a periodic checkpoint that is asked for now 
 ]
 
 
-@pytest.mark.parametrize(("first", "takes"), TURNS)
+@for_each(("first", "takes"), TURNS)
 def test_who_asks_takes_the_turn_of_a_process_that_may_be_dead(first, takes):
     mine, dead = request("r", asked=50), request("manual:0", asked=-1)
     assert takes_turn(mine, [first, mine]) is takes
@@ -180,7 +180,7 @@ def test_what_was_dropped_waits_no_more():
     assert choose_waiting([gone], at(100)) == []
 
 
-@pytest.mark.parametrize(("cleaning", "first"), [(0, False), (1, False), (2, True)])
+@for_each(("cleaning", "first"), [(0, False), (1, False), (2, True)])
 def test_more_cleaning_than_checkpoints_at_once_comes_first(cleaning, first):
     assert must_clean_first(cleaning, 1) is first
 

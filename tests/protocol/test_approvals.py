@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import Target
@@ -57,7 +57,7 @@ def is_good(approvals, verdict, rules=HOLDS):
     return good
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("approvals", "verdict", "good"),
     [
         (after(), judged("a"), False),

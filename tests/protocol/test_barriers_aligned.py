@@ -1,6 +1,6 @@
 """protocol.md section 11.1, row by row, the limit of section 11.2, and both against a slow, obviously right model."""
 
-import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,19 +164,19 @@ SECTION_11_2_LIMIT_100 = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_1.values(), ids=SECTION_11_1)
+@for_each(("channels", "story"), SECTION_11_1.values(), ids=SECTION_11_1)
 def test_section_11_1(channels, story):
     handler = AlignedBarrierHandler(channels)
     assert [(event, handler.step(event)) for event, _ in story] == story
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_1_FINISHED_OFF.values(), ids=SECTION_11_1_FINISHED_OFF)
+@for_each(("channels", "story"), SECTION_11_1_FINISHED_OFF.values(), ids=SECTION_11_1_FINISHED_OFF)
 def test_section_11_1_without_checkpoints_after_tasks_finish(channels, story):
     handler = AlignedBarrierHandler(channels, checkpoints_after_tasks_finish=False)
     assert [(event, handler.step(event)) for event, _ in story] == story
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_2_LIMIT_100.values(), ids=SECTION_11_2_LIMIT_100)
+@for_each(("channels", "story"), SECTION_11_2_LIMIT_100.values(), ids=SECTION_11_2_LIMIT_100)
 def test_section_11_2_alignment_limit(channels, story):
     handler = AlignedBarrierHandler(channels, alignment_limit=100)
     assert [(event, handler.step(event)) for event, _ in story] == story

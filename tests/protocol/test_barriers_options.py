@@ -1,6 +1,7 @@
 """Which handler a pipeline gets and what its barriers say: the table "Options sent" of protocol.md section 4."""
 
 import pytest
+from cases import for_each
 
 from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
 from tidegate.protocol.barriers.messages import (
@@ -37,12 +38,12 @@ SECTION_4_OPTIONS_SENT = [
 ]
 
 
-@pytest.mark.parametrize(("options", "savepoint", "sent"), SECTION_4_OPTIONS_SENT)
+@for_each(("options", "savepoint", "sent"), SECTION_4_OPTIONS_SENT)
 def test_options_sent(options, savepoint, sent):
     assert choose_barrier_options(options, savepoint) == sent
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "handler"),
     [
         (GateOptions(), AlignedBarrierHandler),
@@ -56,7 +57,7 @@ def test_the_handler_follows_from_the_options(options, handler):
     assert type(make_handler(options, 2)) is handler
 
 
-@pytest.mark.parametrize("options", [{}, {"unaligned": True}, {"exactly_once": False}])
+@for_each("options", [{}, {"unaligned": True}, {"exactly_once": False}])
 def test_every_handler_knows_whether_finished_inputs_are_allowed(options):
     for finished in (True, False):
         handler = make_handler(GateOptions(**options, checkpoints_after_tasks_finish=finished), 3)
@@ -71,7 +72,7 @@ def test_the_alignment_limit_reaches_the_handler():
     assert AbortSnapshot(1, FailureReason.ALIGNMENT_LIMIT_EXCEEDED) in handler.step(BytesQueued(11))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         {"exactly_once": False, "unaligned": True},
@@ -91,7 +92,7 @@ TIMED = BarrierOptions(AlignmentType.ALIGNED, 30)
 SWITCHED = BarrierOptions(AlignmentType.UNALIGNED, 30)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "unsupported", "downstream"),
     [
         (ALIGNED, ALIGNED, ALIGNED),

@@ -1,6 +1,6 @@
 """protocol.md section 11.3, row by row, and against a slow, obviously right model."""
 
-import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,13 +164,13 @@ SECTION_11_3_FINISHED_OFF = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_3.values(), ids=SECTION_11_3)
+@for_each(("channels", "story"), SECTION_11_3.values(), ids=SECTION_11_3)
 def test_section_11_3(channels, story):
     tracker = BarrierTracker(channels)
     assert [(event, tracker.step(event)) for event, _ in story] == story
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_3_FINISHED_OFF.values(), ids=SECTION_11_3_FINISHED_OFF)
+@for_each(("channels", "story"), SECTION_11_3_FINISHED_OFF.values(), ids=SECTION_11_3_FINISHED_OFF)
 def test_section_11_3_without_checkpoints_after_tasks_finish(channels, story):
     tracker = BarrierTracker(channels, checkpoints_after_tasks_finish=False)
     assert [(event, tracker.step(event)) for event, _ in story] == story

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.barriers.messages import (
     UNALIGNED,
@@ -280,19 +280,19 @@ FINISHED_OFF = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_4.values(), ids=SECTION_11_4)
+@for_each(("channels", "story"), SECTION_11_4.values(), ids=SECTION_11_4)
 def test_section_11_4(channels, story):
     handler = UnalignedBarrierHandler(channels)
     assert [(event, handler.step(event)) for event, _ in story] == story
 
 
-@pytest.mark.parametrize(("channels", "story"), SECTION_11_5.values(), ids=SECTION_11_5)
+@for_each(("channels", "story"), SECTION_11_5.values(), ids=SECTION_11_5)
 def test_section_11_5(channels, story):
     handler = UnalignedBarrierHandler(channels)
     assert [(event, handler.step(event)) for event, _ in story] == story
 
 
-@pytest.mark.parametrize(("channels", "story"), FINISHED_OFF.values(), ids=FINISHED_OFF)
+@for_each(("channels", "story"), FINISHED_OFF.values(), ids=FINISHED_OFF)
 def test_without_checkpoints_after_tasks_finish(channels, story):
     handler = UnalignedBarrierHandler(channels, checkpoints_after_tasks_finish=False)
     assert [(event, handler.step(event)) for event, _ in story] == story

@@ -4,6 +4,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.facts.branches import (
@@ -55,7 +56,7 @@ class Tree:
         return found
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each("seed", range(200))
 def test_a_branch_is_a_checkpoint_and_all_that_it_follows(seed):
     tree = Tree(Random(seed))
     everything = set(tree.parents)

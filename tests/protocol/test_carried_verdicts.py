@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-import pytest
+from cases import for_each
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, max_, suite
 from tidegate.pipeline.expectations import Expectation
@@ -63,7 +63,7 @@ def test_the_verdict_on_files_that_are_the_same_carries_over_and_says_from_where
     assert again == verdict  # still from 4, and good for the next one
 
 
-@pytest.mark.parametrize(
+@for_each(
     "files",
     [
         staged("a", "c"),
@@ -79,7 +79,7 @@ def test_it_does_not_if_any_file_differs(files: Subtasks) -> None:
     assert carried(definition(), staged("a", "b"), definition(), files) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "now",
     [
         definition(expect("column_values_to_not_be_null", column="n")),
@@ -94,7 +94,7 @@ def test_it_does_not_if_the_expectations_or_the_table_differ(now: Any) -> None:
     assert carried(definition(), staged("a"), now, staged("a")) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "now"),
     [
         (1, 2),
@@ -111,7 +111,7 @@ def test_any_two_values_of_an_argument_differ(before: Any, now: Any) -> None:
     assert carried(then, staged("a"), later, staged("a")) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "verdict",
     [replace(good(), success=False, failed=1), replace(good(), success=None, error="it broke")],
     ids=["failed", "not judged"],
@@ -129,7 +129,7 @@ class Unknown:
     """Nobody knows when two of these are equal."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     "rule",
     [
         expect("column_values_to_be_between", column="k", min_value={"$PARAMETER": "now()"}),

@@ -4,6 +4,7 @@ own, which also reads the rows: `tests/state/test_changed_layouts.py`."""
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from records import completed, run_handle
 
 from tidegate.protocol.facts.errors import StateSchemaError
@@ -152,7 +153,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
+@for_each(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
 def test_a_change_and_its_verdict(definition, name, verdict, words):
     found = plan_changes(RECORDED, definition)
     (change,) = (each for each in found if each.name == name)
@@ -165,7 +166,7 @@ def test_a_change_and_its_verdict(definition, name, verdict, words):
     assert others <= {SAME}
 
 
-@pytest.mark.parametrize(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
+@for_each(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
 def test_a_run_is_refused_exactly_where_the_plan_refuses_and_in_its_words(definition, name, verdict, words):
     refusals = find_refusals(RECORDED, definition)
     assert bool(refusals) == (verdict is REFUSES)
@@ -209,7 +210,7 @@ def test_a_finished_operator_stays_with_its_inputs():
     assert (refusal.operator_id, "but now reads more" in refusal.why) == ("sums", True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "words"),
     [
         (PipelineStatus.RUNNING, "can go on from checkpoint 1."),
@@ -238,7 +239,7 @@ IN_FLIGHT = {
 }
 
 
-@pytest.mark.parametrize(("held", "upstreams", "refused"), IN_FLIGHT.values(), ids=IN_FLIGHT)
+@for_each(("held", "upstreams", "refused"), IN_FLIGHT.values(), ids=IN_FLIGHT)
 def test_what_is_in_flight_needs_its_channel(held, upstreams, refused):
     first = SubtaskId("sums", 0)
     snapshots = {**RECORDED.snapshots, first: Snapshot((RUN,), {"in_flight": held})}
@@ -246,7 +247,7 @@ def test_what_is_in_flight_needs_its_channel(held, upstreams, refused):
     assert [refused in each.why for each in found] == ([True] if refused else [])
 
 
-@pytest.mark.parametrize("change", ["nothing", "a column more", "an operator renamed"])
+@for_each("change", ["nothing", "a column more", "an operator renamed"])
 def test_what_an_operator_has_in_flight_keeps_its_columns_and_its_name(change):
     definition = CASES[change][0]
     held = [["sums", {"handles": []}]]
@@ -257,7 +258,7 @@ def test_what_an_operator_has_in_flight_keeps_its_columns_and_its_name(change):
     assert all("take a savepoint" in each.way_out for each in found)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "now", "is_refused"),
     [
         ("k int", "k int", False),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from records import at, completed, record
@@ -41,7 +41,7 @@ TIMES = st.integers(-(10**6), 10**6).map(at)
 WAITS = st.integers(0, 10**6).map(lambda n: timedelta(seconds=n))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("began", "now", "left"),
     [(0, 0, 10), (0, 4, 6), (0, 10, 0), (0, 11, 0), (3, 0, 13), (9.9, 0, 19.9), (10, 0, 0), (3600, 0, 0)],
 )
@@ -57,7 +57,7 @@ def test_no_wait_takes_longer_than_twice_its_length(began, lasts, now):
     assert began > now or left == max(began + lasts - now, timedelta(0))
 
 
-@pytest.mark.parametrize("min_pause", [0, 10, 3000])
+@for_each("min_pause", [0, 10, 3000])
 def test_a_completion_in_the_future_begins_no_pause(min_pause):
     latest = completed(completed_at=at(3600))
     decision = choose_request(
@@ -94,7 +94,7 @@ def test_what_was_last_repeated_in_the_future_is_repeated():
     assert choose_to_repeat([mine], at(0), is_busy=True, unaligned=False) == [mine]
 
 
-@pytest.mark.parametrize("ahead", [DAY, 3600, 120])
+@for_each("ahead", [DAY, 3600, 120])
 def test_a_sign_of_life_in_the_future_is_corrected_and_the_next_one_due(ahead):
     region = RegionRecord(1, at(0), at(ahead))
     assert is_signed_ahead(region, at(0))
@@ -114,7 +114,7 @@ def test_a_sign_of_life_of_a_clock_that_is_a_little_ahead_stands():
 TEN = timedelta(minutes=10)
 
 
-@pytest.mark.parametrize(("ahead", "corrected"), [(DAY, True), (601, True), (600, False), (5, False), (-5, False)])
+@for_each(("ahead", "corrected"), [(DAY, True), (601, True), (600, False), (5, False), (-5, False)])
 def test_a_deadline_that_only_a_clock_ahead_can_have_set_is_corrected_to_a_timeout_from_now(ahead, corrected):
     going = record(triggered_at=at(ahead), deadline=at(ahead) + TEN)
     found = choose_misdated([going], HOUR, at(0))  # the timeout that it was triggered with counts

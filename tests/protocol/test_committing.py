@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import at
 
 from tidegate.protocol.steps.committing import (
@@ -35,12 +35,12 @@ def test_attempts_grow_and_only_the_newest_that_was_not_ended_commits():
     assert not is_committing(NEVER, 0)
 
 
-@pytest.mark.parametrize("committer", [NEVER, FIRST, ended(FIRST)])
+@for_each("committer", [NEVER, FIRST, ended(FIRST)])
 def test_what_was_notified_is_not_committed_again(committer):
     assert decide_take(True, committer, None, at(0)) == AlreadyDone()
 
 
-@pytest.mark.parametrize("committer", [NEVER, ended(FIRST)])
+@for_each("committer", [NEVER, ended(FIRST)])
 def test_nobody_who_commits_is_not_waited_for(committer):
     assert decide_take(False, committer, None, at(0)) == Take()
 
@@ -61,7 +61,7 @@ def test_one_whose_clock_is_ahead_is_waited_for_as_long_as_it_was_watched():
     assert decide_take(False, ahead, again, at(0) + COMMIT_LEASE) == Take()
 
 
-@pytest.mark.parametrize("following", [CommitterRecord(1, at(8)), SECOND])
+@for_each("following", [CommitterRecord(1, at(8)), SECOND])
 def test_a_sign_of_life_and_a_newer_one_are_waited_for_anew(following):
     waited = decide_take(False, FIRST, None, at(1))
     assert decide_take(False, following, waited, at(9)) == WaitForCommitter(LOOK_EVERY, following, at(9))

@@ -6,6 +6,7 @@ from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
+from cases import for_each
 from pydantic import BaseModel, Field
 from pyspark.sql import types as T
 
@@ -81,14 +82,14 @@ class Number(IntEnum):
     ONE = 1
 
 
-@pytest.mark.parametrize("annotation", [int | str, complex, Any, Literal[1, 2], Number, set[int], tuple[int, ...]])
+@for_each("annotation", [int | str, complex, Any, Literal[1, 2], Number, set[int], tuple[int, ...]])
 def test_a_field_that_no_column_holds_is_named(annotation: Any) -> None:
     model = type("Odd", (BaseModel,), {"__annotations__": {"good": int, "wrong": annotation}})
     with pytest.raises(PipelineDefinitionError, match=r"The field 'wrong' of Odd has the type .*no column of Spark"):
         ddl_of(model)
 
 
-@pytest.mark.parametrize("schema", [None, 7, {"k": "string"}, ["k"], Place(**{"lat": 1, "long name": "x"}).lat])
+@for_each("schema", [None, 7, {"k": "string"}, ["k"], Place(**{"lat": 1, "long name": "x"}).lat])
 def test_what_is_no_schema_is_refused(schema: Any) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"A schema is Spark DDL such as .* not "):
         ddl_of(schema)

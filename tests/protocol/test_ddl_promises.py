@@ -1,6 +1,6 @@
 """A schema says nothing of a column that is not kept."""
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.schema.ddl_promises import unkept_promises
 
@@ -16,7 +16,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize("ddl", KEPT)
+@for_each("ddl", KEPT)
 def test_what_promises_nothing_else_is_kept(ddl: str) -> None:
     assert list(unkept_promises(ddl)) == []
 
@@ -44,7 +44,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("ddl", REFUSED)
+@for_each("ddl", REFUSED)
 def test_what_is_not_kept_is_named_with_its_column_and_a_way_out(ddl: str) -> None:
     column, said = REFUSED[ddl]
     (problem,) = unkept_promises(ddl)

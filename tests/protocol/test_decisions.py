@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 from records import at, completed, record, run_handle, subtask
 
 from tidegate.protocol.cleaning.retention import (
@@ -52,9 +53,7 @@ OUT = Target.parse("sink:out")
 GOOD = Verdict(OUT, "s", True, 3, 0)
 
 
-@pytest.mark.parametrize(
-    ("known", "needed"), [(record(), True), (ACKNOWLEDGED, False), (VALIDATED, False), (completed(), False)]
-)
+@for_each(("known", "needed"), [(record(), True), (ACKNOWLEDGED, False), (VALIDATED, False), (completed(), False)])
 def test_snapshots_are_taken_only_while_they_are_waited_for(known, needed):
     assert needs_attempt(known) is needed
 
@@ -77,7 +76,7 @@ def test_a_later_attempt_is_asked_only_for_what_is_not_acknowledged():
     assert task.acknowledged == {SubtaskId("op", 0): kept}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("plan", "words"),
     [
         ([OperatorPlan("op", 3, 128)], "op had 2 subtasks of 128 key groups and has 3 subtasks of 128 key groups"),
@@ -92,7 +91,7 @@ def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan
         require_same_plan(record(), plan)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("verdicts", "words"),
     [
         ([], "sink:out: no verdict was given"),
@@ -145,14 +144,14 @@ def subsumed(retained, number, age=timedelta(0), now=None):
     return choose_subsumed(retained, RetentionRule(number, age, timedelta(0)), now or at(1000))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("num_retained", "expected"), [(1, [1, 2, 3]), (2, [1, 2]), (4, []), (9, []), (0, [1, 2, 3]), (-5, [1, 2, 3])]
 )
 def test_the_oldest_give_way_and_the_newest_never_does(num_retained, expected):
     assert subsumed([completed(index) for index in (1, 2, 3, 4)], num_retained) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "age", "expected"),
     [
         (1, 0, [1, 2, 3, 4]),

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ def test_what_is_written_is_read_back(milliseconds: int) -> None:
     assert duration(written(value)) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (timedelta(minutes=30), "30 min"),

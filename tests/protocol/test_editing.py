@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from records import at, completed, run_handle
 
 from tidegate.protocol.facts.errors import SavepointEditError, StateSchemaError
@@ -53,7 +54,7 @@ def paths(plan):
     return [(each.subtask.subtask_index, [run.path for run in each.runs], each.former) for each in plan.rewrites]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operators", "expected"),
     [
         (PLANS, [(0, ["low"], 128), (1, ["high"], 128)]),
@@ -89,7 +90,7 @@ def test_an_operator_that_was_renamed_is_found_by_its_former_name():
     assert planned(base_of(), operators, allow=True).rewrites == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "snapshot",
     [
         Snapshot((LOW,), {"in_flight": [["src/0", {}]]}),
@@ -131,7 +132,7 @@ def test_it_is_called_as_its_owner_says():
     assert (plan.record.name, plan.record.note) == ("repaired", "why")
 
 
-@pytest.mark.parametrize("other", [1, 64, 127, 128, 129, 256, 32768])
+@for_each("other", [1, 64, 127, 128, 129, 256, 32768])
 def test_key_groups_of_another_number_cover_the_same_keys(other):
     for index in range(3):
         own = key_groups_of(index, 3, 128)
@@ -141,7 +142,7 @@ def test_key_groups_of_another_number_cover_the_same_keys(other):
     assert covering(key_groups_of(1, 2, 128), 128, 128) == key_groups_of(1, 2, 128)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("plans", "parallelism", "kept"),
     [
         ([128, 128], 4, 128),

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import at
 
 from tidegate.protocol.facts.reasons import FailureReason
@@ -26,7 +26,7 @@ def waiting(number, seconds, refused=False):
     return Undelivered(event(number), 1, at(seconds), refused)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("undelivered", "chosen"),
     [
         ([], None),
@@ -56,11 +56,11 @@ def test_an_event_is_known_by_its_pipeline_and_number():
     assert event(12).event_id == "p/12"
 
 
-@pytest.mark.parametrize("reason", list(FailureReason))
+@for_each("reason", list(FailureReason))
 def test_a_failure_is_explained_by_its_reason(reason):
     assert sentence(event(1, reason.name)) == reason.sentence
 
 
-@pytest.mark.parametrize("kind", list(EventKind))
+@for_each("kind", list(EventKind))
 def test_every_kind_has_a_sentence(kind):
     assert sentence(Event("p", 1, kind, at(0), "gone")).endswith(".")

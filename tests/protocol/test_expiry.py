@@ -1,6 +1,6 @@
 """Whether rows may have expired since a table was staged, and what a merged run still says of them."""
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.protocol.schema.expiry import TTL, RecordedTtl, may_expire_between, merged
@@ -15,7 +15,7 @@ def run(**times: int) -> StateHandle:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("times", "before", "now", "expected"),
     [
         ({"oldest": 5, "newest": 9}, 4, 4, False),  # no time has passed

@@ -1,6 +1,6 @@
 """protocol.md section 8: every reason, whether it counts, and when failures are too many."""
 
-import pytest
+from cases import for_each
 from records import at, record
 
 from tidegate.protocol.facts.lifecycle import Status
@@ -45,7 +45,7 @@ def test_the_reasons_are_those_of_the_table():
     assert {reason.name: (reason.pre_flight, reason.counts) for reason in FailureReason} == TABLE
 
 
-@pytest.mark.parametrize("reason", FailureReason)
+@for_each("reason", FailureReason)
 def test_with_none_tolerated_the_first_failure_that_counts_fails_the_pipeline(reason):
     decision = decide_pipeline_failure([failed(1, reason)], 0, True)
     assert isinstance(decision, TooManyFailures if TABLE[reason.name][1] else Tolerated)
@@ -54,7 +54,7 @@ def test_with_none_tolerated_the_first_failure_that_counts_fails_the_pipeline(re
 DECLINED, EXPIRED = FailureReason.CHECKPOINT_DECLINED, FailureReason.CHECKPOINT_EXPIRED
 
 
-@pytest.mark.parametrize(("tolerable", "fails"), [(0, True), (1, True), (2, False), (None, False)])
+@for_each(("tolerable", "fails"), [(0, True), (1, True), (2, False), (None, False)])
 def test_a_pipeline_fails_when_more_fail_than_are_tolerated(tolerable, fails):
     decision = decide_pipeline_failure([failed(3, DECLINED), failed(4, EXPIRED)], tolerable, True)
     assert isinstance(decision, TooManyFailures) is fails
@@ -75,7 +75,7 @@ def test_the_threshold_is_compared_even_if_the_newest_failure_does_not_count():
     assert isinstance(decide_pipeline_failure([failed(3, DECLINED), newest], 0, True), TooManyFailures)
 
 
-@pytest.mark.parametrize("count", [True, False])
+@for_each("count", [True, False])
 def test_a_setting_says_whether_failed_expectations_count(count):
     decision = decide_pipeline_failure([failed(1, FailureReason.VALIDATION_FAILED)], 0, count)
     assert isinstance(decision, TooManyFailures) is count

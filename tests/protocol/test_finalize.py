@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import pytest
+from cases import for_each
 from records import completed, record
 
 from tidegate.protocol.facts.lifecycle import Status
@@ -58,13 +58,13 @@ def test_of_very_many_bytes_a_part_is_read_so_that_turns_come_round() -> None:
     assert set().union(*chosen) == {handle.path for handle in files}
 
 
-@pytest.mark.parametrize("status", [Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED])
+@for_each("status", [Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED])
 def test_a_commit_has_landed_if_the_checkpoint_is_complete_whatever_came_after(status: Status) -> None:
     known = completed(status=status)
     assert decide_landing(known) == Landed(known)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "now"),
     [(None, "it is not there"), (record(), "IN_PROGRESS"), (record(status=Status.FAILED), "FAILED")],
 )

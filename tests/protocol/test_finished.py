@@ -4,6 +4,7 @@ what may not."""
 import re
 
 import pytest
+from cases import for_each
 from records import at, completed, record, run_handle
 
 from tidegate.protocol.facts.errors import StateSchemaError
@@ -41,7 +42,7 @@ def snapshots(*finished, operators=ALL):
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("finished", "from_the_start", "triggered"),
     [
         ((), set(), ["bounded", "live"]),
@@ -95,7 +96,7 @@ def test_only_who_was_asked_is_notified():
 WAITING = CheckpointPlan({}, [SubtaskId("live", 0)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("latest", "plan", "switch", "words"),
     [
         (None, WAITING, False, None),
@@ -118,7 +119,7 @@ def test_no_checkpoint_begins_after_a_split_has_finished_if_that_is_switched_off
         assert re.search(words, dropped.message)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("finished", "upstreams", "wrong"),
     [
         (("bounded", "only"), UPSTREAMS, None),
@@ -147,8 +148,8 @@ def test_an_operator_may_be_added_behind_what_has_finished():
     assert "only" in choose_triggered(["only"], done, UPSTREAMS)
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (2, 1)])
-@pytest.mark.parametrize("finished", [{0}, {0, 1}])
+@for_each(("before", "after"), [(2, 3), (3, 2), (2, 1)])
+@for_each("finished", [{0}, {0, 1}])
 def test_the_number_of_splits_cannot_change_once_one_has_finished(before, after, finished):
     old, new = OperatorPlan("bounded", before, 8), OperatorPlan("bounded", after, 8)
     latest = completed(operators=(old,))

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from cases import for_each
 from records import completed
 
 from tidegate.protocol.facts.errors import ForkRefusedError
@@ -48,16 +49,14 @@ def refusal(decide, *arguments):
     return None
 
 
-@pytest.mark.parametrize("name", [None, "kept", "a/b", "before: the change", "fork:x/1"])
+@for_each("name", [None, "kept", "a/b", "before: the change", "fork:x/1"])
 def test_the_request_of_the_first_checkpoint_names_the_original(name):
     fork = Fork("old", 7, name)
     assert Fork.parse(str(fork)) == fork
     assert fork.said() == ("old, checkpoint 7" if name is None else f"old, savepoint {name}")
 
 
-@pytest.mark.parametrize(
-    "request_id", ["", "r1", "restore:3", "fork:", "fork:old", "fork:old/", "fork:old/x", "dag/fork:old/1"]
-)
+@for_each("request_id", ["", "r1", "restore:3", "fork:", "fork:old", "fork:old/", "fork:old/x", "dag/fork:old/1"])
 def test_other_requests_name_none(request_id):
     assert Fork.parse(request_id) is None
 
@@ -68,7 +67,7 @@ def test_a_pipeline_is_forked_to_another_one():
         require_another("old", "old")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "newest", "why"),
     [
         (PipelineStatus.CREATED, None, None),
@@ -91,7 +90,7 @@ def test_only_a_pipeline_without_a_past_is_begun(status, newest, why):
     assert found is None if why is None else found.startswith(why)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("theirs", "mine", "used", "why"),
     [
         ([sink("tables/a")], [sink("tables/b")], [], None),
@@ -118,7 +117,7 @@ def handle(path, kind=HandleKind.RUN, groups=None, **details):
     return StateHandle(path, kind, 3, 30, "0" * 64, 5, groups, details)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("snapshot", "allowed"),
     [
         (Snapshot((handle("a"),), {"read": 1}), True),
@@ -167,9 +166,9 @@ def test_sources_that_are_elsewhere_are_found_also_under_a_new_name():
     ]
 
 
-@pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("moved", [False, True])
-@pytest.mark.parametrize("accepted", [Accepted(), Accepted(moved=True), Accepted(non_restored_state=True)])
+@for_each("lost", [False, True])
+@for_each("moved", [False, True])
+@for_each("accepted", [Accepted(), Accepted(moved=True), Accepted(non_restored_state=True)])
 def test_what_is_lost_or_elsewhere_must_be_accepted(lost, moved, accepted):
     places = (Moved(source("a"), source("b")),) if moved else ()
     plan = ForkPlan("new", FORK, completed(7), "memory://", (), (), (), (), places, ("gone",) if lost else ())

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from cases import for_each
 from records import SOMEBODY
 
 from tidegate.protocol.facts.errors import IllegalRequestError
@@ -21,7 +22,7 @@ from tidegate.protocol.observing.gestures import (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "drain", "expected"),
     [
         (CheckpointKind.CHECKPOINT, False, GestureKind.CHECKPOINT),
@@ -41,7 +42,7 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("details", [{"x": "y" * 10**7}, {"x": ["y"] * 10**5}, {"x" * 10**6: 1}, {"x": deep(10**5)}])
+@for_each("details", [{"x": "y" * 10**7}, {"x": ["y"] * 10**5}, {"x" * 10**6: 1}, {"x": deep(10**5)}])
 def test_what_is_recorded_is_bounded(details: dict[str, Any]) -> None:
     actor = Actor(ActorKind.DAG_RUN, "n" * 10**6, "o" * 10**6)
     known = recordable(Gesture("id", GestureKind.CHECKPOINT, actor, details))

@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.handles import handle_for_readers, handle_from_json, handle_to_json
 from tidegate.protocol.facts.keygroups import KeyGroupRange
@@ -12,7 +12,7 @@ RUN = StateHandle("p/chk-1/op/0-1-a", HandleKind.RUN, 3, 40, "ab", 1, KeyGroupRa
 EXCHANGE = StateHandle("p/chk-1/op/0-1-e", HandleKind.EXCHANGE, 0, 1, "cd", 1)
 
 
-@pytest.mark.parametrize("handle", [RUN, EXCHANGE])
+@for_each("handle", [RUN, EXCHANGE])
 def test_what_was_written_down_is_read_back(handle: StateHandle) -> None:
     assert handle_from_json(json.loads(json.dumps(handle_to_json(handle)))) == handle
 

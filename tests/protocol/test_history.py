@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import T0, completed
 
 from tidegate.protocol.cleaning import folding as history
@@ -27,7 +27,7 @@ def failed(number, hours_ago=5.0, **changes):
     return completed(number).moved(**known | {"failure_reason": FailureReason.TASK_FAILURE} | changes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "expected"),
     [
         (ended(1), True),
@@ -47,7 +47,7 @@ def test_only_what_nobody_needs_may_be_folded(record, expected):
     assert choose_folded([record], 99, HistoryRule(1, None), NOW) == [1] * expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "age", "expected"),
     [
         (None, None, []),

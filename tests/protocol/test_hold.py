@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.facts.errors import CheckpointHeldError, IllegalRequestError, NotHeldError, ValidationFailedError
@@ -43,7 +44,7 @@ def verdict(target, *successes):
     return Verdict(target, "s", None if None in successes else not failed, len(successes), failed, results, "e")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("out", "op", "hold_for"),
     [
         (verdict(OUT, False, True, True), verdict(OP, True), HOUR),
@@ -80,12 +81,12 @@ def test_a_decision_is_recorded_and_an_approved_checkpoint_gets_time_to_complete
     assert decide_decision(HELD, late) == Decide(late, at(3601 + 600)), "its timeout anew"
 
 
-@pytest.mark.parametrize(("known", "decision"), [(APPROVED, Decision.APPROVED), (REJECTED, Decision.REJECTED)])
+@for_each(("known", "decision"), [(APPROVED, Decision.APPROVED), (REJECTED, Decision.REJECTED)])
 def test_the_same_decision_again_changes_nothing(known, decision):
     assert decide_decision(known, decided(decision, 9999, "grace")) == AlreadyDecided(known)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "decision", "words"),
     [
         (APPROVED, Decision.REJECTED, r"approved by ada at 2026-01-01 12:00:09 UTC \(it is right\). That stands"),
@@ -100,7 +101,7 @@ def test_a_decision_too_late_says_what_is_so(known, decision, words):
         decide_decision(known, decided(decision))
 
 
-@pytest.mark.parametrize("decision", Decision)
+@for_each("decision", Decision)
 def test_after_the_end_of_the_hold_nobody_decides(decision):
     decide_decision(HELD, decided(decision, 3601.9))
     with pytest.raises(NotHeldError, match="held until 2026-01-01 13:00:02 UTC, and that has passed"):
@@ -113,7 +114,7 @@ def test_who_names_no_checkpoint_means_the_one_that_is_held():
         choose_held("p", [record(2)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("by", "comment"),
     [("", None), (" ada", None), ("a\nb", None), ("a" * 201, None), ("a", "c" * (LONGEST_COMMENT + 1))],
 )

@@ -1,6 +1,7 @@
 """When a definition is the pipeline that is recorded under its name."""
 
 import pytest
+from cases import for_each
 from records import completed, record
 
 from tidegate.protocol.facts.errors import PipelineIdentityError, PipelineStatusError
@@ -18,7 +19,7 @@ def sink(name, place):
 RECORDED = [source("flights"), sink("out", "tables/out")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "defined",
     [
         RECORDED,
@@ -40,7 +41,7 @@ def test_only_what_was_never_recorded_is_new():
     assert find_new(RECORDED, [sink("out", "moved")]) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("defined", "words"),
     [
         (

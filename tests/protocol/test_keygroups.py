@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,7 +60,7 @@ def test_ranges_overlap_when_they_share_a_group():
     assert not KeyGroupRange(0, 4).overlaps(KeyGroupRange(5, 8))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parallelism", "groups"),
     [(1, 128), (2, 128), (85, 128), (86, 256), (128, 256), (171, 256), (172, 512), (10_000, 16384), (32768, 32768)],
 )

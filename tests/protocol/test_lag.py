@@ -1,6 +1,6 @@
 """How far a pipeline is behind its sources: sums over splits, and when they are worth a write."""
 
-import pytest
+from cases import for_each
 from records import at
 
 from tidegate.protocol.facts.records import Pending, SubtaskId
@@ -22,7 +22,7 @@ def test_splits_are_summed_up_by_source_as_of_the_earliest_poll() -> None:
     assert [each.bytes for each in lag_of(polls)] == [-1, -1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("recorded", "found", "needed"),
     [
         ([], [], False),

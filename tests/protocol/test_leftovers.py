@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.cleaning.leftovers import Listed, checkpoints_of, choose_left, find_foreign, listed_on_storage
@@ -24,7 +24,7 @@ def left(path, known=None, latest=LATEST, region=NONE, now=LONG_AFTER):
     return bool(choose_left(listed, dict.fromkeys(checkpoints_of(listed), known), latest, region, (), now))
 
 
-@pytest.mark.parametrize("path", ["q/chk-3/op/x", "p/notes", "p/chk-3", "p/chk-03/op/x", "p/savepoints/a/_metadata"])
+@for_each("path", ["q/chk-3/op/x", "p/notes", "p/chk-3", "p/chk-03/op/x", "p/savepoints/a/_metadata"])
 def test_a_path_that_says_no_writer_is_nobodys(path):
     assert listed_on_storage("p", [path]) == []
 
@@ -37,13 +37,13 @@ def test_a_path_says_who_wrote_it():
     ]
 
 
-@pytest.mark.parametrize("status", Status)
+@for_each("status", Status)
 def test_what_an_ended_checkpoint_wrote_is_left_and_what_one_in_progress_writes_is_not(status):
     known = record(3) if status is Status.IN_PROGRESS else completed(3, status=status)
     assert left(RUN, known, now=at(0)) is (status is not Status.IN_PROGRESS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("latest", "now", "expected"),
     [
         (LATEST, LONG_AFTER, True),
@@ -57,7 +57,7 @@ def test_what_a_checkpoint_without_a_record_wrote_is_left_when_the_pipeline_has_
     assert left(RUN, None, latest, now=now) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("region", "now", "expected"),
     [
         (RegionRecord(2, at(0), at(0)), LONG_AFTER, False),  # it runs, or is taken for dead

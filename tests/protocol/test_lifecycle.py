@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.lifecycle import COMMITTED, TRANSITIONS, Phase, Status, is_legal
 
@@ -23,7 +23,7 @@ LEGAL = {
 STAGES = list(itertools.product(Status, Phase))
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(STAGES, STAGES)))
+@for_each(("before", "after"), list(itertools.product(STAGES, STAGES)))
 def test_only_the_listed_transitions_are_legal(before, after):
     name = f"{before[0]}/{before[1]} -> {after[0]}/{after[1]}"
     assert is_legal(before, after) == (name in LEGAL)

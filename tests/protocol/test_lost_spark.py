@@ -1,6 +1,6 @@
 """Which errors say that Spark is away, and that each has the exit code and the retry of something that may pass."""
 
-import pytest
+from cases import for_each
 
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
 from tidegate.protocol.facts.errors import (
@@ -43,7 +43,7 @@ GONE = [
 ]
 
 
-@pytest.mark.parametrize(("error", "lost"), GONE)
+@for_each(("error", "lost"), GONE)
 def test_an_error_says_that_spark_is_away(error: Exception, lost: bool) -> None:
     assert is_lost(error) is lost
     assert is_lost(type("Of", (type(error),), {"__module__": "shop"})(*error.args)) is (
@@ -66,7 +66,7 @@ def test_what_a_user_has_set_is_not_mended_by_a_repetition() -> None:
     assert says_gone(REFUSED)
 
 
-@pytest.mark.parametrize("kind", [SparkUnavailableError, StoreUnavailableError, SourceUnavailableError])
+@for_each("kind", [SparkUnavailableError, StoreUnavailableError, SourceUnavailableError])
 def test_what_is_away_is_to_be_repeated(kind: type[CheckpointError]) -> None:
     assert exit_code_of(kind("away")) is ExitCode.UNAVAILABLE
     assert kind("away").retries is None

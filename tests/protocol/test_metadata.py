@@ -5,6 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from cases import for_each
 from records import at, completed, run_handle
 
 from tidegate.protocol.facts.branches import Restore
@@ -98,7 +99,7 @@ def test_it_does_not_depend_on_the_order_in_which_endpoints_were_recorded():
     assert document() == document(replace(WHOLE, endpoints=WHOLE.endpoints[::-1]))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "words"),
     [
         (written()[:-10], "p/chk-4/_metadata is not JSON, so it was cut off"),

@@ -1,6 +1,7 @@
 """Names that are joined from parts: their text, which is stored, and what is read back from it."""
 
 import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.names import (
     STORAGE,
@@ -13,7 +14,7 @@ from tidegate.protocol.facts.names import (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "text"),
     [
         (Target(TargetKind.SINK, "carriers"), "sink:carriers"),
@@ -26,7 +27,7 @@ def test_a_target_is_stored_as_text_and_read_back(target: Target, text: str) -> 
     assert Target.parse(text) == target
 
 
-@pytest.mark.parametrize("text", ["tables", "", "sinks:carriers", ":carriers"])
+@for_each("text", ["tables", "", "sinks:carriers", ":carriers"])
 def test_what_is_no_target_is_not_taken_for_one(text: str) -> None:
     with pytest.raises(ValueError, match="not a valid TargetKind"):
         Target.parse(text)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 from records import T0, record
 
 from tidegate.protocol.continuous.overlap import (
@@ -38,16 +39,16 @@ DEAD = T0 + REGION_LEASE + timedelta(seconds=1)
 SINK = SubtaskId("out-sink", 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("region", "now", "at_once"), [(NONE, LATER, 1), (LIVE, LATER, 4), (LIVE, DEAD, 1)], ids=["none", "live", "dead"]
 )
 def test_only_a_region_that_lives_takes_several_at_once(region, now, at_once):
     assert concurrency(region, 4, now) == at_once
 
 
-@pytest.mark.parametrize("kind", CheckpointKind)
-@pytest.mark.parametrize("unaligned", [False, True])
-@pytest.mark.parametrize(("region", "now"), [(NONE, LATER), (LIVE, LATER), (LIVE, DEAD)])
+@for_each("kind", CheckpointKind)
+@for_each("unaligned", [False, True])
+@for_each(("region", "now"), [(NONE, LATER), (LIVE, LATER), (LIVE, DEAD)])
 def test_savepoints_of_a_continuous_run_are_forced_unless_barriers_may_overtake(kind, unaligned, region, now):
     request = CheckpointRequest("r", kind, False, False, T0, T0)
     forced = kind is not CheckpointKind.CHECKPOINT and not unaligned and (region, now) == (LIVE, LATER)
@@ -58,7 +59,7 @@ def going(id_, phase="ACKNOWLEDGED", kind="CHECKPOINT", status="IN_PROGRESS"):
     return record(id_, phase=Phase(phase), kind=CheckpointKind(kind), status=Status(status))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("in_progress", "chosen"),
     [
         ([], None),
@@ -94,7 +95,7 @@ def test_one_that_completes_subsumes_older_checkpoints_and_no_savepoint():
     assert [each.checkpoint_id for each in choose_overtaken(4, others)] == [1, 3]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("others", "newer"),
     [([going(1)], None), ([going(1), going(2)], None), ([going(2, "HELD")], None), ([going(2, "VALIDATED")], 2)],
 )
@@ -123,7 +124,7 @@ VERSIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("latest", "counts"),
     [(None, "all"), (2, "all"), (3, "after 3"), (4, "after 3"), (5, "after 5")],
 )

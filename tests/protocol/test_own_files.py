@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
 from tidegate.protocol.cleaning.own_files import require_own_files, require_own_runs
 from tidegate.protocol.continuous.regions import RegionRecord
@@ -25,7 +26,7 @@ def report(*handles: StateHandle) -> None:
     require_own_files("p", 5, RegionRecord(3), [acknowledgement])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "own",
     [
         one(write_prefix("p/chk-5", SubtaskId("op", 1), 2) + "-a.parquet"),
@@ -48,7 +49,7 @@ def test_a_report_may_name_what_its_attempt_wrote_and_what_it_carries_over(own: 
     report(own)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "foreign",
     [
         one("q/chk-5/op/1-2-a.parquet"),  # another pipeline

@@ -1,6 +1,6 @@
 """What files and directories are called: their names, which are on people's disks, and what is read back from them."""
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.paths import (
     ByCheckpoint,
@@ -32,13 +32,13 @@ def test_names_are_as_they_were_written_before() -> None:
     assert attempt_prefix(1, 2) == "1-2"
 
 
-@pytest.mark.parametrize("checkpoint_id", [0, 1, 10, 2**63 - 1])
+@for_each("checkpoint_id", [0, 1, 10, 2**63 - 1])
 def test_a_checkpoint_is_known_by_its_name(checkpoint_id: int) -> None:
     assert checkpoint_name(checkpoint_id) == f"chk-{checkpoint_id}"
     assert checkpoint_id_of(checkpoint_name(checkpoint_id)) == checkpoint_id
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         *("", "7", "chk-", "chk-x", "chk-7 ", "chk-7\n", "chk--7", "CHK-7", "xchk-7", "chk-7.tmp", "chk-7/a"),
@@ -51,7 +51,7 @@ def test_what_nobody_called_after_a_checkpoint_is_not_taken_for_one(name: str) -
     assert checkpoint_id_of(name) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "writer"),
     [
         ("p/chk-5/_metadata", ByCheckpoint(5)),

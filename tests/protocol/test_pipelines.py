@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from records import at
 
 from tidegate.protocol.facts.errors import PipelineStatusError
@@ -26,7 +27,7 @@ LEGAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(PipelineStatus, repeat=2)))
+@for_each(("before", "after"), list(itertools.product(PipelineStatus, repeat=2)))
 def test_the_table_of_transitions(before, after):
     if (before, after) in LEGAL:
         require_move(PipelineRecord("p", before), after)

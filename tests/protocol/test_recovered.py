@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from records import at, completed, run_handle
 
 from tidegate.protocol.facts.branches import Restore, find_unfinished
@@ -133,7 +134,7 @@ def test_metadata_that_are_not_those_that_were_committed_are_refused():
         require_as_marked(marker, content + b" ")
 
 
-@pytest.mark.parametrize("path", ["q/chk-1/op/0-1-a", "p/chk-1/../../q/chk-1/op/a", "/etc/passwd", "p/other", ""])
+@for_each("path", ["q/chk-1/op/0-1-a", "p/chk-1/../../q/chk-1/op/a", "/etc/passwd", "p/other", ""])
 def test_a_checkpoint_that_names_files_of_others_is_refused(path):
     require_own_handles(metadata(4, run_handle("p/chk-1/op/0-1-a", 1), run_handle("p/shared/2/op/0-2-a", 4)))
     with pytest.raises(MetadataError, match="is no file of op/0"):

@@ -1,6 +1,7 @@
 """Who may act as a region, and which files are whose."""
 
 import pytest
+from cases import for_each
 from records import at
 
 from tidegate.protocol.continuous.regions import (
@@ -52,7 +53,7 @@ def test_only_the_newest_attempt_that_was_not_ended_is_current():
     assert not is_current(NEVER, 0)
 
 
-@pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.RUNNING])
+@for_each("status", [PipelineStatus.CREATED, PipelineStatus.RUNNING])
 def test_a_pipeline_that_takes_checkpoints_may_have_a_region(status):
     require_startable(PipelineRecord("p", status))
 

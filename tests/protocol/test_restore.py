@@ -4,6 +4,7 @@ changed parallelism (protocol.md section 14)."""
 from collections.abc import Mapping
 
 import pytest
+from cases import for_each
 from records import completed, run_handle
 
 from tidegate.protocol.facts.errors import StateSchemaError
@@ -34,7 +35,7 @@ STAGED = run_handle("s", 1, kind=HandleKind.STAGED)
 POSITION = run_handle("p", 1, kind=HandleKind.POSITION)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "snapshot",
     [Snapshot((A,)), Snapshot((POSITION,)), Snapshot((), {"offset": 7})],
     ids=["state", "files read", "offset"],
@@ -46,7 +47,7 @@ def test_an_operator_that_is_gone_is_an_error_if_it_has_state_or_a_position(snap
     assert restore_snapshots(completed(), {OP0: Snapshot(), OP1: snapshot}, renamed, [], True) == {}
 
 
-@pytest.mark.parametrize("snapshot", [Snapshot(), Snapshot((STAGED,))], ids=["nothing", "staged rows"])
+@for_each("snapshot", [Snapshot(), Snapshot((STAGED,))], ids=["nothing", "staged rows"])
 def test_an_operator_that_is_gone_and_held_nothing_of_its_own_is_not_missed(snapshot):
     assert restore_snapshots(completed(), {OP0: snapshot}, (OperatorPlan("new", 1, 128),), [], False) == {}
 
@@ -69,7 +70,7 @@ def test_more_subtasks_than_the_state_has_key_groups_are_named_too():
         restore_snapshots(completed(), {OP0: Snapshot((A,))}, (OperatorPlan("op", 200, 512),), [], False)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3, 5, 128])
+@for_each("parallelism", [1, 2, 3, 5, 128])
 def test_after_a_rescale_every_subtask_opens_exactly_the_runs_that_overlap_its_key_groups(parallelism):
     low = run_handle("low", 1, key_groups=KeyGroupRange(0, 63))
     high = run_handle("high", 1, key_groups=KeyGroupRange(64, 127))
@@ -128,7 +129,7 @@ def test_staged_files_are_not_shared_out_when_parallelism_changes():
     assert all(not snapshot.handles for snapshot in restored.values())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("handles", "replaces", "expected"),
     [
         ((A, B, C), ("a", "b", "c"), (MERGED,)),

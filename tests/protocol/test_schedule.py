@@ -3,7 +3,7 @@ sources are polled."""
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def schedule(interval=10, during_backlog=None, min_pause=0, fraction=1.0):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("min_pause", "interval", "fraction", "first"),
     [(0, 10, 0, 0), (0, 10, 0.5, 5), (0, 10, 1, 10), (4, 10, 0, 4), (4, 10, 0.5, 7), (10, 10, 0.3, 10)],
 )
@@ -43,7 +43,7 @@ SECTION_2_TICKS = [  # seen to at, next
 ]
 
 
-@pytest.mark.parametrize(("seen", "following"), SECTION_2_TICKS)
+@for_each(("seen", "following"), SECTION_2_TICKS)
 def test_section_2_a_tick_arms_the_next_one_and_never_drifts(seen, following):
     ticks = schedule()
     for second in seen:
@@ -77,7 +77,7 @@ SECTION_2_BACKLOG = [  # interval, during backlog, what happens (second, is_back
 ]
 
 
-@pytest.mark.parametrize(("interval", "during_backlog", "events", "following"), SECTION_2_BACKLOG)
+@for_each(("interval", "during_backlog", "events", "following"), SECTION_2_BACKLOG)
 def test_section_2_the_interval_during_a_backlog(interval, during_backlog, events, following):
     ticks = schedule(interval, during_backlog)
     for second, event in events:
@@ -152,7 +152,7 @@ def test_ticks_never_come_before_they_may_and_never_stop(interval, slower, pause
         assert ticks.next_at is None or ticks.next_at <= now + max(interval, current)
 
 
-@pytest.mark.parametrize(("took", "wait"), [(0, 0.05), (0.02, 0.18), (1, 0.5)])
+@for_each(("took", "wait"), [(0, 0.05), (0.02, 0.18), (1, 0.5)])
 def test_a_poll_that_found_nothing_and_took_long_is_followed_by_a_longer_wait(took, wait):
     polls = PollSchedule(T0)
     assert polls.is_due(T0)

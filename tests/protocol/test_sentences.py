@@ -1,9 +1,9 @@
-import pytest
+from cases import for_each
 
 from tidegate.protocol.text.sentences import UNTOUCHED, reassured
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "read"),
     [
         ("It failed", f"It failed. {UNTOUCHED}"),

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from cases import for_each
 from records import at, record
 
 from tidegate.protocol.facts.lifecycle import Status
@@ -42,7 +42,7 @@ def test_one_that_failed_counts_from_its_latest_success():
     assert isinstance(decide(1900, completed(100), status=PipelineStatus.FAILED, since=1890), BecameStale)
 
 
-@pytest.mark.parametrize("status", sorted(set(PipelineStatus) - EXPECTED))
+@for_each("status", sorted(set(PipelineStatus) - EXPECTED))
 def test_a_pipeline_that_nobody_runs_is_not_stale(status):
     assert decide(10**6, completed(0), status=status) == AsBefore(None)
     ended = decide(10**6, completed(0), status=status, stale=5000)

@@ -3,6 +3,7 @@
 import statistics
 
 import pytest
+from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def test_one_checkpoint_is_its_own_summary():
     assert summary_of(7, 7, 7, [7]) == Summary(7, 7, 7, 7, 7, 7, 7, 7)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "percent", "expected"),
     [([1, 2, 3, 4], 50, 2.5), ([1, 2, 3, 4], 25, 1.25), ([1, 2], 99, 2), ([1, 9], 1, 1)],
 )

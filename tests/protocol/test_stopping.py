@@ -4,6 +4,7 @@ and when a pipeline is at its end."""
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.barriers.messages import StopMode
@@ -28,8 +29,8 @@ from tidegate.protocol.steps.stopping import (
 SYNC = CheckpointKind.SYNC_SAVEPOINT
 
 
-@pytest.mark.parametrize("kind", CheckpointKind)
-@pytest.mark.parametrize("drain", [True, False])
+@for_each("kind", CheckpointKind)
+@for_each("drain", [True, False])
 def test_only_a_savepoint_to_stop_with_may_advance_to_the_end(kind, drain):
     if drain and kind is not SYNC:
         with pytest.raises(IllegalRequestError, match=f"A {kind} cannot drain the pipeline.*Nothing was triggered"):
@@ -38,7 +39,7 @@ def test_only_a_savepoint_to_stop_with_may_advance_to_the_end(kind, drain):
         require_legal("r", kind, drain)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "drain", "mode"),
     [
         (CheckpointKind.CHECKPOINT, False, None),
@@ -60,7 +61,7 @@ JOB_LEVEL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", FailureReason)
+@for_each("reason", FailureReason)
 def test_a_failed_savepoint_lets_the_pipeline_go_on_unless_a_subtask_failed(reason):
     decision = decide_stop_failure(record(4, kind=SYNC), reason, "the disk is full")
     if reason.name in JOB_LEVEL:
@@ -73,7 +74,7 @@ def test_a_failed_savepoint_lets_the_pipeline_go_on_unless_a_subtask_failed(reas
         )
 
 
-@pytest.mark.parametrize("kind", [CheckpointKind.SAVEPOINT, SYNC])
+@for_each("kind", [CheckpointKind.SAVEPOINT, SYNC])
 def test_no_failed_savepoint_is_counted(kind):
     failed = record(4, kind=kind, failure_reason=FailureReason.CHECKPOINT_EXPIRED, failure_message="m")
     assert decide_pipeline_failure([failed], 0, True) == Tolerated(0)
@@ -95,8 +96,8 @@ STOPPED = completed(5, kind=SYNC)
 MAY_END = {PipelineStatus.RUNNING, PipelineStatus.STOPPING, PipelineStatus.SUSPENDED}
 
 
-@pytest.mark.parametrize("status", PipelineStatus)
-@pytest.mark.parametrize(
+@for_each("status", PipelineStatus)
+@for_each(
     ("latest", "in_progress", "ends_when"),
     [
         (None, [], set()),
@@ -118,7 +119,7 @@ def test_a_pipeline_has_finished_when_the_sinks_were_notified_of_its_last_checkp
     assert isinstance(decide_end(pipeline(status), latest, in_progress), PipelineEnd) is (status in ends_when)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("latest", "words"),
     [
         (AT_END, "Checkpoint 5 has read every source to its end."),
@@ -130,7 +131,7 @@ def test_a_finished_pipeline_says_how_it_ended_and_where_its_savepoint_is(latest
     assert decide_end(pipeline(PipelineStatus.STOPPING), latest, []) == PipelineEnd(words)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "latest", "words"),
     [
         (PipelineStatus.FINISHED, STOPPED, None),
@@ -150,9 +151,7 @@ def test_who_can_be_resumed(status, latest, words):
             require_resumable(known, latest)
 
 
-@pytest.mark.parametrize(
-    ("drain", "command"), [(False, "`tidegate stop` continues"), (True, "`tidegate stop --drain` continues")]
-)
+@for_each(("drain", "command"), [(False, "`tidegate stop` continues"), (True, "`tidegate stop --drain` continues")])
 def test_while_it_stops_it_says_with_what_and_how_to_continue_or_abort_it(drain, command):
     message = stopping_message(record(5, kind=SYNC, drain=drain))
     assert message.startswith("It stops with savepoint 5, requested by r5: ")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.records import CheckpointKind
@@ -10,14 +11,12 @@ from tidegate.protocol.steps.stopping import LONGEST_REQUEST_ID, require_legal
 from tidegate.protocol.text.storable import LONGEST_TEXT, storable_json, storable_text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "plain", "Zürich 東京 \U0001f600", "two\nlines\tand \x1b[31m", "x" * LONGEST_TEXT]
-)
+@for_each("text", ["", "plain", "Zürich 東京 \U0001f600", "two\nlines\tand \x1b[31m", "x" * LONGEST_TEXT])
 def test_text_that_can_be_stored_stays_as_it_is(text):
     assert storable_text(text) == text
 
 
-@pytest.mark.parametrize("character", [0, 0xD800, 0xDFFF])
+@for_each("character", [0, 0xD800, 0xDFFF])
 def test_what_cannot_be_stored_is_replaced(character):
     assert storable_text(f"a{chr(character)}b") == "a\ufffdb"
 
@@ -36,12 +35,12 @@ def test_json_is_made_storable_at_any_depth():
     json.dumps(storable_json(value), allow_nan=False)
 
 
-@pytest.mark.parametrize("request_id", ["", "a\0", "a\nb", "\x1b[2J", "\udc80", "x" * (LONGEST_REQUEST_ID + 1)])
+@for_each("request_id", ["", "a\0", "a\nb", "\x1b[2J", "\udc80", "x" * (LONGEST_REQUEST_ID + 1)])
 def test_a_request_has_an_id_that_can_be_recorded_and_shown(request_id):
     with pytest.raises(IllegalRequestError, match=r"cannot name a request.*Nothing was triggered"):
         require_legal(request_id, CheckpointKind.CHECKPOINT, False)
 
 
-@pytest.mark.parametrize("request_id", ["manual__2026-11-22T01:00:00+00:00_x", "by hand", "é" * LONGEST_REQUEST_ID])
+@for_each("request_id", ["manual__2026-11-22T01:00:00+00:00_x", "by hand", "é" * LONGEST_REQUEST_ID])
 def test_ids_as_airflow_and_people_write_them_are_fine(request_id):
     require_legal(request_id, CheckpointKind.CHECKPOINT, False)

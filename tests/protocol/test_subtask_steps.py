@@ -1,6 +1,7 @@
 """protocol.md sections 10 and 12, row by row, and what holds whatever happens in between."""
 
 import pytest
+from cases import for_each
 
 from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED, AlignmentType, BarrierOptions
 from tidegate.protocol.facts.reasons import FailureReason
@@ -221,7 +222,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("story", ALL.values(), ids=ALL)
+@for_each("story", ALL.values(), ids=ALL)
 def test_sections_10_12_and_18(story):
     steps = SubtaskSteps()
     assert [(event, steps.step(event)) for event, _ in story] == story
@@ -234,7 +235,7 @@ def begun_after_aborts(bound, aborted, begun):
     return steps.step(Begin(begun, ALIGNED))[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("bound", "aborted", "begun", "first"),
     [
         (2, [7, 8, 9], 9, BroadcastCancel(9)),

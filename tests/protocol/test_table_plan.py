@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
 from tidegate.protocol.schema.table_plan import TableVerdict, changed_rows, changed_state, plan_table
@@ -10,7 +10,7 @@ from tidegate.protocol.schema.table_plan import TableVerdict, changed_rows, chan
 AS_BEFORE, OPTION, PARTS = TableVerdict.AS_BEFORE, TableVerdict.WITH_OPTION, TableVerdict.NOT_AS_A_WHOLE
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "now", "verdict", "said"),
     [
         ("k string, v int", "k string, v int", AS_BEFORE, ""),

@@ -4,6 +4,7 @@ and the row that makes one durable (sections 2 and 4)."""
 from datetime import timedelta
 
 import pytest
+from cases import for_each
 from records import at, completed, record
 
 from tidegate.protocol.facts.errors import PipelineFailedError
@@ -20,7 +21,7 @@ from tidegate.protocol.steps.trigger import (
 )
 
 
-@pytest.mark.parametrize("status", [Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED])
+@for_each("status", [Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED])
 def test_a_request_that_completed_is_not_done_again(status):
     assert decide_repeated(completed(7, status=status)) == AlreadyCompleted(7)
 
@@ -35,13 +36,13 @@ def test_a_request_that_failed_or_is_new_asks_anew():
     assert decide_repeated(None) is None
 
 
-@pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.RUNNING])
-@pytest.mark.parametrize("periodic", [True, False])
+@for_each("status", [PipelineStatus.CREATED, PipelineStatus.RUNNING])
+@for_each("periodic", [True, False])
 def test_a_pipeline_that_runs_takes_checkpoints(status, periodic):
     assert decide_standing(PipelineRecord("p", status), periodic) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "periodic", "reason"),
     [
         (PipelineStatus.SUSPENDED, True, FailureReason.PERIODIC_SCHEDULER_SHUTDOWN),

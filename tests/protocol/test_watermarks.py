@@ -1,6 +1,6 @@
 """Watermarks: how they are combined, that they never go back, and how positions carry them."""
 
-import pytest
+from cases import for_each
 
 from tidegate.protocol.facts.records import Snapshot
 from tidegate.protocol.steps.watermarks import (
@@ -18,7 +18,7 @@ from tidegate.protocol.steps.watermarks import (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "expected"),
     [({}, None), ({"a": 3}, None), ({"a": 3, "b": 2}, 2), ({"a": END_OF_TIME, "b": 2}, 2), ({"b": 0, "a": 0}, 0)],
 )

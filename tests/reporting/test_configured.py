@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import for_each
 from worlds import ManualClock, MemorySink, MemoryStorage, small_pipeline
 
 from tidegate.pipeline.graph import compile_graph
@@ -74,7 +75,7 @@ def test_its_file_counts_too(names, tmp_path):
     assert names() == ["openlineage"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("environment", "page"),
     [
         ({}, None),
@@ -86,7 +87,7 @@ def test_the_pages_are_where_the_environment_says(environment, page):
     assert pages_url(environment) == page
 
 
-@pytest.mark.parametrize(
+@for_each(
     "environment",
     [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}],
 )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-import pytest
+from cases import for_each
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from receivers import receiving
 
@@ -66,7 +66,7 @@ def test_a_collector_gets_every_figure_of_each_pipeline():
     assert known["lastCheckpointDuration", "p"] == (2, {"pipeline": "p"}, "ms")
 
 
-@pytest.mark.parametrize("given", [None, "mine"])
+@for_each("given", [None, "mine"])
 def test_the_service_is_called_tidegate_unless_it_has_a_name(given):
     with receiving() as collector:
         collector.answer = lambda request: 200

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from cases import for_each
 from receivers import receiving
 from records import at
 
@@ -69,8 +70,8 @@ def test_another_time_or_body_has_another_signature():
     assert len({sign(SECRET, b"a", at(0)), sign(SECRET, b"b", at(0)), sign(SECRET, b"a", at(1))}) == 3
 
 
-@pytest.mark.parametrize("kind", sorted(ALERTS))
-@pytest.mark.parametrize("pages", [None, "http://x"])
+@for_each("kind", sorted(ALERTS))
+@for_each("pages", [None, "http://x"])
 def test_what_is_sent_is_what_the_schema_says(kind, pages):
     event = Event("p", 1, kind, at(0), "what", 3 if kind.startswith("CHECKPOINT") else None)
     document = webhook_document(event, pages)
@@ -133,9 +134,7 @@ def test_one_that_answers_byte_by_byte_is_left_in_time_too(receiver):
     assert time.monotonic() - begun < 3
 
 
-@pytest.mark.parametrize(
-    "url", ["", "hook", "file:///etc/passwd", "ftp://x/hidden", "http://", "http://[hidden", "http://h:hidden/"]
-)
+@for_each("url", ["", "hook", "file:///etc/passwd", "ftp://x/hidden", "http://", "http://[hidden", "http://h:hidden/"])
 def test_an_address_that_is_none_is_refused_and_not_shown(url):
     with pytest.raises(ConfigurationError) as refused:
         Webhook(url, SECRET, None, lambda: at(0))

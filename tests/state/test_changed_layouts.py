@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cases import for_each
 from state_layouts import INPUT, K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
@@ -211,7 +212,7 @@ def successor(change: Change) -> StateLayout:
     return change.after.succeeding(compare_schemas(change.before.schema, change.after.schema, change.former).schema)
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@for_each("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_none_or_migrates_or_is_refused(change: Change) -> None:
     found = compare_schemas(change.before.schema, change.after.schema, change.former)
     if change.refused:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pyarrow as pa
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def test_at_most_a_bounded_number_of_runs_is_left_after_a_few_merges(rows: list[
     assert len(rows) <= MAX_RUNS
 
 
-@pytest.mark.parametrize(("keys", "changes"), [(10**6, 10**4), (10**6, 10**5), (10**5, 10**5)])
+@for_each(("keys", "changes"), [(10**6, 10**4), (10**6, 10**5), (10**5, 10**5)])
 def test_rows_are_rewritten_seldom_and_lookups_visit_few_runs(keys: int, changes: int) -> None:
     rows, written, most = [keys], 0, 0
     for _ in range(500):

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 import xxhash
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +74,7 @@ RECORDED = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "values", "expected"), RECORDED, ids=[sql for sql, _, _ in RECORDED])
+@for_each(("sql", "values", "expected"), RECORDED, ids=[sql for sql, _, _ in RECORDED])
 def test_the_hash_equals_what_spark_was_recorded_to_answer(sql: str, values: list, expected: int) -> None:
     assert spark_hash([pa.array([value], kind) for value, kind in values]).to_pylist() == [expected]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cases import for_each
 from state_layouts import K, V, rows
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -36,7 +37,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("old", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
+@for_each(("old", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
 def test_what_may_be_widened_keeps_every_value_and_a_key_its_hash(old: pa.DataType, values: list[Any]) -> None:
     stored = pa.array(values, old)
     for new, _ in VALUES:
@@ -49,7 +50,7 @@ def test_what_may_be_widened_keeps_every_value_and_a_key_its_hash(old: pa.DataTy
         assert kept == keeps_hash(type_name(old), type_name(new)), (old, new)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("defaults", "said"),
     [
         ({"w": 1}, "There is no column 'w' for a default; beside the key there are v."),
