@@ -235,6 +235,7 @@ def open_validator(
     return GreatExpectationsValidator(graph, frames, (settings or Settings.from_environment()).docs)
 
 
+# Public as `tidegate.state.read` and `tidegate.state.options`.
 def read_state(
     pipeline: str,
     operator: str,
@@ -245,7 +246,6 @@ def read_state(
     changes_since: int | None = None,
 ) -> "pa.RecordBatchReader":
     """Read the current rows of a keyed operator at a checkpoint, by default the latest completed one, without Spark.
-    Public as `tidegate.state.read`.
 
     Pipeline, operator and checkpoint are looked up in the database; then only files are read.
 
@@ -305,8 +305,8 @@ def state_options(
     savepoint: str | None = None,
     changes_since: int | None = None,
 ) -> dict[str, str]:
-    """Make the options of `spark.read.format("tidegate_state")`, for what `tidegate.state.read` reads. Public as
-    `tidegate.state.options`. The session must know the format: see docs/state.md.
+    """Make the options of `spark.read.format("tidegate_state")`, for what `tidegate.state.read` reads. The
+    session must know the format: see `register_state_source`.
 
     Args:
         pipeline: The name of the pipeline.

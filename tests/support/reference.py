@@ -41,7 +41,12 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "state.md": (
         "State and savepoints",
-        {"tidegate.state": "read options", "tidegate.savepoint": "edit create SavepointEdit Written"},
+        {
+            "tidegate.state": "read options",
+            "tidegate.savepoint": "edit create SavepointEdit Written",
+            "tidegate.spark.state_source": "register_state_source",
+            "tidegate.spark.session.sessions": "open_session SparkSettings",
+        },
     ),
     "own-connectors.md": (
         "Sources and sinks of your own",
@@ -65,6 +70,7 @@ WITH_METHODS = {
     "CheckpointListener": "",
     "SavepointEdit": "",
     "ParquetSink": "table",
+    "SparkSettings": "from_environment",
 }
 
 
@@ -110,7 +116,7 @@ def entries() -> Mapping[str, list[Entry]]:
 
 def parameters(described: griffe.Object) -> list[griffe.Parameter]:
     """What a caller gives. The parameters of a base class are among them where `**kwargs` are handed on to it."""
-    given = [each for each in getattr(described, "parameters", ()) if each.name != "self"]
+    given = [each for each in getattr(described, "parameters", ()) if each.name not in ("self", "cls")]
     bases = _bases(described)
     if isinstance(described, griffe.Class) and "__init__" not in described.members and not given:
         return parameters(bases[0]) if bases else []

@@ -30,7 +30,11 @@ _ELSEWHERE = ("pipeline", "operator", "checkpoint", "changes_since")
 
 
 def register_state_source(session: SparkSession) -> None:
-    """Make the format known to a session, and send it the library. May be repeated."""
+    """Make the format `tidegate_state` known to a session, and send it the library. May be repeated.
+
+    Args:
+        session: The session.
+    """
     from tidegate.spark.session.packaging import ship  # of the driver alone
 
     ship(session)

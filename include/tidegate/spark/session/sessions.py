@@ -67,8 +67,18 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Either `master` (`local[2]`, `spark://host:port`, `yarn`, `k8s://…`) or `remote` (`sc://host:port`). `conf`
-    overrides the defaults. A session that is `brief` lives for less than a minute."""
+    """Where Spark is: a master or a Spark Connect server.
+
+    Args:
+        master: `local[2]`, `spark://host:port`, `yarn` or `k8s://…`.
+        remote: `sc://host:port`, instead of a master.
+        conf: Settings of Spark, which override the defaults.
+        application: The name of the application.
+        brief: Whether the session lives for less than a minute.
+
+    Raises:
+        ConfigurationError: If not exactly one of `master` and `remote` is given, or the address cannot be right.
+    """
 
     master: str | None = None
     remote: str | None = None
@@ -88,7 +98,14 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "SparkSettings":
-        """`TIDEGATE_SPARK_MASTER` or `TIDEGATE_SPARK_REMOTE`; `local[2]` where neither is set."""
+        """Read `TIDEGATE_SPARK_MASTER` or `TIDEGATE_SPARK_REMOTE`; `local[2]` where neither is set.
+
+        Args:
+            environment: The variables; by default those of the process.
+
+        Returns:
+            The settings.
+        """
         env = os.environ if environment is None else environment
         remote = env.get("TIDEGATE_SPARK_REMOTE") or None
         master = env.get("TIDEGATE_SPARK_MASTER") or None
@@ -131,8 +148,18 @@ def _check_remote(remote: str) -> None:
 
 
 def open_session(settings: SparkSettings) -> SparkSession:
-    """A session, ready for regions. Raises `SparkUnavailableError` when Spark cannot be started or reached, and
-    `ConfigurationError` for a setting that cannot be right."""
+    """Open a Spark session with the settings and the files that pipelines need.
+
+    Args:
+        settings: Where Spark is.
+
+    Returns:
+        The session.
+
+    Raises:
+        SparkUnavailableError: If Spark cannot be started or reached.
+        ConfigurationError: For a setting that cannot be right.
+    """
     check_pair()
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
