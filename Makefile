@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats documents mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,7 +115,7 @@ test-oldest-python: $(INSTALLED) ## Run a core of the tests on the oldest Python
 	$$env/bin/python -m pytest -m "not long and not browser" $(or $(ARGS),$(CORE) $(LANES))
 
 test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
-	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)
+	@$(BIN)/python -m pytest -m "long or sampled" --hypothesis-profile=long --durations=15 $(ARGS)
 
 simulate: $(INSTALLED) ## Simulate checkpoints in all kinds of trouble: SEEDS=10000 runs, or SEED=123 once more with its trace
 	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m simulator \
@@ -126,6 +126,9 @@ noticed: $(INSTALLED) ## Find anew which simulated seed notices each planted mis
 
 repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Postgres what others do (left to test-long)
 	@$(BIN)/python -m pytest -p transaction_shapes tests/conformance
+
+documents: $(INSTALLED) ## Run every document in full, and write down which were run as they are (left to test-long then)
+	@DOCUMENTS=write $(BIN)/python -m pytest tests/documents/test_documents.py -m "" -k one_after_the_other
 
 mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/mistakes.md
 	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py

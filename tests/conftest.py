@@ -7,6 +7,7 @@ gets a database that no other one has had. Tests that ask for a store alone use 
 from collections.abc import Iterator
 from contextlib import closing
 
+import hypothesis
 import pytest
 from databases import Databases
 from public_directories import public_directory
@@ -15,6 +16,11 @@ from warm_stores import WarmStores, store_for
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.store import PostgresCheckpointStore
+
+# Tests that are marked `sampled` take these. `make test` tries a few examples of each, `make test-long` many.
+hypothesis.settings.register_profile("sample", max_examples=10, deadline=None)
+hypothesis.settings.register_profile("long", max_examples=100, deadline=None)
+hypothesis.settings.load_profile("sample")
 
 pytest_plugins = [
     "lanes",

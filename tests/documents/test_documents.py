@@ -28,6 +28,8 @@ DOCUMENTS = [
 #: Those with blocks that are run. The examples of the reference are run by test_reference.py.
 RUN = [each for each in DOCUMENTS if "\n```" in each.read_text() and each.parent.name != "reference"]
 CLONED = ("Makefile", "requirements.txt", "pyproject.toml", "dags", "plugins", ".env.example")
+#: By document, as what it was run last.
+RAN = Path(__file__).with_name("ran.json")
 COMMANDS = typer.main.get_command(app)
 
 

@@ -4,13 +4,14 @@ has merged its runs.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_epochs import ROWS, numbers, texts
 from state_operator import Operator
 from state_readings import ROUTES, changes_of, check_script, files_of, read, routes
 
-SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def merged_in_part(parallelism: int) -> Any:
@@ -27,6 +28,7 @@ def merged_in_part(parallelism: int) -> Any:
     )
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(first=merged_in_part(1), middle=st.lists(merged_in_part(2), min_size=1, max_size=3), last=merged_in_part(1))
 def test_changes_are_those_of_a_dictionary_where_one_subtask_merged(first, middle, last, new_workshop) -> None:

@@ -122,9 +122,10 @@ rows = st.dictionaries(st.integers(0, 12), st.tuples(st.integers(0, 9), times, s
 epochs = st.lists(
     st.fixed_dictionaries({"rows": rows, "at": st.integers(-3, 12), **between_epochs()}), min_size=1, max_size=9
 )
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(
     script=epochs,
@@ -215,6 +216,7 @@ changing = st.lists(
 )
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(script=changing)
 def test_a_time_to_live_may_be_added_altered_and_removed(script, new_workshop) -> None:

@@ -36,9 +36,10 @@ def finish_epoch(operator: Operator, epoch: dict[str, Any], expected: dict[Any, 
         shutil.rmtree(operator.workshop.cache, ignore_errors=True)
 
 
-SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(script=epochs(state_rows), mask=MASKS)
 def test_upserts_and_deletes_leave_what_a_dictionary_would(script, mask, new_workshop) -> None:
@@ -64,6 +65,7 @@ def test_upserts_and_deletes_leave_what_a_dictionary_would(script, mask, new_wor
         finish_epoch(operator, epoch, model)
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(script=epochs(input_rows), mask=MASKS)
 def test_declared_aggregates_equal_those_of_all_rows_together(script, mask, new_workshop) -> None:

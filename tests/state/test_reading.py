@@ -31,7 +31,7 @@ from tidegate.state.layout import StateLayout
 from tidegate.state.showing import json_rows
 from tidegate.state.storage import open_storage
 
-SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def share_hashes(monkeypatch: pytest.MonkeyPatch) -> Any:
     return share
 
 
+@pytest.mark.sampled
 @SETTINGS
 @pytest.mark.usefixtures("reading")
 @given(script=epochs(state_rows), mask=MASKS)
@@ -56,6 +57,7 @@ def test_rows_keys_and_changes_are_those_of_a_dictionary(script, mask, new_works
     check_script(script, Operator(new_workshop(), ROWS, mask))
 
 
+@pytest.mark.sampled
 @SETTINGS
 @given(script=epochs(input_rows), mask=MASKS)
 def test_aggregates_are_read_as_the_tables_have_them(script, mask, new_workshop, share_hashes) -> None:

@@ -200,6 +200,7 @@ def test_who_may_only_read_finds_grey_buttons_that_say_why(site, strikes, opened
     assert watched.serious() == []
 
 
+@pytest.mark.long
 def test_gestures_fit_a_narrow_dark_window(strikes, opened):
     strikes.hold()
     with strikes.store.transaction(strikes.name) as tx:

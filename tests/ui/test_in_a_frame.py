@@ -29,6 +29,7 @@ def test_light_or_dark_is_what_the_page_around_it_shows_whatever_the_system_says
     assert scheme_of(frame) == "light"
 
 
+@pytest.mark.long
 def test_without_a_frame_it_is_what_airflow_has_stored(site, open_page):
     page = open_page(scheme="light").page
     assert scheme_of(page) == "light dark"
@@ -40,6 +41,7 @@ def test_without_a_frame_it_is_what_airflow_has_stored(site, open_page):
     assert scheme_of(page) == "light dark"
 
 
+@pytest.mark.long
 def test_charts_are_drawn_anew_in_the_other_colours(framed):
     page, frame = framed("pipelines/flight_delays/summary")
     drawn = "document.querySelector('.chart canvas').toDataURL()"
@@ -56,6 +58,7 @@ def test_a_link_to_airflow_is_followed_by_the_page_around_it(site, framed):
     assert page.url == f"{site.server.address}/dags/every%20hour"
 
 
+@pytest.mark.long
 def test_another_link_stays_in_the_frame(site, framed):
     page, frame = framed()
     frame.locator("tbody th a").first.click()

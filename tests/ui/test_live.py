@@ -105,6 +105,7 @@ def test_the_list_follows_every_pipeline_and_a_page_only_its_own(site, orders, o
     assert site.server.asked.count("/tidegate/pipelines/flight_delays") == asked
 
 
+@pytest.mark.long
 def test_twelve_tabs_share_one_connection(site, orders, open_page):
     """A browser has six of them to a server: with one each, the seventh tab would never load."""
     before = site.server.asked.count("/tidegate/api/v1/events")
@@ -135,6 +136,7 @@ def test_a_lost_server_is_said_and_the_page_recovers(site, orders, open_page):
     watched.page.get_by_role("link", name=str(completed), exact=True).first.wait_for()
 
 
+@pytest.mark.long
 def test_a_lost_database_is_said_and_every_page_recovers_by_itself(site, orders, open_page):
     shown = str(orders.complete())
     watched = open_page("pipelines/orders")
@@ -154,6 +156,7 @@ def test_a_lost_database_is_said_and_every_page_recovers_by_itself(site, orders,
     wait_live(opened)
 
 
+@pytest.mark.long
 def test_a_proxy_that_holds_events_back_makes_the_page_ask(site, orders, open_page, monkeypatch):
     monkeypatch.setattr(site.server, "holds_events", True)
     watched = open_page("pipelines/orders")
@@ -163,6 +166,7 @@ def test_a_proxy_that_holds_events_back_makes_the_page_ask(site, orders, open_pa
     watched.page.get_by_role("link", name=str(completed), exact=True).first.wait_for(timeout=12_000)
 
 
+@pytest.mark.long
 def test_who_is_logged_out_meanwhile_is_told(site, orders, open_page):
     watched = open_page("pipelines/orders")
     wait_live(watched)
