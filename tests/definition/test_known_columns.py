@@ -4,6 +4,7 @@ import re
 
 import pytest
 from cases import for_each
+from pydantic import BaseModel
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, avg, count, expect, max_, max_by, suite
@@ -17,6 +18,15 @@ class Orders(SplitSource):
 
 class Unknown(SplitSource):
     schema = "not a list of columns,"
+
+
+class Visit(BaseModel):
+    customer: str
+    Amount: int
+
+
+class Visits(SplitSource):
+    schema = Visit
 
 
 def described(column):
@@ -184,4 +194,12 @@ def test_what_a_schema_promises_and_nothing_keeps_is_refused(name):
     pipeline = Pipeline("shop", parallelism=1)
     build(pipeline)
     with pytest.raises(PipelineDefinitionError, match=re.escape(said)):
+        compile_graph(pipeline)
+
+
+def test_a_source_of_ones_own_may_declare_a_model():
+    pipeline = Pipeline("shop", parallelism=1)
+    stream = pipeline.source("visits", Visits())
+    stream.key_by("customer").aggregate("totals", most=max_("Amont"))
+    with pytest.raises(PipelineDefinitionError, match=r"Amont.*It has customer, Amount"):
         compile_graph(pipeline)

@@ -61,7 +61,7 @@ class Pipeline:
         max_parallelism: int | None = None,
         checkpoints: CheckpointConfig | None = None,
     ) -> None:
-        self.sets_max_parallelism = max_parallelism is not None
+        self.sets_max_parallelism: bool = max_parallelism is not None
         if max_parallelism is None:
             max_parallelism = default_max_parallelism(parallelism)
         if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
@@ -72,7 +72,7 @@ class Pipeline:
         self.name = name
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
-        self.checkpoints = checkpoints or CheckpointConfig()
+        self.checkpoints: CheckpointConfig = checkpoints or CheckpointConfig()
         self.vertices: list[Vertex] = []
         self.listeners: list[CheckpointListener] = []
 

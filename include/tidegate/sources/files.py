@@ -131,7 +131,7 @@ class FileSource:
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
-        self.file_schema = ddl_of(self.schema)
+        self.file_schema: str = ddl_of(self.schema)
         if self.extra_columns is None:
             self.extra_columns = "malformed" if self.format == "csv" else "ignore"
         check_columns(self)

@@ -23,7 +23,7 @@ class CheckpointError(Exception):
 class DeterministicError(CheckpointError):
     """The same input gives the same error: a retry cannot help."""
 
-    retries = 0
+    retries: int | None = 0
 
 
 class PipelineDefinitionError(DeterministicError):
@@ -83,7 +83,7 @@ class OperatorFailedError(CheckpointError):
     """Spark or a user's function failed in an operator: most likely for the code or the data. What was acknowledged is
     safe, and a repetition resumes the checkpoint."""
 
-    retries = 3
+    retries: int | None = 3
 
 
 class OperatorNotFoundError(DeterministicError):
@@ -154,7 +154,7 @@ class ValidationFailedError(DeterministicError):
 
     def __init__(self, message: str, verdicts: "Sequence[Verdict]" = ()) -> None:
         super().__init__(message)
-        self.verdicts = tuple(verdicts)
+        self.verdicts: tuple[Verdict, ...] = tuple(verdicts)
 
 
 class CheckpointHeldError(CheckpointError):
