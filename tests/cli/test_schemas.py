@@ -17,6 +17,7 @@ from screen_world import NAME, fill
 
 from tidegate.cli.main import app
 from tidegate.documents.command_models import COMMANDS, schema_of
+from tidegate.reading.answer import to_json
 
 
 def with_json(group, before=""):
@@ -81,4 +82,4 @@ def test_what_is_not_described_is_noticed():
 @for_each("name", ["state", "state-diff", "state-history", "compare", "doctor", "db-status", "watch"])
 def test_the_documents_of_the_screens_are_such_documents(name):
     command = name if name in COMMANDS else name.partition("-")[0]
-    Draft202012Validator(schema_of(command)).validate(DRAWN[name][1])
+    Draft202012Validator(schema_of(command)).validate(json.loads(to_json(DRAWN[name][1])))

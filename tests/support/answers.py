@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from records import T0
 
-from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.facts.records import Verdict as RecordedVerdict
 from tidegate.protocol.observing.statistics import Counts
 from tidegate.reading.checkpoint import explain_failure, phases_of, whole_checkpoint
-from tidegate.reading.checkpoint_answers import CheckpointDetails, Relations, Task, WholeCheckpoint
-from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, verdict_of
+from tidegate.reading.checkpoint_answers import CheckpointDetails, Relations, Task, Verdict, WholeCheckpoint
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields
 from tidegate.reading.history_answers import SUMMARIZED, CheckpointStatistics, Latest, PipelineStatus, Summary
 from tidegate.reading.standing import standing_of
 
@@ -28,7 +29,7 @@ def no_checkpoints(status: str = "CREATED", message: str | None = None) -> Check
 def details_of(
     record: CheckpointRecord,
     tasks: Sequence[Task] = (),
-    verdicts: Sequence[Verdict] = (),
+    verdicts: Sequence[RecordedVerdict] = (),
     figures: Figures | None = None,
     subtasks: Mapping[SubtaskId, SubtaskRecord] | None = None,
 ) -> WholeCheckpoint:
@@ -40,7 +41,7 @@ def details_of(
         folded=False,
         dag_run=None,
         phases=phases_of(record),
-        verdicts=tuple(map(verdict_of, verdicts)),
+        verdicts=tuple(map(Verdict.model_validate, verdicts)),
         failure=explain_failure(record),
         relations=Relations(
             restored_by=(), abandoned_by=None, follows_restore=None, forked_from=None, previous=None, next=None

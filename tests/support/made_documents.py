@@ -1,7 +1,19 @@
 """Documents as commands print them that need Spark, a lost database or another machine; each with what draws it."""
 
+from datetime import UTC, datetime
+
 from tidegate.cli import clean, compare, database, doctor, fork, plan, recover, restore, source, state, views, watch
-from tidegate.documents.command_models import DeliveredSink, Taken
+from tidegate.documents.command_models import (
+    Cleaned,
+    Comparison,
+    Cost,
+    DeliveredSink,
+    EmbeddedServer,
+    Finding,
+    Health,
+    KeptCheckpoint,
+    Taken,
+)
 
 ROW = {"carrier": "AA", "flights": 1200, "delay": 12.5, "note": "a longer text that a column of its own would need"}
 RUN = Taken.model_construct(
@@ -53,11 +65,11 @@ SERVERS = [
 HEALTH = [
     {
         "pipeline": "flights", "status": "RUNNING", "well": False, "stale": True,
-        "stale_since_timestamp": 1772352000000, "failed_checkpoint": None, "failure_reason": None,
+        "stale_since": datetime(2026, 3, 1, 8, tzinfo=UTC), "failed_checkpoint": None, "failure_reason": None,
         "summary": "Pipeline flights is stale: it has completed no checkpoint since 2026-03-01 08:00:00 UTC.",
     },
     {
-        "pipeline": "orders", "status": "RUNNING", "well": True, "stale": False, "stale_since_timestamp": -1,
+        "pipeline": "orders", "status": "RUNNING", "well": True, "stale": False, "stale_since": None,
         "failed_checkpoint": None, "failure_reason": None, "summary": "Pipeline orders is well.",
     },
 ]  # fmt: skip
@@ -111,22 +123,23 @@ PLAN = {
     ],
 }  # fmt: skip
 KEPT = [
-    {
-        "pipeline": "flights", "total": {"files": 40, "bytes": 13_000_000},
-        "kept": [
-            {
-                "id": 3, "why": "savepoint before-migration, until somebody disposes of it",
-                "full": {"files": 20, "bytes": 9_000_000}, "alone": {"files": 8, "bytes": 2_000_000},
-            },
-            {
-                "id": 7, "why": "the latest",
-                "full": {"files": 32, "bytes": 11_000_000}, "alone": {"files": 20, "bytes": 4_000_000},
-            },
+    Cleaned.model_construct(
+        pipeline="flights",
+        total=Cost(files=40, bytes=13_000_000),
+        kept=[
+            KeptCheckpoint.model_construct(
+                id=3,
+                why="savepoint before-migration, until somebody disposes of it",
+                full=Cost(files=20, bytes=9_000_000),
+                alone=Cost(files=8, bytes=2_000_000),
+            ),
+            KeptCheckpoint.model_construct(
+                id=7, why="the latest", full=Cost(files=32, bytes=11_000_000), alone=Cost(files=20, bytes=4_000_000)
+            ),
         ],
-        "summary": ["Nothing is too old, and nothing is left over.", "2 files were verified, 13.0 kB."],
-    }
-]  # fmt: skip
-
+        summary=["Nothing is too old, and nothing is left over.", "2 files were verified, 13.0 kB."],
+    )
+]
 REPLACED = {
     "pipeline": "flights", "source": "flights",
     "files": [
@@ -149,9 +162,9 @@ DRAWN = {
     "state": (state.rows_table, STATE),
     "state-diff": (state.changes_table, CHANGES),
     "state-history": (state.history_table, HISTORY),
-    "compare": (compare.comparison_table, COMPARED),
-    "doctor": (doctor.findings_table, FINDINGS),
-    "db-status": (database.servers_table, SERVERS),
-    "watch": (watch.health_table, HEALTH),
+    "compare": (compare.comparison_table, Comparison.model_validate(COMPARED)),
+    "doctor": (doctor.findings_table, [Finding.model_validate(each) for each in FINDINGS]),
+    "db-status": (database.servers_table, [EmbeddedServer.model_validate(each) for each in SERVERS]),
+    "watch": (watch.health_table, [Health.model_validate(each) for each in HEALTH]),
     "recover": (recover.plan_tables, RECOVERY),
 }

@@ -12,11 +12,11 @@ from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
-from tidegate.protocol.cleaning.clean_report import CleanReport, Cost, Kept, reasons_text
+from tidegate.documents.command_models import Cleaned, Cost, KeptCheckpoint, KeptFor
+from tidegate.protocol.cleaning.clean_report import CleanReport, Kept, reasons_text
 from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.gestures import GestureKind
-from tidegate.reading.answer import milliseconds
 
 PipelinesArgument = Annotated[
     list[str] | None,
@@ -55,7 +55,7 @@ def clean(
                 )
         except CheckpointError as error:  # the others are cleaned up after all the same
             errors.append(error)
-    show([report_document(report) for report in reports], output, report_tables)
+    show(list(map(cleaned, reports)), output, report_tables)
     for other in errors[1:]:
         say(f"{type(other).__name__} {other}")
     if errors:
@@ -64,62 +64,49 @@ def clean(
         raise typer.Exit(ExitCode.DAMAGED)
 
 
-def report_document(report: CleanReport) -> dict[str, Any]:
-    """The report as JSON; sizes are bytes."""
-    return {
-        "pipeline": report.pipeline_id,
-        "changed": report.changed,
-        "kept": [_kept(each) for each in report.kept],
-        "total": _cost(report.total),
-        "expired_checkpoints": [record.checkpoint_id for record in report.expired],
-        "freed": _cost(report.freed),
-        "garbage": [{"owner": deletion.owner, "path": deletion.path} for deletion in report.garbage],
-        "withdrawn_checkpoints": {sink: list(ids) for sink, ids in report.withdrawn.items()},
-        "withdrawn_for_good": {sink: list(ids) for sink, ids in report.withdrawn_for_good.items()},
-        "unknown_checkpoints": list(report.foreign),
-        "verified": _cost(report.read),
-        "damage": [
-            {"path": each.path, "problem": each.problem, "checkpoints": list(each.checkpoints)}
-            for each in report.damage
-        ],
-        "safe_checkpoints": report.safe,
-        "summary": report.summary(),
-    }
+def cleaned(report: CleanReport) -> Cleaned:
+    return Cleaned(
+        pipeline=report.pipeline_id,
+        changed=report.changed,
+        kept=[_kept(each) for each in report.kept],
+        total=Cost.model_validate(report.total),
+        expired_checkpoints=[record.checkpoint_id for record in report.expired],
+        freed=Cost.model_validate(report.freed),
+        garbage=list(report.garbage),
+        withdrawn_checkpoints={sink: list(ids) for sink, ids in report.withdrawn.items()},
+        withdrawn_for_good={sink: list(ids) for sink, ids in report.withdrawn_for_good.items()},
+        unknown_checkpoints=list(report.foreign),
+        verified=Cost.model_validate(report.read),
+        damage=list(report.damage),
+        safe_checkpoints=report.safe,
+        summary=report.summary(),
+    )
 
 
-def _kept(kept: Kept) -> dict[str, Any]:
+def _kept(kept: Kept) -> KeptCheckpoint:
     record = kept.record
-    return {
-        "id": record.checkpoint_id,
-        "is_savepoint": record.kind is not CheckpointKind.CHECKPOINT,
-        "name": record.name,
-        "completed_timestamp": milliseconds(record.completed_at),
-        "reasons": [{"reason": each.why.value, "until_timestamp": milliseconds(each.until)} for each in kept.reasons],
-        "why": reasons_text(kept),
-        "full": _cost(kept.full),
-        "alone": _cost(kept.alone),
-    }
+    return KeptCheckpoint(
+        id=record.checkpoint_id,
+        is_savepoint=record.kind is not CheckpointKind.CHECKPOINT,
+        name=record.name,
+        completed_at=record.completed_at,
+        reasons=[KeptFor(reason=each.why.value, until=each.until) for each in kept.reasons],
+        why=reasons_text(kept),
+        full=Cost.model_validate(kept.full),
+        alone=Cost.model_validate(kept.alone),
+    )
 
 
-def _cost(cost: Cost) -> dict[str, int]:
-    return {"files": cost.files, "bytes": cost.bytes}
-
-
-def report_tables(documents: list[dict[str, Any]]) -> Group:
+def report_tables(reports: list[Cleaned]) -> Group:
     """What a person looks for: what is kept, and what each would set free."""
     parts: list[Any] = []
-    for document in documents:
-        title = f"Pipeline {document['pipeline']} keeps"
+    for report in reports:
         names = ("ID", "Why", "Files", "Full Size", "Alone")
-        table = Table(*names, title=title, leave=("Files", "Full Size"), wrap=("Why",))
-        for each in document["kept"]:
-            full, alone = each["full"], each["alone"]
-            table.add_row(
-                str(each["id"]), escape(each["why"]), f"{full['files']:,}", decimal(full["bytes"]),
-                decimal(alone["bytes"]),
-            )  # fmt: skip
-        total = document["total"]
+        table = Table(*names, title=f"Pipeline {report.pipeline} keeps", leave=("Files", "Full Size"), wrap=("Why",))
+        for each in report.kept:
+            files, full = f"{each.full.files:,}", decimal(each.full.bytes)
+            table.add_row(str(each.id), escape(each.why), files, full, decimal(each.alone.bytes))
         table.add_section()
-        table.add_row("", "together", f"{total['files']:,}", decimal(total["bytes"]), "")
-        parts += [table, *(Text(line) for line in document["summary"])]
+        table.add_row("", "together", f"{report.total.files:,}", decimal(report.total.bytes), "")
+        parts += [table, *(Text(line) for line in report.summary)]
     return Group(*parts)

@@ -1,7 +1,6 @@
 """`tidegate compare`: in what tables and state two pipelines differ."""
 
 from contextlib import closing, suppress
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,13 +13,13 @@ from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
 from tidegate.cli.tables import Table
 from tidegate.coordination.recovery.operator_state import find_kept
+from tidegate.documents import command_models
+from tidegate.documents.command_models import ComparedPart, Side
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.facts.errors import OperatorNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord
-from tidegate.protocol.recovery.comparison import Compared, Comparison
-
-Document = dict[str, Any]
+from tidegate.protocol.recovery.comparison import Compared, Comparison, Rows
 
 
 def compare(
@@ -33,7 +32,7 @@ def compare(
     operators at their latest checkpoints. Ends with 11 if they differ."""
     pipelines = [assembly.load_pipeline(name) for name in (first, second)]
     comparison = _compared(pipelines[0], pipelines[1], sample)
-    show(comparison_document(comparison), output, comparison_table)
+    show(_answer(comparison), output, comparison_table)
     if not comparison.is_same:
         raise typer.Exit(ExitCode.DIFFERENT)
 
@@ -70,45 +69,44 @@ def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]
     return found
 
 
-def comparison_document(comparison: Comparison) -> Document:
+def _answer(comparison: Comparison) -> command_models.Comparison:
     sides = (comparison.first, comparison.second)
-    return {
-        "same": comparison.is_same,
-        "pipelines": [{"pipeline": side.pipeline_id, "checkpoint": side.checkpoint_id} for side in sides],
-        "compared": [_document(each) for each in comparison.compared],
-    }
+    return command_models.Comparison(
+        same=comparison.is_same,
+        pipelines=[Side(pipeline=side.pipeline_id, checkpoint=side.checkpoint_id) for side in sides],
+        compared=[_part(each) for each in comparison.compared],
+    )
 
 
-def _document(compared: Compared) -> Document:
+def _part(compared: Compared) -> ComparedPart:
     rows = compared.rows
-    return {
-        "part": compared.part,
-        "name": compared.name,
-        "likeness": compared.likeness,
-        "columns_of_one_side": [] if rows is None else list(rows.columns),
-        "rows": [] if rows is None else [asdict(rows.first), asdict(rows.second)],
-    }
+    return ComparedPart(
+        part=compared.part,
+        name=compared.name,
+        likeness=compared.likeness,
+        columns_of_one_side=[] if rows is None else list(rows.columns),
+        rows=[] if rows is None else [rows.first, rows.second],
+    )
 
 
-def comparison_table(document: Document) -> Group:
-    names = [_text(f"{side['pipeline']} at {side['checkpoint']}") for side in document["pipelines"]]
+def comparison_table(found: command_models.Comparison) -> Any:
+    names = [_text(f"{side.pipeline} at {side.checkpoint}") for side in found.pipelines]
     table = Table("Part", "Name", "", leave=("Part",), wrap=("Name",))
     for name in names:
         table.add_column(name)
     samples: list[Text] = []
-    for each in document["compared"]:
-        numbers = [_number(rows) for rows in each["rows"]] or ["", ""]
-        table.add_row(each["part"].lower(), _text(each["name"]), each["likeness"].lower().replace("_", " "), *numbers)
-        if columns := each["columns_of_one_side"]:
-            samples.append(_text(f"{each['part'].lower()} {each['name']}, only on one side: {', '.join(columns)}"))
-        for side, rows in zip(document["pipelines"], each["rows"], strict=False):
-            shown = [f"{each['part'].lower()} {each['name']}, only {side['pipeline']}: {row}" for row in rows["sample"]]
-            samples += map(_text, shown)
+    for each in found.compared:
+        numbers, part = [_number(rows) for rows in each.rows] or ["", ""], each.part.lower()
+        table.add_row(part, _text(each.name), each.likeness.lower().replace("_", " "), *numbers)
+        if columns := each.columns_of_one_side:
+            samples.append(_text(f"{part} {each.name}, only on one side: {', '.join(columns)}"))
+        for side, rows in zip(found.pipelines, each.rows, strict=False):
+            samples += [_text(f"{part} {each.name}, only {side.pipeline}: {row}") for row in rows.sample]
     return Group(table, *samples)
 
 
-def _number(rows: Document) -> str:
-    return f"{rows['number']:,}" + (f" ({rows['surplus']:,} only here)" if rows["surplus"] else "")
+def _number(rows: Rows) -> str:
+    return f"{rows.number:,}" + (f" ({rows.surplus:,} only here)" if rows.surplus else "")
 
 
 def _text(value: str) -> Text:

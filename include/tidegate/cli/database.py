@@ -1,7 +1,7 @@
 """`tidegate db …`: the metadata database, and the embedded server, which outlives the command that starts it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -9,6 +9,7 @@ from rich.text import Text
 from tidegate import assembly
 from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
+from tidegate.documents.command_models import EmbeddedServer
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.observing.gestures import GestureKind
@@ -63,13 +64,13 @@ def status(output: OutputOption = OutputFormat.TABLE) -> None:
     from tidegate.embedded_postgres.listing import running_servers
 
     ours = _directory()
-    documents = [
-        {"directory": str(server.directory), "pid": server.pid, "port": server.port, "this_project": server.of == ours}
-        for server in running_servers()
+    servers = [
+        EmbeddedServer(directory=str(one.directory), pid=one.pid, port=one.port, this_project=one.of == ours)
+        for one in running_servers()
     ]
-    if ours.exists() and not any(document["this_project"] for document in documents):
-        documents.insert(0, {"directory": str(ours), "pid": None, "port": None, "this_project": True})
-    show(documents, output, servers_table)
+    if ours.exists() and not any(server.this_project for server in servers):
+        servers.insert(0, EmbeddedServer(directory=str(ours), pid=None, port=None, this_project=True))
+    show(servers, output, servers_table)
 
 
 def _directory() -> Path:
@@ -78,11 +79,11 @@ def _directory() -> Path:
     return embedded_directory(Settings.from_environment())
 
 
-def servers_table(documents: list[dict[str, Any]]) -> "RenderableType":
-    if not documents:
+def servers_table(servers: list[EmbeddedServer]) -> "RenderableType":
+    if not servers:
         return Text("No embedded server runs on this machine, and this directory has none.")
     table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))
-    for document in documents:
-        pid, port = document["pid"] or "stopped", document["port"] or ""
-        table.add_row("*" if document["this_project"] else "", Text(document["directory"]), str(pid), str(port))
+    for server in servers:
+        pid, port = server.pid or "stopped", server.port or ""
+        table.add_row("*" if server.this_project else "", Text(server.directory), str(pid), str(port))
     return table

@@ -1,14 +1,12 @@
 """`tidegate doctor`: what this machine has of what a project needs."""
 
-from dataclasses import asdict
-from typing import Any
-
 import typer
 from rich.text import Text
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, show
 from tidegate.cli.tables import Table
+from tidegate.documents.command_models import Finding
 
 _MARKS = {True: "ok", False: "WRONG", None: "-"}
 
@@ -19,16 +17,16 @@ def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
     from tidegate.project.doctor import examine  # it imports what other commands need not
 
     findings = examine()
-    show([asdict(finding) for finding in findings], output, findings_table)
+    show(list(map(Finding.model_validate, findings)), output, findings_table)
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def findings_table(documents: list[dict[str, Any]]) -> Table:
+def findings_table(findings: list[Finding]) -> Table:
     table = Table("", "What", "Found", leave=(), wrap=("Found",))
-    for document in documents:
-        said = Text(document["says"])
-        if document["ok"] is not True and document["mend"]:
-            said.append(f"\n{document['mend']}", style="bold")
-        table.add_row(_MARKS[document["ok"]], document["what"], said)
+    for finding in findings:
+        said = Text(finding.says)
+        if finding.ok is not True and finding.mend:
+            said.append(f"\n{finding.mend}", style="bold")
+        table.add_row(_MARKS[finding.ok], finding.what, said)
     return table

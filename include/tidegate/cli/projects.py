@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -11,8 +11,8 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
+from tidegate.documents.command_models import KnownPipeline
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
-from tidegate.reading.answer import milliseconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,33 +41,31 @@ def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
     except (ConfigurationError, StoreUnavailableError) as error:
         say(str(error))
         known, latest = {}, {}
-    documents = []
+    lines = []
     for name in sorted(registered.keys() | known.keys()):
         record, last = known.get(name), latest.get(name)
-        documents.append(
-            {
-                "pipeline": name,
-                "registered": registered.get(name),
-                "status": None if record is None else record.status.value,
-                "latest_checkpoint": None if last is None else last.checkpoint_id,
-                "latest_status": None if last is None else last.status.value,
-                "trigger_timestamp": -1 if last is None else milliseconds(last.triggered_at),
-            }
+        line = KnownPipeline(
+            pipeline=name,
+            registered=registered.get(name),
+            status=None if record is None else record.status.value,
+            latest_checkpoint=None if last is None else last.checkpoint_id,
+            latest_status=None if last is None else last.status.value,
+            triggered_at=None if last is None else last.triggered_at,
         )
-    show(documents, output, _table)
+        lines.append(line)
+    show(lines, output, _table)
 
 
-def _table(documents: list[dict[str, Any]]) -> "RenderableType":
-    if not documents:
+def _table(lines: list[KnownPipeline]) -> "RenderableType":
+    if not lines:
         return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database knows none.")
     table = Table(
         "Pipeline", "Registered as", "Status", "Latest checkpoint",
         leave=("Registered as",), wrap=("Latest checkpoint",),
     )  # fmt: skip
-    for document in documents:
+    for line in lines:
         last = "none"
-        if document["latest_checkpoint"] is not None:
-            at = moment(document["trigger_timestamp"])
-            last = f"{document['latest_checkpoint']} {document['latest_status']}, {at}"
-        table.add_row(Text(document["pipeline"]), Text(document["registered"] or "not here"), document["status"], last)
+        if line.latest_checkpoint is not None:
+            last = f"{line.latest_checkpoint} {line.latest_status}, {moment(line.triggered_at)}"
+        table.add_row(Text(line.pipeline), Text(line.registered or "not here"), line.status, last)
     return table

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -15,8 +15,8 @@ from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.coordination.observing.reporting import Reporting
 from tidegate.coordination.observing.staleness import Health
+from tidegate.documents import command_models
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
-from tidegate.reading.answer import milliseconds
 
 #: Seconds between two looks at what nobody announces: the time.
 LONGEST_WAIT = 60.0
@@ -38,7 +38,7 @@ def watch(
         _go_on(watched)
         return
     found = [each.watch() for each in watched]
-    show([health_document(health) for health in found], output, health_table)
+    show(list(map(_answer, found)), output, health_table)
     if not all(health.well for health in found):
         raise typer.Exit(ExitCode.UNWELL)
 
@@ -81,23 +81,22 @@ def _until_due(found: Sequence[Health]) -> float:
     return min([LONGEST_WAIT, *(max(each, 0.0) + SHORTEST_WAIT for each in times)])
 
 
-def health_document(health: Health) -> dict[str, Any]:
-    """As JSON."""
+def _answer(health: Health) -> command_models.Health:
     pipeline, failing = health.pipeline, health.failing
-    return {
-        "pipeline": pipeline.pipeline_id,
-        "status": pipeline.status.value,
-        "well": health.well,
-        "stale": health.stale,
-        "stale_since_timestamp": milliseconds(pipeline.stale_since),
-        "failed_checkpoint": None if failing is None else failing.checkpoint_id,
-        "failure_reason": None if failing is None or failing.failure_reason is None else failing.failure_reason.name,
-        "summary": health.summary(),
-    }
+    return command_models.Health(
+        pipeline=pipeline.pipeline_id,
+        status=pipeline.status.value,
+        well=health.well,
+        stale=health.stale,
+        stale_since=pipeline.stale_since,
+        failed_checkpoint=None if failing is None else failing.checkpoint_id,
+        failure_reason=None if failing is None or failing.failure_reason is None else failing.failure_reason.name,
+        summary=health.summary(),
+    )
 
 
-def health_table(documents: list[dict[str, Any]]) -> Table:
+def health_table(found: list[command_models.Health]) -> Table:
     table = Table("Pipeline", "Well", "What is the matter", wrap=("What is the matter",))
-    for document in documents:
-        table.add_row(escape(document["pipeline"]), "yes" if document["well"] else "no", escape(document["summary"]))
+    for health in found:
+        table.add_row(escape(health.pipeline), "yes" if health.well else "no", escape(health.summary))
     return table

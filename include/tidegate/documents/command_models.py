@@ -6,11 +6,13 @@ timestamps milliseconds since 1970; -1 means that there is none.
 
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from tidegate.documents.audit import Answer, AuditLine
 from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
-from tidegate.protocol.recovery.comparison import Likeness, Part
+from tidegate.protocol.cleaning.clean_report import Damage
+from tidegate.protocol.facts.records import Deletion
+from tidegate.protocol.recovery.comparison import Likeness, Part, Rows
 from tidegate.reading.answer import Document, MomentOrNone
 from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, WholeCheckpoint
 from tidegate.reading.history_answers import CheckpointStatistics
@@ -54,12 +56,6 @@ class Side(Document):
     checkpoint: int
 
 
-class Rows(Document):
-    number: int
-    surplus: int
-    sample: list[str]
-
-
 class ComparedPart(Document):
     part: Part
     name: str
@@ -83,7 +79,7 @@ class Cost(Document):
 
 class KeptFor(Document):
     reason: str
-    until_timestamp: int
+    until: MomentOrNone = Field(serialization_alias="until_timestamp")
 
 
 class KeptCheckpoint(Document):
@@ -92,22 +88,11 @@ class KeptCheckpoint(Document):
     id: int
     is_savepoint: bool
     name: str | None
-    completed_timestamp: int
+    completed_at: MomentOrNone
     reasons: list[KeptFor]
     why: str
     full: Cost
     alone: Cost
-
-
-class Garbage(Document):
-    owner: str
-    path: str
-
-
-class Damage(Document):
-    path: str
-    problem: str
-    checkpoints: list[int]
 
 
 class Cleaned(Document):
@@ -119,7 +104,7 @@ class Cleaned(Document):
     total: Cost
     expired_checkpoints: list[int]
     freed: Cost
-    garbage: list[Garbage]
+    garbage: list[Deletion]
     withdrawn_checkpoints: dict[str, list[int]]
     withdrawn_for_good: dict[str, list[int]]
     unknown_checkpoints: list[int]
@@ -134,7 +119,7 @@ class Health(Document):
     status: str
     well: bool
     stale: bool
-    stale_since_timestamp: int
+    stale_since: MomentOrNone = Field(serialization_alias="stale_since_timestamp")
     failed_checkpoint: int | None
     failure_reason: str | None
     summary: str
@@ -195,7 +180,7 @@ class KnownPipeline(Document):
     status: str | None
     latest_checkpoint: int | None
     latest_status: str | None
-    trigger_timestamp: int
+    triggered_at: MomentOrNone = Field(serialization_alias="trigger_timestamp")
 
 
 class StatusOf(Document):

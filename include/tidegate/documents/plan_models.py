@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from tidegate.protocol.recovery.restore_plan import ReturningState
 from tidegate.reading.answer import Document
 from tidegate.reading.checkpoint_answers import Checkpoint, ForkedFrom
 
@@ -40,17 +41,6 @@ class ReadAgain(Document):
     files: int
     bytes: int
     missing: list[str]
-
-
-class ReturningState(Document):
-    """`rows` and `bytes` are those of its files, each once: a key has as many rows as it was changed since the last
-    merge."""
-
-    operator_id: str
-    matched: bool
-    rows: int
-    bytes: int
-    changes: list[str]
 
 
 class Withdrawal(Document):

@@ -20,9 +20,10 @@ from tidegate.reading.checkpoint_answers import (
     Relations,
     Subtask,
     TaskWithAll,
+    Verdict,
     WholeCheckpoint,
 )
-from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, dag_run_of, subtask_of, verdict_of
+from tidegate.reading.checkpoint_rows import Figures, checkpoint_fields, dag_run_of, subtask_of
 from tidegate.reading.history import counted, figures_of, neighbours, sources_of
 from tidegate.reading.parts import tasks
 from tidegate.reading.standing import standing_of
@@ -52,7 +53,9 @@ def checkpoint_details(
         folded=row["folded"],
         dag_run=dag_run_of(record),
         phases=phases_of(record),
-        verdicts=tuple(verdict_of(each) for each in reads.verdicts_of(connection, pipeline_id, checkpoint_id)),
+        verdicts=tuple(
+            Verdict.model_validate(each) for each in reads.verdicts_of(connection, pipeline_id, checkpoint_id)
+        ),
         failure=explain_failure(record),
         relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
         now=now,

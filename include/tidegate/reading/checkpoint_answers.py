@@ -5,13 +5,14 @@ Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means th
 Flink's REST API has too carry its names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.steps.verdicts import APPROVED, FAILING
 from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, Number, RestoreAt
 from tidegate.reading.standing import Standing
 
@@ -163,12 +164,17 @@ class FileList(Document):
     next_key: str | None
 
 
+def _for_people(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Without digests, which say nothing to a person."""
+    return [{name: value for name, value in each.items() if name not in (FAILING, APPROVED)} for each in results]
+
+
 class Verdict(Document):
     """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations.
     `carried_from` is the checkpoint that was judged, where this one has the same files; null if it was judged itself.
     """
 
-    target: str
+    target: Annotated[str, BeforeValidator(str)]
     suite: str
     success: bool | None
     evaluated: int
@@ -176,7 +182,7 @@ class Verdict(Document):
     error: str | None
     docs_path: str | None
     carried_from: int | None
-    results: tuple[Mapping[str, Any], ...]
+    results: Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(_for_people)]
 
 
 class Failure(Document):

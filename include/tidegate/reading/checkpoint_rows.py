@@ -1,4 +1,4 @@
-"""A checkpoint's row, its subtasks and its verdicts as answers. Performs no I/O."""
+"""A checkpoint's row and its subtasks as answers. Performs no I/O."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,8 +7,6 @@ from typing import Any
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.names import Fork, run_of_request
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, SubtaskRecord
-from tidegate.protocol.facts.records import Verdict as RecordedVerdict
-from tidegate.protocol.steps.verdicts import APPROVED, FAILING
 from tidegate.reading import checkpoint_answers as answers
 from tidegate.reading.answer import milliseconds
 from tidegate.reading.standing import Standing, standing_of
@@ -154,24 +152,4 @@ def subtask_of(record: CheckpointRecord, known: SubtaskRecord) -> answers.Subtas
             "position": snapshot.position,
             "handles": snapshot.handles,
         }
-    )
-
-
-#: Of a result: digests, which say nothing to a person.
-_NOT_SHOWN = (FAILING, APPROVED)
-
-
-def verdict_of(verdict: RecordedVerdict) -> answers.Verdict:
-    return answers.Verdict(
-        target=str(verdict.target),
-        suite=verdict.suite,
-        success=verdict.success,
-        evaluated=verdict.evaluated,
-        failed=verdict.failed,
-        error=verdict.error,
-        docs_path=verdict.docs_path,
-        carried_from=verdict.carried_from,
-        results=tuple(
-            {name: value for name, value in each.items() if name not in _NOT_SHOWN} for each in verdict.results
-        ),
     )

@@ -33,7 +33,8 @@ GROUP BY operator_id, subtask_index ORDER BY operator_id, subtask_index
 # After a rescale subtasks share runs: each counts once.
 _RUNS_ONCE = text("""
 SELECT operator_id, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
-    coalesce(sum(bytes) FILTER (WHERE created_by = :checkpoint_id), 0)::bigint AS new_bytes, min(created_by) AS oldest
+    coalesce(sum(bytes) FILTER (WHERE created_by = :checkpoint_id), 0)::bigint AS new_bytes,
+    min(created_by) AS oldest_run
 FROM (
     SELECT DISTINCT ON (operator_id, path) operator_id, rows, bytes, created_by FROM tidegate.handles
     WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN') AS each_once
@@ -97,18 +98,13 @@ def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt,
     slices: dict[str, list[StateSlice]] = defaultdict(list)
     for row in connection.execute(_RUNS, asked):
         slices[row.operator_id].append(StateSlice.model_validate(row))
-    once = {row.operator_id: row for row in connection.execute(_RUNS_ONCE, asked)}
+    once = {row["operator_id"]: row for row in connection.execute(_RUNS_ONCE, asked).mappings()}
     waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, asked)}
     return tuple(
         StateAt(
-            operator_id=plan.operator_id,
+            **once[plan.operator_id],
             parallelism=plan.parallelism,
             max_parallelism=plan.max_parallelism,
-            runs=once[plan.operator_id].runs,
-            rows=once[plan.operator_id].rows,
-            bytes=once[plan.operator_id].bytes,
-            new_bytes=once[plan.operator_id].new_bytes,
-            oldest_run=once[plan.operator_id].oldest,
             compacted=waiting.get(plan.operator_id, 0),
             slices=tuple(slices[plan.operator_id]),
         )

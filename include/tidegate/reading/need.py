@@ -21,9 +21,11 @@ WITH seen AS (
     SELECT pipeline_id, array_agg(dag_id ORDER BY dag_id) AS dags FROM tidegate.pipeline_dags GROUP BY pipeline_id
 ), facts AS MATERIALIZED (
     SELECT p.pipeline_id, p.status, p.since, p.message, coalesce(seen.dags, '{}') AS dags,
-        latest.checkpoint_id AS latest_completed, latest.completed_at, latest.state_size, latest.duration,
-        progress.in_progress, progress.held, progress.overdue, failed.number AS failures, failed.reason,
-        judged.checkpoint_id AS judged_checkpoint, judged.verdict, doubt.number AS in_doubt,
+        latest.checkpoint_id AS latest_completed, latest.completed_at, coalesce(latest.state_size, -1) AS state_size,
+        coalesce(latest.duration, -1) AS end_to_end_duration,
+        progress.in_progress, progress.held, progress.overdue, failed.number AS failures_in_a_row,
+        failed.reason AS last_failure,
+        judged.checkpoint_id AS judged_checkpoint, judged.verdict AS last_verdict, doubt.number AS in_doubt,
         CASE WHEN cardinality(progress.held) > 0 THEN :decision
             WHEN p.status = 'FAILED' THEN :resume
             WHEN p.status IN ('FINISHED', 'CANCELLED') THEN :ended
@@ -143,29 +145,11 @@ def _place(key: str) -> tuple[int, str]:
 
 
 def _line(row: RowMapping, now: datetime) -> PipelineLine:
+    known = {name: row[name] for name in PipelineLine.model_fields if name in row}
     completed_at = utc(row["completed_at"])
-    return PipelineLine(
-        pipeline_id=row["pipeline_id"],
-        need=Need(row["need"]),
-        status=row["status"],
-        since=utc(row["since"]),
-        message=row["message"],
-        latest_completed=row["latest_completed"],
-        completed_at=completed_at,
-        end_to_end_duration=-1 if row["duration"] is None else row["duration"],
-        age=-1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1)),
-        lag=tuple(_lag(*of_unit) for of_unit in row["lag"] or ()),
-        state_size=-1 if row["state_size"] is None else row["state_size"],
-        in_progress=row["in_progress"],
-        held=tuple(row["held"]),
-        overdue=row["overdue"],
-        in_doubt=row["in_doubt"],
-        failures_in_a_row=row["failures"],
-        last_failure=row["reason"],
-        last_verdict=row["verdict"],
-        judged_checkpoint=row["judged_checkpoint"],
-        dags=tuple(row["dags"]),
-    )
+    known["lag"] = tuple(_lag(*of_unit) for of_unit in row["lag"] or ())
+    known["age"] = -1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1))
+    return PipelineLine(**known | {"since": utc(row["since"]), "completed_at": completed_at})
 
 
 def _lag(unit: str, pending: int, size: int, polled_at: str) -> Lag:

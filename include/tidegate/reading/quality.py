@@ -82,18 +82,8 @@ def quality_history(
 
 
 def _line(row: Row[Any]) -> VerdictLine:
-    return VerdictLine(
-        checkpoint_id=row.checkpoint_id,
-        at=_at(row.at),
-        target=row.target,
-        suite=row.suite,
-        success=row.success,
-        evaluated=row.evaluated,
-        failed=row.failed,
-        error=row.error,
-        docs_path=row.docs_path,
-        hold=_still(hold_of(row), row.waits),
-    )
+    known = {name: value for name, value in row._mapping.items() if name in VerdictLine.model_fields}
+    return VerdictLine(**known | {"at": _at(row.at), "hold": _still(hold_of(row), row.waits)})
 
 
 def hold_at(record: CheckpointRecord, now: datetime) -> HoldAt | None:

@@ -22,7 +22,6 @@ from tidegate.reading.asked_for import with_checkpoints
 from tidegate.reading.changes import Changes
 from tidegate.reading.checkpoint import checkpoint_details, whole_checkpoint
 from tidegate.reading.checkpoint_answers import CheckpointDetails, FileList, SubtaskList, Verdict, WholeCheckpoint
-from tidegate.reading.checkpoint_rows import verdict_of
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
     CheckpointStatistics,
@@ -224,7 +223,7 @@ class Readings:
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""
         self._record(pipeline_id, checkpoint_id)
-        return tuple(map(verdict_of, self._ask(lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))))
+        return tuple(map(Verdict.model_validate, self._ask(lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))))
 
     def subtasks(
         self, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int = -1, limit: int = 200

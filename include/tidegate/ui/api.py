@@ -180,16 +180,11 @@ def metadata(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) 
 def history(
     readings: ReadingsDep,
     pipeline: Pipeline,
-    status: Annotated[list[str] | None, Query(description="IN_PROGRESS, HELD, COMPLETED, FAILED, …")] = None,
-    kind: Annotated[list[CheckpointKind] | None, Query()] = None,
-    text: Annotated[str, Query(max_length=200, description="Part of a savepoint's name or of the request.")] = "",
-    since: Since = None,
-    until: Until = None,
+    wanted: Annotated[HistoryFilter, Depends(history_filter)],
     before: Before = None,
     limit: Limit = 50,
 ) -> History:
     """Checkpoints, newest first."""
-    wanted = history_filter(status, kind, text, since, until)
     return readings.history(pipeline, wanted, before, limit)
 
 
