@@ -102,8 +102,12 @@ class FileSource:
         from tidegate import FileSource, ParquetSink, Pipeline
 
         source = FileSource(
-            "landing", "json", schema="customer STRING, cents BIGINT", glob="orders-*.json", partitions="day DATE",
-            malformed="quarantine", quarantine=ParquetSink("tables/malformed"),
+            "landing",
+            "json",
+            schema="customer STRING, cents BIGINT",
+            partitions="day DATE",
+            malformed="quarantine",
+            quarantine=ParquetSink("tables/malformed"),
         )
         orders = Pipeline("shop").source("orders", source)
         ```
