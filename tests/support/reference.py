@@ -18,19 +18,19 @@ ERRORS = "tidegate.protocol.facts.errors"
 
 #: By page: its title, and its names by the module that they are imported from.
 PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "pipelines.md": (
+    "pipelines": (
         "Pipelines",
         {
             "tidegate": "Pipeline Stream KeyedStream Update Previous count sum_ min_ max_ avg min_by max_by window "
             "expect suite"
         },
     ),
-    "options.md": (
+    "options": (
         "Options of checkpoints",
         {"tidegate": "CheckpointConfig CheckpointHistory CheckpointingMode DeliveryGuarantee CheckpointListener"},
     ),
-    "connectors.md": ("Sources and sinks", {"tidegate": "FileSource ParquetSink"}),
-    "airflow.md": (
+    "connectors": ("Sources and sinks", {"tidegate": "FileSource ParquetSink"}),
+    "airflow": (
         "Airflow",
         {
             "tidegate.airflow": "checkpoint_dag restore_dag maintenance_dag watch_dag sink_asset "
@@ -39,7 +39,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "WatchOperator"
         },
     ),
-    "state.md": (
+    "state": (
         "State and savepoints",
         {
             "tidegate.state": "read options",
@@ -48,7 +48,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "tidegate.spark.session.sessions": "open_session SparkSettings",
         },
     ),
-    "own-connectors.md": (
+    "own-connectors": (
         "Sources and sinks of your own",
         {
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
@@ -58,7 +58,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "NumberedSink LingeringSink PortableSink CheckpointStorage ReadableStorage"
         },
     ),
-    "errors.md": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
+    "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
 }
 
 #: Classes whose methods users call or write, all of them or some. Those of other classes are for the library itself, or

@@ -12,16 +12,16 @@ _MADE = "Made from docstrings by `make reference`."
 
 def pages() -> dict[str, str]:
     """All pages by their file names."""
-    links = {each.title: f"{page}#{_anchor(each.title)}" for page, listed in entries().items() for each in listed}
-    made = {page: _linked(_page(PAGES[page][0], listed), links, page) for page, listed in entries().items()}
-    return {"README.md": _index(), **made}
+    links = {each.title: f"{page}.md#{_anchor(each.title)}" for page, listed in entries().items() for each in listed}
+    texts = {f"{page}.md": _page(PAGES[page][0], listed) for page, listed in entries().items()}
+    return {"README.md": _index(), **{name: _linked(text, links, name) for name, text in texts.items()}}
 
 
 def _index() -> str:
     parts = [f"# Reference\n\nThe public names, with their parameters, results and errors. {_MADE}\n"]
     for page, listed in entries().items():
-        parts.append(f"\n## [{PAGES[page][0]}]({page})\n\n")
-        parts += [f"- [`{each.title}`]({page}#{_anchor(each.title)}): {_first_sentence(each)}\n" for each in listed]
+        parts.append(f"\n## [{PAGES[page][0]}]({page}.md)\n\n")
+        parts += [f"- [`{each.title}`]({page}.md#{_anchor(each.title)}): {_first_sentence(each)}\n" for each in listed]
     return "".join(parts)
 
 
