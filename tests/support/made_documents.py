@@ -12,8 +12,12 @@ from tidegate.documents.command_models import (
     Finding,
     Health,
     KeptCheckpoint,
+    KeyHistory,
+    StateChanges,
+    StateRows,
     Taken,
 )
+from tidegate.documents.plan_models import ChangePlan
 
 ROW = {"carrier": "AA", "flights": 1200, "delay": 12.5, "note": "a longer text that a column of its own would need"}
 RUN = Taken.model_construct(
@@ -27,8 +31,8 @@ CHANGES = {
 HISTORY = {
     "pipeline": "flights", "operator": "carriers",
     "history": [
-        {"checkpoint": 7, "completed_timestamp": 1772352000000, "row": ROW},
-        {"checkpoint": 6, "completed_timestamp": 1772350000000, "row": None},
+        {"checkpoint": 7, "completed_at": datetime(2026, 3, 1, 8, tzinfo=UTC), "row": ROW},
+        {"checkpoint": 6, "completed_at": datetime(2026, 3, 1, 7, 26, 40, tzinfo=UTC), "row": None},
     ],
 }  # fmt: skip
 COMPARED = {
@@ -114,11 +118,12 @@ PLAN = {
     "pipeline": "flights", "status": "RUNNING", "checkpoint": 7, "can_go_on": False,
     "summary": "Pipeline flights cannot go on from checkpoint 7 with this code.",
     "vertices": [
-        {"kind": "source", "name": "flights", "verdict": "same", "changes": [], "way_out": None},
+        {"kind": "source", "name": "flights", "verdict": "same", "changes": [], "way_out": None, "table": None},
         {
             "kind": "operator", "name": "carriers", "verdict": "refused",
             "changes": ["its key was carrier, and is route"],
             "way_out": "Give the operator another name: it then begins anew, and the old state is dropped.",
+            "table": None,
         },
     ],
 }  # fmt: skip
@@ -156,12 +161,12 @@ DRAWN = {
     "source-replace": (source.replacement_tables, REPLACED),
     "restore": (restore.plan_tables, RESTORE),
     "fork": (fork.plan_tables, FORK),
-    "plan": (plan.plan_tables, PLAN),
+    "plan": (plan.plan_tables, ChangePlan.model_validate(PLAN)),
     "clean": (clean.report_tables, KEPT),
     "run": (views.run_table, RUN),
-    "state": (state.rows_table, STATE),
-    "state-diff": (state.changes_table, CHANGES),
-    "state-history": (state.history_table, HISTORY),
+    "state": (state.rows_table, StateRows.model_validate(STATE)),
+    "state-diff": (state.changes_table, StateChanges.model_validate(CHANGES)),
+    "state-history": (state.history_table, KeyHistory.model_validate(HISTORY)),
     "compare": (compare.comparison_table, Comparison.model_validate(COMPARED)),
     "doctor": (doctor.findings_table, [Finding.model_validate(each) for each in FINDINGS]),
     "db-status": (database.servers_table, [EmbeddedServer.model_validate(each) for each in SERVERS]),

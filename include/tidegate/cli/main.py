@@ -46,7 +46,7 @@ from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
-from tidegate.documents.command_models import Statistics, StatusOf
+from tidegate.documents.command_models import Relocated, Statistics, StatusOf
 from tidegate.protocol.facts.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind
@@ -218,8 +218,8 @@ def relocate(
         if relocated
         else "nothing has moved"
     )
-    document = {"pipeline": defined.name, "moved": [str(each) for each in relocated]}
-    say_or_show(f"Pipeline {defined.name}: {said}.", document, output)
+    done = Relocated(pipeline=defined.name, moved=[str(each) for each in relocated])
+    say_or_show(f"Pipeline {defined.name}: {said}.", done, output)
 
 
 def _show_status(record: PipelineRecord, output: OutputFormat) -> None:

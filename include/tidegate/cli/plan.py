@@ -1,7 +1,5 @@
 """`tidegate plan`: whether the code can go on from what the pipeline has, before it is deployed."""
 
-from typing import Any
-
 import typer
 from rich.console import Group
 from rich.text import Text
@@ -11,6 +9,8 @@ from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
 from tidegate.cli.tables import Table
+from tidegate.documents import plan_models
+from tidegate.documents.plan_models import PlannedVertex
 from tidegate.protocol.recovery.changes import ChangePlan
 
 
@@ -19,37 +19,36 @@ def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) 
     what migrates, and what a run would refuse, with the way out. Runs no Spark job and changes nothing. Ends with exit
     code 9 if a run would be refused."""
     planned = assembly.open_coordinator(assembly.load_pipeline(pipeline), writes=False).planning.plan()
-    show(plan_document(planned), output, plan_tables)
+    show(_answer(planned), output, plan_tables)
     if planned.refuses:
         raise typer.Exit(ExitCode.INCOMPATIBLE)
 
 
-def plan_document(planned: ChangePlan) -> dict[str, Any]:
-    """The plan as JSON."""
-    return {
-        "pipeline": planned.pipeline.pipeline_id,
-        "status": planned.pipeline.status.value,
-        "checkpoint": None if planned.record is None else planned.record.checkpoint_id,
-        "can_go_on": not planned.refuses,
-        "summary": planned.summary(),
-        "vertices": [
-            {
-                "kind": each.kind.value,
-                "name": each.name,
-                "verdict": each.verdict.value,
-                "changes": list(each.changes),
-                "way_out": each.way_out or None,
-                "table": None if each.table is None else each.table.value,
-            }
+def _answer(planned: ChangePlan) -> plan_models.ChangePlan:
+    return plan_models.ChangePlan(
+        pipeline=planned.pipeline.pipeline_id,
+        status=planned.pipeline.status.value,
+        checkpoint=None if planned.record is None else planned.record.checkpoint_id,
+        can_go_on=not planned.refuses,
+        summary=planned.summary(),
+        vertices=[
+            PlannedVertex(
+                kind=each.kind.value,
+                name=each.name,
+                verdict=each.verdict.value,
+                changes=list(each.changes),
+                way_out=each.way_out or None,
+                table=None if each.table is None else each.table.value,
+            )
             for each in planned.vertices
         ],
-    }
+    )
 
 
-def plan_tables(document: dict[str, Any]) -> Group:
+def plan_tables(plan: plan_models.ChangePlan) -> Group:
     """Everything that a person decides by; what is said of a vertex wraps in its own column."""
     table = Table("Vertex", "Kind", "Verdict", "What changes", leave=("Kind",), wrap=("What changes",))
-    for each in document["vertices"]:
-        said = [*each["changes"], *([each["way_out"]] if each["way_out"] else [])]
-        table.add_row(each["name"], each["kind"], each["verdict"], Text("\n".join(map(plain, said))))
-    return Group(Text(document["summary"]), table)
+    for each in plan.vertices:
+        said = [*each.changes, *([each.way_out] if each.way_out else [])]
+        table.add_row(each.name, each.kind, each.verdict, Text("\n".join(map(plain, said))))
+    return Group(Text(plan.summary), table)

@@ -7,6 +7,7 @@ from rich.filesize import decimal
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, say_or_show
+from tidegate.documents.command_models import Rewritten
 
 
 def rewrite(
@@ -32,17 +33,17 @@ def rewrite(
     defined = assembly.load_pipeline(pipeline)
     begun = edit(defined, savepoint=savepoint, checkpoint=checkpoint_id, from_url=from_)
     written = begun.write(to, name=name, note=note)
-    document = {
-        "pipeline": defined.name,
-        "checkpoint": written.checkpoint_id,
-        "url": written.url,
-        "bytes": written.bytes,
-        "max_parallelism": defined.max_parallelism,
-    }
+    done = Rewritten(
+        pipeline=defined.name,
+        checkpoint=written.checkpoint_id,
+        url=written.url,
+        bytes=written.bytes,
+        max_parallelism=defined.max_parallelism,
+    )
     say_or_show(
         f"The state of pipeline {defined.name} at checkpoint {written.checkpoint_id} is complete in {written.url}, "
         f"with max_parallelism {defined.max_parallelism}: {decimal(written.bytes)}. To go on from it, run `tidegate "
         f"restore {defined.name} --from {written.url}`.",
-        document,
+        done,
         output,
     )

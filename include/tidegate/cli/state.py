@@ -14,6 +14,7 @@ from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, n
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.coordination.recovery.operator_state import find_history, find_state
+from tidegate.documents.command_models import KeyHistory, RowAt, StateChanges, StateRows
 from tidegate.protocol.facts.errors import OperatorNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord
 
@@ -54,57 +55,48 @@ def state(
         raise typer.BadParameter("--diff names both checkpoints: leave --checkpoint and --savepoint out.")
     name = name_of(pipeline)
     if history and key is not None:
-        show(history_document(name, operator, key), output, history_table)
+        show(_history(name, operator, key), output, history_table)
     elif diff is not None:
-        show(changes_document(name, operator, diff, key, limit), output, changes_table)
+        show(_changes(name, operator, diff, key, limit), output, changes_table)
     else:
-        show(rows_document(name, operator, checkpoint_id, savepoint, key, limit), output, rows_table)
+        show(_rows(name, operator, checkpoint_id, savepoint, key, limit), output, rows_table)
 
 
-def rows_document(
+def _rows(
     pipeline: str, operator: str, checkpoint: int | None, savepoint: str | None, key: str | None, limit: int
-) -> Document:
+) -> StateRows:
     """The first rows at a checkpoint or savepoint, or the row of a key, and how many there are."""
     files = assembly.find_state_files(pipeline, operator, checkpoint=checkpoint, savepoint=savepoint)
     at = files.state.checkpoint_id
     number, rows = _first(_read(pipeline, operator, at, key), limit)
-    return {"pipeline": pipeline, "operator": operator, "checkpoint": at, "num_rows": number, "rows": rows}
+    return StateRows(pipeline=pipeline, operator=operator, checkpoint=at, num_rows=number, rows=rows)
 
 
-def changes_document(pipeline: str, operator: str, diff: tuple[int, int], key: str | None, limit: int) -> Document:
+def _changes(pipeline: str, operator: str, diff: tuple[int, int], key: str | None, limit: int) -> StateChanges:
     """The first rows that have changed from one checkpoint to the other, and how many there are."""
     before, now = diff
     number, rows = _first(_read(pipeline, operator, now, key, before), limit)
-    return {
-        "pipeline": pipeline,
-        "operator": operator,
-        "changes_since": before,
-        "checkpoint": now,
-        "num_changes": number,
-        "changes": rows,
-    }
+    return StateChanges(
+        pipeline=pipeline, operator=operator, changes_since=before, checkpoint=now, num_changes=number, changes=rows
+    )
 
 
-def history_document(pipeline: str, operator: str, key: str) -> Document:
+def _history(pipeline: str, operator: str, key: str) -> KeyHistory:
     """The row of a key at each checkpoint that is kept, newest first; null where it has none."""
     with closing(assembly.open_store()) as store:
         find_state(store, pipeline, operator)  # the operator must be there today
         kept = find_history(store, pipeline)
     history = [_at(record, operator, key) for record in reversed(kept)]
-    return {"pipeline": pipeline, "operator": operator, "history": history}
+    return KeyHistory(pipeline=pipeline, operator=operator, history=history)
 
 
-def _at(record: CheckpointRecord, operator: str, key: str) -> Document:
-    assert record.completed_at is not None
+def _at(record: CheckpointRecord, operator: str, key: str) -> RowAt:
     try:
         _, rows = _first(_read(record.pipeline_id, operator, record.checkpoint_id, key), 1)
     except OperatorNotFoundError:  # it had no state yet
         rows = []
-    return {
-        "checkpoint": record.checkpoint_id,
-        "completed_timestamp": round(record.completed_at.timestamp() * 1000),
-        "row": rows[0] if rows else None,
-    }
+    row = rows[0] if rows else None
+    return RowAt(checkpoint=record.checkpoint_id, completed_at=record.completed_at, row=row)
 
 
 def _read(pipeline: str, operator: str, checkpoint: int, key: str | None, since: int | None = None) -> Iterator[Any]:
@@ -126,22 +118,21 @@ def _first(batches: Iterator[Any], limit: int) -> tuple[int, list[Document]]:
     return number, rows
 
 
-def rows_table(document: Document) -> "RenderableType":
-    what = f"{document['operator']} at checkpoint {document['checkpoint']}"
-    return _table(document["rows"], document["num_rows"], what, "row")
+def rows_table(found: StateRows) -> Any:
+    return _table(found.rows, found.num_rows, f"{found.operator} at checkpoint {found.checkpoint}", "row")
 
 
-def changes_table(document: Document) -> "RenderableType":
-    what = f"{document['operator']} from checkpoint {document['changes_since']} to {document['checkpoint']}"
-    return _table(document["changes"], document["num_changes"], what, "change")
+def changes_table(found: StateChanges) -> Any:
+    what = f"{found.operator} from checkpoint {found.changes_since} to {found.checkpoint}"
+    return _table(found.changes, found.num_changes, what, "change")
 
 
-def history_table(document: Document) -> "RenderableType":
-    columns = next((list(each["row"]) for each in document["history"] if each["row"]), [])
-    table = _with_columns(Table("Checkpoint", "Completed", title=document["operator"]), columns)
-    for each in document["history"]:
-        values = [_cell(each["row"][name]) for name in columns] if each["row"] else ["no row"][: len(columns)]
-        table.add_row(str(each["checkpoint"]), moment(each["completed_timestamp"]), *values)
+def history_table(found: KeyHistory) -> Any:
+    columns = next((list(each.row) for each in found.history if each.row), [])
+    table = _with_columns(Table("Checkpoint", "Completed", title=found.operator), columns)
+    for each in found.history:
+        values = [_cell(each.row[name]) for name in columns] if each.row else ["no row"][: len(columns)]
+        table.add_row(str(each.checkpoint), moment(each.completed_at), *values)
     return table
 
 

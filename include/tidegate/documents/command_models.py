@@ -148,7 +148,7 @@ class StateChanges(Document):
 
 class RowAt(Document):
     checkpoint: int
-    completed_timestamp: int
+    completed_at: MomentOrNone
     row: dict[str, Any] | None
 
 
