@@ -6,7 +6,7 @@ from pathlib import Path
 from private_names import OTHERS, shortcuts
 
 ROOT = Path(__file__).parents[2] / "include" / "tidegate"
-#: Of Python itself; of rich, whose tables `tests/cli/screens` show; and documented by SQLAlchemy for all its underscore.
+#: Of Python itself; of rich, whose tables `tests/cli/screens` show; and what SQLAlchemy documents, underscore or not.
 KNOWN = {"_getframe", "_index", "_mapping"}
 
 
