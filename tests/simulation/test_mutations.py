@@ -27,3 +27,9 @@ def test_a_planted_mistake_is_noticed(sentence):
 def test_the_list_of_seeds_knows_each_mistake_and_no_other():
     """Otherwise a test tries many seeds, every time."""
     assert json.loads(LIST.read_text()).keys() == MUTATIONS.keys()
+
+
+def test_each_mistake_is_planted_in_something_that_is_there():
+    """Otherwise it was moved or renamed, and two of three runs do not plant it."""
+    places = [(sentence, each) for sentence, replacements in MUTATIONS.items() for each in replacements]
+    assert [sentence for sentence, each in places if not hasattr(each.owner, each.name)] == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mutations.planting import mutation
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.steps import finalize as commit_points
-from tidegate.coordination.steps import notify as deliveries
+from tidegate.coordination.steps import outstanding
 from tidegate.coordination.steps import validate as validations
 from tidegate.coordination.steps.finalize import CommitPoint
 from tidegate.coordination.steps.outstanding import Outstanding
@@ -51,12 +51,12 @@ def _(original):
     return finalize
 
 
-@mutation("a notification that a crash cut short is never made up for", (deliveries, "choose_unnotified"))
+@mutation("a notification that a crash cut short is never made up for", (outstanding, "choose_unnotified"))
 def _(original):
     return lambda retained, up_to=None: [r for r in original(retained, up_to) if r.checkpoint_id == up_to]
 
 
-@mutation("sinks are notified of the newest checkpoint first", (deliveries, "choose_unnotified"))
+@mutation("sinks are notified of the newest checkpoint first", (outstanding, "choose_unnotified"))
 def _(original):
     return lambda retained, up_to=None: [] if up_to is None else original(retained, up_to)[::-1]
 
