@@ -143,7 +143,7 @@ def test_continuous_runs_meet_crashes_and_lost_connections_and_complete_all_the_
         met += troubles
         verified += seen
     assert met.keys() >= {"crash", "StorageError", "StoreUnavailableError", "UnknownOutcomeError", "restore"}
-    assert met["expired"] > 10, "hardly anything expires"
+    assert met["expired"] > 5, "hardly anything expires"
     assert verified > 150, "hardly anything completes"
 
 
