@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from cases import for_each
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +42,7 @@ def test_rows_with_values_are_those_that_are_not_null(values: list[str | None], 
     assert rows_with_values(pa.chunked_array([strings(values)[begin:]])).tolist() == wanted
 
 
-@for_each("kind", [pa.int32(), pa.int64(), pa.uint8()])
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.uint8()])
 def test_numbers_keep_their_type(kind: pa.DataType) -> None:
     assert numbers_of(pa.array([1, 2], kind)).dtype == kind.to_pandas_dtype()
 

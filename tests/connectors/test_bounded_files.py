@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import for_each
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.facts.records import Snapshot
@@ -131,7 +130,7 @@ def test_a_file_that_comes_with_the_marker_while_it_is_listed_is_not_lost(
     assert second.finished
 
 
-@for_each("name", ["", ".", "..", "day/_SUCCESS", "/_SUCCESS"])
+@pytest.mark.parametrize("name", ["", ".", "..", "day/_SUCCESS", "/_SUCCESS"])
 def test_a_marker_is_a_name(name: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"end_marker is .* must be a file's name"):
         FileSource("landing", schema=SCHEMA, end_marker=name)

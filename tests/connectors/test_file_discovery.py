@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from landed_files import put
@@ -310,7 +309,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@for_each(("arguments", "message"), WRONG)
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_a_wrong_definition_says_what_is_wrong(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"FileSource.'landing'.*" + message.replace("(", r"\(")):
         FileSource("landing", **{"schema": SCHEMA, **arguments})

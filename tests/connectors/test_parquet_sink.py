@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
 from commits import commit
 from parquet_sinks import rows, stage, visible
 
@@ -178,8 +177,8 @@ def test_latest_copies_where_hard_links_are_impossible(
     assert visible(latest) == [1]
 
 
-@for_each("mode", ["append", "latest"])
-@for_each("damage", ["missing", "truncated"])
+@pytest.mark.parametrize("mode", ["append", "latest"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_a_lost_staged_file_shows_nothing_and_is_named(mode: Any, damage: str) -> None:
     sink = ParquetSink("t", mode)
     good, bad = stage(sink, 4, 1), stage(sink, 4, 2, subtask=1)
@@ -198,7 +197,7 @@ def test_a_lost_staged_file_shows_nothing_and_is_named(mode: Any, damage: str) -
     assert visible(sink) == [1, 2]
 
 
-@for_each("mode", ["append", "latest"])
+@pytest.mark.parametrize("mode", ["append", "latest"])
 def test_a_checkpoint_of_another_pipeline_in_the_same_place_is_refused(mode: Any) -> None:
     sink = ParquetSink("t", mode)
     commit(sink, 1, [stage(sink, 1, 1)])

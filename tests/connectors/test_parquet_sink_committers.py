@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import for_each
 from commits import Attempt, commit
 from parquet_sinks import stage, visible
 
@@ -19,8 +18,8 @@ from tidegate.protocol.facts.errors import (
 from tidegate.sinks.parquet import ParquetSink
 
 
-@for_each("mode", ["append", "latest"])
-@for_each("turn", range(5))
+@pytest.mark.parametrize("mode", ["append", "latest"])
+@pytest.mark.parametrize("turn", range(5))
 def test_committers_at_once_agree(turn: int, mode: Any) -> None:
     """Each overtakes whoever is there, which then looks again. Older checkpoints come first, as in a delivery."""
     sink = ParquetSink(f"t{turn}", mode)
@@ -41,7 +40,7 @@ def test_committers_at_once_agree(turn: int, mode: Any) -> None:
     assert os.listdir(os.path.join(sink.root, "_committing")) == []
 
 
-@for_each("mode", ["append", "latest"])
+@pytest.mark.parametrize("mode", ["append", "latest"])
 def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> None:
     """Whoever may read a file may lock it; nobody here asks."""
     sink = ParquetSink("t", mode)
@@ -57,7 +56,7 @@ def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> No
     assert visible(sink) == ([1, 2] if mode == "append" else [2])
 
 
-@for_each("mode", ["append", "latest"])
+@pytest.mark.parametrize("mode", ["append", "latest"])
 def test_an_attempt_that_was_overtaken_says_so_and_nothing_else(mode: Any) -> None:
     sink = ParquetSink("t", mode)
     staged = [stage(sink, 1, 1)]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cases import for_each
 from commits import commit
 from parquet_sinks import rows, stage, visible
 
@@ -73,7 +72,7 @@ def test_a_failure_to_commit_says_what_is_safe(append: ParquetSink, monkeypatch:
     assert visible(append) == [1]
 
 
-@for_each("url", ["s3://bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
+@pytest.mark.parametrize("url", ["s3://bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
 def test_storage_without_atomic_renames_is_refused_with_the_reason(url: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"cannot write to \w+://.*atomic rename.*mounted directory"):
         ParquetSink(url)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cases import for_each
 from commits import Attempt, commit
 from parquet_sinks import Died, Mortal, shown, stage, tree, visible
 
@@ -40,7 +39,7 @@ def age(sink: ParquetSink, id_: int, seconds: float) -> None:
     os.utime(Path(sink.root, "_versions", f"chk-{id_}"), (at, at))
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("replaced_at", "gone", "undated"),
     [
         ({}, [], []),
@@ -127,7 +126,7 @@ def files(sink: ParquetSink) -> list[str]:
     return sink.outdated(datetime.now(UTC))
 
 
-@for_each("base", ["", "_merged"])
+@pytest.mark.parametrize("base", ["", "_merged"])
 def test_where_no_commit_comes_a_cleaning_removes_what_is_outdated(base):
     sink = ParquetSink("t", "append", "1 min", merge=True) if base else ParquetSink("t", "latest", "1 min")
     replace(sink, 1, 2, 3, 4, 5)

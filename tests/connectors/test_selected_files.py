@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
 from landed_files import put
 
 from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
@@ -88,7 +87,7 @@ def test_what_is_not_selected_neither_counts_as_late_nor_as_changed(landing: Pat
     assert narrowed.poll(0, snapshot, context(2))[0] is None
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"glob": ""}, "glob is '', but must be a pattern of file names"),

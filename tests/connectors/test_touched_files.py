@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import for_each
 from landed_files import put
 
 from tidegate.ports import SourceContext
@@ -220,7 +219,7 @@ def test_a_young_file_is_left_alone_until_it_is_old_enough(landing: Path, contex
     assert last.finished
 
 
-@for_each("min_age", ["soon", "0 s", "5", timedelta(0), "-1 s"])
+@pytest.mark.parametrize("min_age", ["soon", "0 s", "5", timedelta(0), "-1 s"])
 def test_a_wrong_age_is_refused(min_age: Any) -> None:
     with pytest.raises(PipelineDefinitionError, match=r"FileSource\('landing'\): min_age"):
         FileSource("landing", schema=SCHEMA, min_age=min_age)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from cases import for_each
 from desks import Desk
 from receivers import receiving
 from records import at, completed
@@ -288,7 +287,7 @@ def test_rows_that_failed_are_in_no_event():
     assert "private" not in json.dumps(event)
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("place", "dataset"),
     [
         ("/data/in", ("file", "/data/in")),
@@ -303,7 +302,7 @@ def test_a_place_is_named_as_openlineage_names_it_without_secrets(place, dataset
     assert dataset_of({"type": "X", "path": place}, "src") == dataset
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("ddl", "columns"),
     [
         ("k bigint, n bigint", [("k", "bigint"), ("n", "bigint")]),
