@@ -260,7 +260,7 @@ def test_a_room_says_what_it_is(path):
 
 @for_each("path", files("protocol"), ids=name_of)
 def test_the_protocol_imports_the_standard_library_only(path):
-    for name in imported(path.read_text(), types=False):
+    for name in imported(path.read_text()):
         assert name.startswith("tidegate.protocol") or name.split(".")[0] in sys.stdlib_module_names, name
 
 

@@ -10,8 +10,9 @@ from cases import for_each
 from pydantic import BaseModel, Field
 from pyspark.sql import types as T
 
+from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
-from tidegate.protocol.schema.ddl import columns_of, ddl_of
+from tidegate.protocol.schema.ddl import columns_of
 
 
 class Colour(StrEnum):

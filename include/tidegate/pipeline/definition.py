@@ -25,9 +25,9 @@ from tidegate.pipeline.vertices import (
 )
 from tidegate.pipeline.windows import MAX_AHEAD, declared_time
 from tidegate.ports import CheckpointListener, QuarantiningSource, Source
+from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
-from tidegate.protocol.schema.ddl import Schema, ddl_of
 
 
 class Pipeline:

@@ -10,9 +10,9 @@ from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.windows import BOUNDS, EventTime, Window
 from tidegate.ports import BacklogSource, DeliveryGuarantee, LaggingSource, Segment, Sink, Source
+from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.records import Pending
-from tidegate.protocol.schema.ddl import ddl_of
 from tidegate.protocol.schema.expiry import TimeToLive
 
 if TYPE_CHECKING:

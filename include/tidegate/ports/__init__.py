@@ -5,6 +5,7 @@ and Arrow are imported for type checkers alone, so that importing this costs not
 """
 
 from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError, TypedSink
+from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.event_queue import EventQueue
 from tidegate.ports.notifiers import Meter, Notifier
 from tidegate.ports.regions import (
@@ -47,7 +48,6 @@ from tidegate.ports.store import CheckpointStore, Clock, Look
 from tidegate.ports.transaction import StoreTransaction
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
-from tidegate.protocol.schema.ddl import Schema
 
 __all__ = [
     "Acknowledger",

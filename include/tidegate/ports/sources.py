@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.storage import CheckpointStorage
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.records import Snapshot
-from tidegate.protocol.schema.ddl import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,9 +21,9 @@ from tidegate.ports import (
     Sink,
     SourceContext,
 )
+from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.facts.records import Pending, Snapshot
-from tidegate.protocol.schema.ddl import Schema, ddl_of
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.beginnings import has_rows

@@ -8,7 +8,7 @@ generator, repeat it for each use, or drop it when a query does not use its colu
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.protocol.schema.ddl import ddl_of
+from tidegate.ports.declared_schemas import ddl_of
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
 from tidegate.sources.read_errors import CLOSE, OPEN
 from tidegate.sources.selection import PartitionColumn

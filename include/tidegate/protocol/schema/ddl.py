@@ -1,23 +1,7 @@
-"""Schemas as text in Spark DDL: the columns that such a text names, and the text of a schema that is declared by a
-`StructType` or a pydantic model. Neither library is imported: whoever gives an object of theirs has it.
-"""
+"""Schemas as text in Spark DDL: the columns that such a text names."""
 
 import re
-import types
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
-
-from tidegate.protocol.facts.errors import PipelineDefinitionError
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pyspark.sql.types import StructField, StructType
-
-#: What declares columns: Spark DDL, a pyspark `StructType`, or a pydantic model, which is a class.
-Schema: TypeAlias = Union[str, "StructType", "type[BaseModel]"]
+from collections.abc import Iterator
 
 _OPEN, _CLOSE = "<(", ">)"
 _COLON = re.compile(r"\w+\s*:")
@@ -27,114 +11,6 @@ def columns_of(ddl: str) -> list[tuple[str, str]]:
     """Names and types. Nothing if the text is not a list of columns. Performs no I/O."""
     columns = [_column(part.strip()) for part in parts_of(ddl)]
     return [column for column in columns if column is not None] if all(columns) else []
-
-
-def ddl_of(schema: Schema) -> str:
-    """The DDL of a schema: of a text as it is, of a pyspark `StructType`, or of a pydantic model, which is a class. A
-    model's column is called by its alias, and may be null. Raises `PipelineDefinitionError`. Performs no I/O."""
-    if isinstance(schema, str):
-        return schema
-    if _is_model(schema):
-        return ", ".join(f"{_quoted(name)} {type_}" for name, type_ in _fields_of_model(schema))
-    if _is_struct(schema):
-        return ", ".join(_struct_column(field) for field in schema.fields)
-    raise PipelineDefinitionError(
-        f'A schema is Spark DDL such as "carrier STRING, dep_delay DOUBLE", a pyspark StructType, or a pydantic model, '
-        f"not {schema!r}."
-    )
-
-
-def _is_model(schema: object) -> "TypeGuard[type[BaseModel]]":
-    return isinstance(getattr(schema, "model_fields", None), Mapping)
-
-
-def _is_struct(schema: object) -> "TypeGuard[StructType]":
-    return hasattr(schema, "fieldNames")
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
-
-
-def _struct_column(field: "StructField") -> str:
-    return f"{_quoted(field.name)} {_spark_type(field.dataType)}" + ("" if field.nullable else " NOT NULL")
-
-
-def _spark_type(type_: Any) -> str:  # which class a `DataType` is says its name: none is imported
-    """As DDL, with names that need quotes in quotes, which Spark's `simpleString` leaves out."""
-    match type_.typeName():
-        case "struct":
-            return f"struct<{', '.join(f'{_quoted(f.name)}: {_spark_type(f.dataType)}' for f in type_.fields)}>"
-        case "array":
-            return f"array<{_spark_type(type_.elementType)}>"
-        case "map":
-            return f"map<{_spark_type(type_.keyType)}, {_spark_type(type_.valueType)}>"
-        case _:
-            return str(type_.simpleString())
-
-
-_PLAIN: Mapping[Any, str] = {
-    bool: "BOOLEAN",
-    int: "BIGINT",
-    float: "DOUBLE",
-    str: "STRING",
-    bytes: "BINARY",
-    date: "DATE",
-    datetime: "TIMESTAMP",
-    timedelta: "INTERVAL DAY TO SECOND",
-    Decimal: "DECIMAL(38, 18)",
-}
-
-
-_DIGITS = ("max_digits", "decimal_places")
-
-
-def _fields_of_model(model: "type[BaseModel]") -> list[tuple[str, str]]:
-    """Names and types of a pydantic model's fields."""
-    found = []
-    for name, field in model.model_fields.items():
-        try:
-            type_ = _python_type(field.annotation, field.metadata)
-        except TypeError as error:
-            raise PipelineDefinitionError(
-                f"The field {name!r} of {model.__name__} has the type {error}, which no column of Spark holds. Declare "
-                "the schema as Spark DDL, or give the field one of these: "
-                f"{', '.join(each.__name__ for each in _PLAIN)}, an Enum or Literal of text, a list, a dict, a model."
-            ) from None
-        found.append((field.alias or name, type_))
-    return found
-
-
-def _python_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """Raises `TypeError` with the type that has none."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _python_type(arguments[0], arguments[1:])
-    if origin in (Union, types.UnionType):
-        others = [each for each in arguments if each is not type(None)]
-        if len(others) == 1:
-            return _python_type(others[0], metadata)
-    elif origin is list:
-        return f"ARRAY<{_python_type(arguments[0])}>"
-    elif origin is dict:
-        return f"MAP<{_python_type(arguments[0])}, {_python_type(arguments[1])}>"
-    elif origin is Literal and all(isinstance(each, str) for each in arguments):
-        return "STRING"
-    elif annotation is Decimal:
-        return _decimal(metadata)
-    elif annotation in _PLAIN:
-        return _PLAIN[annotation]
-    elif isinstance(annotation, type) and issubclass(annotation, str) and issubclass(annotation, Enum):
-        return "STRING"
-    elif _is_model(annotation):
-        return f"STRUCT<{', '.join(f'{_quoted(name)}: {type_}' for name, type_ in _fields_of_model(annotation))}>"
-    raise TypeError(annotation)
-
-
-def _decimal(metadata: Sequence[Any]) -> str:
-    """With the digits of pydantic's `Field(max_digits=…, decimal_places=…)`."""
-    said = {name: n for each in metadata for name in _DIGITS if (n := getattr(each, name, None)) is not None}
-    return f"DECIMAL({said.get('max_digits', 38)}, {said.get('decimal_places', 0 if said else 18)})"
 
 
 def parts_of(ddl: str) -> Iterator[str]:
