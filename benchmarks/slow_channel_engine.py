@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ RANDOM = np.random.default_rng(1)
 
 
 def pipeline_of(root: Path, options: dict[str, Any]) -> Pipeline:
-    """Of each key the largest number of a file, and of each changed key a row in the table."""
+    """Keeps the largest file number of each key, and writes a row to the table for each key that changed."""
     pipeline = Pipeline("slow_channel", 2, checkpoints=CheckpointConfig(**options))
     inputs = [pipeline.source(name, FileSource(str(root / name), format="parquet", schema=ROWS)) for name in SOURCES]
 
@@ -138,13 +139,13 @@ def main() -> None:
         (root / source).mkdir(parents=True)
         for number in range(0 if source == LIVE else FILES_AT_FIRST):
             put(root, source, number)
-    # A micro-batch of one size, whatever the machine does meanwhile: all runs have the same queues.
-    BatchSize.took = lambda *_: None  # type: ignore[method-assign]
     seen = Seen()
     seen.watch(root)
     settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
     run = assembly.open_continuous(pipeline_of(root, options), SparkSettings.local(2), settings)
-    run.run(lambda: seen.ended() >= checkpoints + WARM_UP)
+    # A micro-batch of one size, whatever the machine does meanwhile: all runs have the same queues.
+    with patch.object(BatchSize, "took"):
+        run.run(lambda: seen.ended() >= checkpoints + WARM_UP)
     counted = sorted(seen.taken)[WARM_UP:] if seen.taken else []
     print(
         json.dumps(

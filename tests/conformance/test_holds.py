@@ -248,7 +248,7 @@ def test_a_decision_cut_short_is_whole_or_was_not_made(held: Desk, decision: str
     mortal = MortalStore(held.store)
     mortal.plan = (0, how)
     with pytest.raises((Crash, UnknownOutcomeError)):
-        getattr(Holds(replace(held.coordinator.context, store=mortal)), decision)(2, "ada")  # type: ignore[arg-type]
+        getattr(Holds(replace(held.coordinator.context, store=mortal)), decision)(2, "ada")
     was_made = "after" in how
     assert (held.record(2).decision is not None) == was_made
     assert DECISIONS[decision](held.coordinator, 2, "grace").decided_by == ("ada" if was_made else "grace")

@@ -8,7 +8,7 @@ from private_names import OTHERS, shortcuts
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.quality.importing import load_great_expectations
 from tidegate.settings import SHORTCUTS, Settings
-from tidegate.shortcuts import Shortcut, missing_names
+from tidegate.settings.shortcuts import Shortcut, missing_names
 
 
 def test_the_installed_releases_have_every_name_that_we_rest_on():

@@ -42,8 +42,8 @@ ROOMS = {
     "sources": room("ports protocol settings", DATABASE, QUALITY, AIRFLOW),
     "sinks": room("ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
     "dataflow": room("pipeline ports protocol", HEAVY, DATABASE, AIRFLOW, {"time", "random", "uuid", "threading"}),
-    "spark": room("dataflow pipeline ports protocol settings shortcuts state", DATABASE, QUALITY, AIRFLOW),
-    "quality": room("pipeline ports protocol shortcuts", DATABASE, AIRFLOW),
+    "spark": room("dataflow pipeline ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
+    "quality": room("pipeline ports protocol settings", DATABASE, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
@@ -68,8 +68,7 @@ ROOMS = {
         HEAVY,
     ),
     "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
-    "settings": room("", HEAVY, DATABASE, AIRFLOW),
-    "shortcuts": room("protocol settings", HEAVY, DATABASE, AIRFLOW),
+    "settings": room("protocol", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),
 }
 
@@ -246,9 +245,7 @@ def test_in_a_room_of_drawers_no_file_lies_about():
 
 
 def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
-    assert {path.name for path in ROOT.glob("*.py")} == {
-        *("__init__.py", "__main__.py", "assembly.py", "clock.py", "settings.py", "shortcuts.py")
-    }
+    assert {path.name for path in ROOT.glob("*.py")} == {*("__init__.py", "__main__.py", "assembly.py", "clock.py")}
 
 
 @for_each(

@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
+
 
 def for_each(
     names: str | Sequence[str], cases: Iterable[Any], ids: Callable[[Any], object] | Sequence[str] | None = None
@@ -21,16 +23,16 @@ def for_each(
             for number, values in enumerate(listed):
                 try:
                     test(**fixtures, **dict(zip(split, values, strict=True)))
-                except Exception as error:
+                except (Exception, pytest.fail.Exception) as error:  # the latter is no Exception
                     error.add_note(f"in the case {_name(number, values, ids)}")
                     failures.append(error)
             if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(listed)} cases", failures)
+                raise BaseExceptionGroup(f"{len(failures)} of {len(listed)} cases", failures)
             assert listed, "there is no case"
 
         rest = [each for name, each in inspect.signature(test).parameters.items() if name not in split]
-        run.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
-        del run.__wrapped__  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(rest)
+        del run.__wrapped__
         return run
 
     return decorate

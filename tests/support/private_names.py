@@ -1,10 +1,10 @@
 """Every name of a library that the library does not promise to keep, and where we rest on it.
 
-Those of shortcuts have a public way beside them, and are declared where the shortcut is taken (`tidegate.shortcuts`).
+Those of shortcuts have a public way beside them, and are declared where the shortcut is taken (`settings.shortcuts`).
 Of the others there is none: if a release lacks one, it is mended where it stands.
 """
 
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 
 _CLASSIC = "pyspark.sql.classic.dataframe:DataFrame"
 _DETERMINISM, _UI = "spark/driver/determinism.py", "ui/airflow_users.py"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import ArrowRows, LeftToSparkError
 from tidegate.quality.importing import load_great_expectations
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 
 if TYPE_CHECKING:
     import pyarrow as pa

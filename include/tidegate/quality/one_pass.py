@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.quality.importing import open_context
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

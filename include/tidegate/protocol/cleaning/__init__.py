@@ -1,1 +1,1 @@
-"""What is kept, for how long and why, and which files are nobody's any more."""
+"""What is kept, for how long and why, and which files can be deleted."""

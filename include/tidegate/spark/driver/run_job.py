@@ -6,7 +6,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.dataflow.reports import Report
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 from tidegate.spark.driver.spark_errors import as_checkpoint_error, core_error
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.numbered import Numbered, NumberedPlan

@@ -13,7 +13,7 @@ from typing import Any, cast
 from pyspark import SparkConf, SparkContext
 
 from tidegate.settings import Settings
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 
 #: Bytes from which on a new file is begun with the next session; the one before is kept.
 _LARGE = 16 << 20

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.errors.exceptions import captured
 from pyspark.sql import SparkSession
 
-from tidegate.shortcuts import Shortcut
+from tidegate.settings.shortcuts import Shortcut
 
 SHORTCUT = Shortcut(
     "session",

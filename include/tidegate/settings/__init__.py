@@ -5,7 +5,7 @@ named. Read from the environment when asked.
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
 `TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the
                      user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
-`TIDEGATE_SHORTCUTS` which shortcuts round a library's public way are taken (see `tidegate.shortcuts`); default: all
+`TIDEGATE_SHORTCUTS` which shortcuts round a library's public way are taken (see `shortcuts`); default: all
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 `TIDEGATE_DATABASE_DIRECT_URL`  the same one without the pooler that the first URL leads to
