@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from tidegate.ports import CheckpointListener, DeliveryGuarantee
     from tidegate.protocol.facts.errors import CheckpointError
     from tidegate.sinks.parquet import ParquetSink
+    from tidegate.sinks.staged_parquet import StagedParquet
     from tidegate.sources.files import FileSource
 
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "CheckpointError",
+    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "StagedParquet",
+    "CheckpointError",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -57,6 +59,7 @@ _PUBLIC = {
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",
     "ParquetSink": "tidegate.sinks.parquet",
+    "StagedParquet": "tidegate.sinks.staged_parquet",
     "CheckpointError": "tidegate.protocol.facts.errors",
 }
 

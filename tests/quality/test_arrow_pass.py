@@ -101,11 +101,11 @@ def stored(tmp_path: Path) -> Callable[[pa.Table], Any]:
     """The rows in two files, as a sink's subtasks stage them."""
 
     def store(rows: pa.Table) -> Any:
-        paths = [str(tmp_path / name) for name in ("0.parquet", "1.parquet")]
+        paths = ["0.parquet", "1.parquet"]
         half = rows.num_rows // 2
         for path, part in zip(paths, (rows.slice(0, half), rows.slice(half)), strict=True):
-            pq.write_table(part, path)
-        return StagedFiles(paths)
+            pq.write_table(part, tmp_path / path)
+        return StagedFiles(str(tmp_path), paths)
 
     return store
 
@@ -117,7 +117,7 @@ def here(files: StagedFiles, rules: ExpectationSuite) -> Any:
 
 
 def on_spark(spark: SparkSession, files: StagedFiles, rules: ExpectationSuite) -> tuple[list[Any], int]:
-    frame = spark.read.parquet(*files.paths).coalesce(1)
+    frame = spark.read.parquet(*(f"{files.url}/{path}" for path in files.paths)).coalesce(1)
     findings, rows = judge(frame, rules, build(rules), ["key"], None)
     return [finding.raw.to_json_dict() for finding in findings], rows
 
@@ -278,12 +278,12 @@ def test_files_that_differ_are_judged_by_spark(stored: Callable[[pa.Table], Any]
     rules = suite("good", expect("column_values_to_not_be_null", column="key"))
     files = stored(pa.table({"key": [1, 2], "other": [1, 2]}))
     assert here(files, rules)[1] == 2
-    pq.write_table(pa.table({"key": [1, 2]}), files.paths[1])
+    pq.write_table(pa.table({"key": [1, 2]}), f"{files.url}/{files.paths[1]}")
     assert here(files, rules)[1] == 3  # nobody asks about the other column
     for strange in ({"key": ["1"]}, {"other": [1]}):
-        pq.write_table(pa.table(strange), files.paths[1])
+        pq.write_table(pa.table(strange), f"{files.url}/{files.paths[1]}")
         assert here(files, rules) is None
-    Path(files.paths[1]).write_bytes(b"damaged")
+    Path(f"{files.url}/{files.paths[1]}").write_bytes(b"damaged")
     assert here(files, rules) is None
 
 

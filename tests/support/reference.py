@@ -51,11 +51,12 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "own-connectors": (
         "Sources and sinks of your own",
         {
+            "tidegate": "StagedParquet",
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
             "ArrowReader LeftToSparkError Sink SinkInput SinkWriter StageContext StateHandle HandleKind CommitAttempt "
             "RewindableSink Branch Withdrawn ReadableSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink "
-            "NumberedSink LingeringSink PortableSink CheckpointStorage ReadableStorage"
+            "NumberedSink LingeringSink PortableSink PlacedSink CheckpointStorage ReadableStorage",
         },
     ),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
@@ -70,6 +71,7 @@ WITH_METHODS = {
     "CheckpointListener": "",
     "SavepointEdit": "",
     "ParquetSink": "table",
+    "StagedParquet": "commit describe batches staged_in",
     "SparkSettings": "from_environment",
 }
 

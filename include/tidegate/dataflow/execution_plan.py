@@ -9,7 +9,7 @@ from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
-from tidegate.ports import SinkInput
+from tidegate.ports import PlacedSink, SinkInput
 from tidegate.protocol.facts.paths import directory, write_prefix
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import (
@@ -130,4 +130,7 @@ def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
 
 def identity_of(sink: SinkVertex) -> str:
     """A short hash of what a sink is and where it writes."""
-    return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]
+    said = sink.sink.describe()
+    if isinstance(sink.sink, PlacedSink) and sink.sink.place is not None:
+        said = {**said, "place": sink.sink.place}
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ from tidegate.pipeline.vertices import (
     Vertex,
 )
 from tidegate.pipeline.windows import MAX_AHEAD, declared_time
-from tidegate.ports import CheckpointListener, QuarantiningSource, Source
+from tidegate.ports import CheckpointListener, PlacedSink, QuarantiningSource, Source
 from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
@@ -85,6 +85,8 @@ class Pipeline:
         Returns:
             The stream that leaves the vertex.
         """
+        if isinstance(vertex, SinkVertex) and isinstance(vertex.sink, PlacedSink):
+            vertex = replace(vertex, sink=vertex.sink.placed(self.name, vertex.name))
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from tidegate.ports.sinks import CommitAttempt, SinkWriter
 from tidegate.ports.storage import CheckpointStorage
@@ -41,6 +41,29 @@ class NumberedSink(Protocol):
 
         Returns:
             The highest id of a checkpoint, and the highest attempt at committing; 0 for none.
+        """
+        ...
+
+
+@runtime_checkable
+class PlacedSink(Protocol):
+    """A sink that stages below the checkpoint storage. It learns whose it is when it joins a pipeline, so that no two
+    sinks stage in one place."""
+
+    @property
+    def place(self) -> str | None:
+        """The directory, relative to the checkpoint storage; None if the sink stages elsewhere."""
+        ...
+
+    def placed(self, pipeline_id: str, name: str) -> Self:
+        """Make the sink as a pipeline has it.
+
+        Args:
+            pipeline_id: The pipeline.
+            name: The name of the sink in it.
+
+        Returns:
+            The sink with its `place`. The one that was given stays as it is.
         """
         ...
 

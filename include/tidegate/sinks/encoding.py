@@ -25,18 +25,11 @@ def without_type(columns: "pa.Schema") -> list[str]:
     ]
 
 
-def ambiguous(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+def ambiguous(names: Sequence[str]) -> list[str]:
     """A phrase for each name that readers cannot tell from another one: Spark's do not look at case."""
     lower = [name.lower() for name in names]
     twice = sorted({name for name in lower if lower.count(name) > 1})
-    return [
-        *(f"there are several columns {name!r}, whose names readers do not tell apart: rename one" for name in twice),
-        *(
-            f"column {name!r} is what readers call the number in checkpoint=<id>/: rename it"
-            for name in lower
-            if name in taken
-        ),
-    ]
+    return [f"there are several columns {name!r}, whose names readers do not tell apart: rename one" for name in twice]
 
 
 def encoded(rows: "pa.Table") -> bytes:

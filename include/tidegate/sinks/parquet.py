@@ -1,30 +1,26 @@
 """`ParquetSink`: a directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
-Decides what is staged and how staged rows are read back. `publish.py` decides how staged files become visible, and what
-a crash in between leaves.
+`staged_parquet.py` decides how rows are staged and read back. `publish.py` decides how staged files become visible, and
+what a crash in between leaves.
 """
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
+from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
 from tidegate.protocol.facts.branches import Branch
-from tidegate.protocol.facts.errors import PipelineDefinitionError, SinkError, StorageError
-from tidegate.protocol.facts.paths import attempt_prefix
-from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.protocol.text.durations import duration
-from tidegate.settings import absolute, spark_path
+from tidegate.settings import spark_path
 from tidegate.sinks import merged, outdated, ownership, publish, rewind
-from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.parquet_files import ParquetMerger
-from tidegate.sinks.staged_files import StagedFiles
+from tidegate.sinks.staged_parquet import StagedParquet
 from tidegate.sinks.table_columns import columns_of
 
 if TYPE_CHECKING:
@@ -32,16 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
-_SMALL = 2 << 20
-#: Bytes and rows of staged files up to which they may be read in one process, without Spark. A few bytes can be many
-#: rows.
-_READ_HERE, _ROWS_HERE = 32 << 20, 2_000_000
+#: What readers call the number in `checkpoint=<id>/`.
+PARTITION_COLUMN = publish.PARTITION.rstrip("=")
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 
 @dataclass(frozen=True)
-class ParquetSink:
+class ParquetSink(StagedParquet):
     """A directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
     With `mode="append"`, each checkpoint adds `checkpoint=<id>/`. Readers open `path`, and see `checkpoint` as a
@@ -106,9 +99,8 @@ class ParquetSink:
         return _MODES[self.mode]
 
     @property
-    def root(self) -> str:
-        """The directory, absolute."""
-        return absolute(self.path)
+    def staged_in(self) -> str:
+        return self.path
 
     def table(self) -> str:
         """Find what is committed now. Resolve it once for each read.
@@ -125,76 +117,34 @@ class ParquetSink:
         """See `ports.Sink`. `readable_for` is no part of it: it changes nothing of the rows."""
         return {"type": "ParquetSink", "path": self.root, "mode": self.mode}
 
-    def writer(self) -> "ParquetSinkWriter":
-        return ParquetSinkWriter(self.root, stage_empty=self.mode == "latest")
-
-    def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
-        """See `ports.Sink`. Raises `SinkError` if a staged file is missing or unreadable."""
-        if not staged:
-            return None
-        # pyarrow and pyspark are heavy and this module is imported when Airflow parses a DAG.
-        import pyarrow.parquet as pq
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        paths = [os.path.join(self.root, publish.staged_path(handle)) for handle in staged]
-        try:
-            schema = from_arrow_schema(pq.read_schema(paths[0]), prefer_timestamp_ntz=True)
-        except (OSError, ValueError) as error:
-            raise SinkError(
-                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error}. Nothing of "
-                "it is visible. Run the checkpoint again."
-            ) from error
-        rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
-        return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
-
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`."""
-        return [*without_type(columns), *ambiguous(columns.names, ["checkpoint"] if self.mode == "append" else [])]
-
-    def staged_rows(self, staged: Sequence[StateHandle]) -> StagedFiles | None:
-        """See `ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this process."""
-        if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
-            return None
-        return StagedFiles([os.path.join(self.root, publish.staged_path(handle)) for handle in staged])
+        taken = [name.lower() for name in columns.names if self.mode == "append" and name.lower() == PARTITION_COLUMN]
+        return [
+            *super().unstorable(columns),
+            *(f"column {name!r} is what readers call the number in checkpoint=<id>/: rename it" for name in taken),
+        ]
 
     def read_table(self, spark: "SparkSession") -> "DataFrame | None":
         """See `ports.ReadableSink`."""
         if self.mode == "latest":
             return spark.read.parquet(spark_path(self.table())) if os.path.exists(self.table()) else None
-        columns = columns_of([os.path.join(self.root, f"checkpoint={id_}") for id_ in rewind.shown(self.root)])
+        columns = columns_of([os.path.join(self.root, f"{publish.PARTITION}{id_}") for id_ in rewind.shown(self.root)])
         if columns is None:
             return None
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql.pandas.types import from_arrow_schema
 
         schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-        return spark.read.schema(schema).parquet(spark_path(self.root)).drop("checkpoint")
+        return spark.read.schema(schema).parquet(spark_path(self.root)).drop(PARTITION_COLUMN)
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
         if self.mode == "append":
             publish.append(self.root, checkpoint_id, staged, attempt, self._view())
+            self.discard([handle.path for handle in staged])
         else:
             publish.replace(self.root, checkpoint_id, staged, attempt, duration(self.readable_for))
-
-    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
-        from tidegate.state.storage import open_storage
-
-        for handle in staged:
-            publish.staged_path(handle)
-        open_storage(self.root).verify(staged, in_full)
-
-    def staging(self) -> CheckpointStorage:
-        """See `ports.PortableSink`."""
-        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
-        from tidegate.state.storage import open_storage
-
-        return open_storage(self.root)
-
-    def writer_at(self, url: str) -> "ParquetSinkWriter":
-        """See `ports.PortableSink`."""
-        return replace(self.writer(), root=url)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`. Each partition, or the link `current`, changes in one step; several partitions
@@ -220,8 +170,8 @@ class ParquetSink:
 
     def numbers(self) -> tuple[int, int]:
         """See `ports.NumberedSink`."""
-        ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
-        return max(ids, default=0), last_attempt(self.root)
+        shown = [*publish.versions(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
+        return max([*self.staged_checkpoints(), *shown], default=0), last_attempt(self.root)
 
     def owner(self) -> Owner | None:
         """See `ports.OwnedSink`."""
@@ -246,51 +196,3 @@ class ParquetSink:
     def _bases(self) -> list[str]:
         """Where there are versions, relative to the root."""
         return [""] if self.mode == "latest" else [merged.MERGED] if self.merge else []
-
-    def staged_checkpoints(self) -> list[int]:
-        """See `ports.StagingSink`."""
-        return publish.staged_checkpoints(self.root)
-
-    def staged_paths(self, checkpoint_id: int) -> list[str]:
-        return publish.staged_paths(self.root, checkpoint_id)
-
-    def discard(self, paths: Sequence[str]) -> None:
-        publish.discard(self.root, paths)
-
-
-@dataclass(frozen=True)
-class ParquetSinkWriter:
-    """Stages rows from an executor. With `stage_empty`, no rows also make a file, so that a table keeps its columns."""
-
-    root: str
-    stage_empty: bool
-
-    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
-        if rows.num_rows == 0 and not self.stage_empty:
-            return []
-        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
-        import pyarrow as pa
-
-        from tidegate.state.storage import open_storage
-
-        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}.parquet"
-        path = str(PurePosixPath(publish.staging_of(context.checkpoint_id), name))
-        try:
-            content = encoded(rows)
-            storage = open_storage(self.root)
-            storage.write(path, content)
-        except StorageError as error:
-            raise StorageError(
-                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
-                f"became visible; what readers see is unchanged. {error}"
-            ) from error
-        except pa.ArrowInvalid as error:
-            raise SinkError(
-                f"Rows of checkpoint {context.checkpoint_id} cannot be stored as Parquet below {self.root}: {error}. "
-                "Nothing became visible. Change the column's type in the pipeline, then run again."
-            ) from error
-        checksum = sha256(content).hexdigest()
-        handle = StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)
-        storage.verify([handle], [path])  # what is reported from here on is what readers will see
-        return [handle]

@@ -25,14 +25,14 @@ from typing import NoReturn, Protocol
 
 from tidegate.ports import CommitAttempt
 from tidegate.protocol.facts.errors import SinkError
-from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.paths import checkpoint_id_of
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks.fencing import PrivateDirectory, committing
+from tidegate.sinks.staging import confined
 from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outdated, version_of
 
 CURRENT = "current"
 PARTITION = "checkpoint="
-_STAGING = "_staging"
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
 
@@ -48,15 +48,6 @@ class View(Protocol):
     ) -> None: ...
 
 
-def staging_of(checkpoint_id: int) -> str:
-    return f"{_STAGING}/{checkpoint_name(checkpoint_id)}"
-
-
-def staged_path(handle: StateHandle) -> str:
-    """The handle's path, which must be of a staged file. Raises `SinkError`."""
-    return _confined(handle.path)
-
-
 def append(
     root: str,
     checkpoint_id: int,
@@ -64,7 +55,8 @@ def append(
     attempt: CommitAttempt,
     view: View | None = None,
 ) -> None:
-    """Make `checkpoint=<id>/` of the staged files, if there are any, and show them in the view."""
+    """Make `checkpoint=<id>/` of the staged files, if there are any, and show them in the view. They may be discarded
+    then: they are visible under another name, and not carried over."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -75,7 +67,6 @@ def append(
         sync(root)
         if view is not None:
             view.commit(private, checkpoint_id, partitions(root), attempt)
-    discard(root, [handle.path for handle in staged])  # visible under another name, and not carried over
 
 
 def replace(
@@ -141,46 +132,13 @@ def partitions(directory: str) -> list[int]:
     return sorted(int(id_) for id_ in ids if id_.isdecimal())
 
 
-def staged_checkpoints(root: str) -> list[int]:
-    """The checkpoints that have a directory in staging."""
-    return _checkpoints_in(root, _STAGING)
-
-
-def numbers(root: str) -> list[int]:
-    """Those, and the checkpoints that have a version."""
-    return staged_checkpoints(root) + _checkpoints_in(root, VERSIONS)
-
-
-def _checkpoints_in(root: str, directory: str) -> list[int]:
+def versions(root: str) -> list[int]:
+    """The checkpoints that have a version, oldest first."""
     try:
-        names = os.listdir(os.path.join(root, directory))
+        names = os.listdir(os.path.join(root, VERSIONS))
     except FileNotFoundError:
         return []
     return sorted(id_ for name in names if (id_ := checkpoint_id_of(name)) is not None)
-
-
-def staged_paths(root: str, checkpoint_id: int) -> list[str]:
-    """Every file in the checkpoint's staging, acknowledged or not, relative to the root."""
-    directory = staging_of(checkpoint_id)
-    try:
-        return sorted(f"{directory}/{name}" for name in os.listdir(os.path.join(root, directory)))
-    except FileNotFoundError:
-        return []
-
-
-def discard(root: str, paths: Sequence[str]) -> None:
-    """Delete staged files; missing ones are ignored. Raises `SinkError`; paths outside staging are refused."""
-    confined = [_confined(path) for path in paths]
-    try:
-        for path in confined:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(root, path))
-    except OSError as error:
-        raise SinkError(
-            f"A staged file below {root} that nothing needs any more could not be deleted: {error}. Readers are not "
-            "affected, and the deletion is tried again later."
-        ) from error
-    _remove_if_empty(root, *{os.path.dirname(path) for path in confined})
 
 
 def sync(directory: str) -> None:
@@ -200,7 +158,7 @@ def _gather(
     os.mkdir(gathered)
     for handle in staged:
         keep()
-        path, name = _confined(handle.path), os.path.basename(handle.path)
+        path, name = confined(handle.path), os.path.basename(handle.path)
         with suppress(FileNotFoundError):  # lost, which is detected below
             link(os.path.join(root, path), os.path.join(gathered, name), keep)
     _check_complete(root, gathered, staged, checkpoint_id)
@@ -232,18 +190,6 @@ def point_to(root: str, private: PrivateDirectory, version: str) -> None:
     prepared = private.join(CURRENT)
     os.symlink(version, prepared)
     os.replace(prepared, os.path.join(root, CURRENT))
-
-
-def _confined(path: str) -> str:
-    first, _, rest = path.partition("/")
-    checkpoint, _, name = rest.partition("/")
-    staged = first == _STAGING and checkpoint_id_of(checkpoint) is not None
-    if not staged or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise SinkError(
-            f"{path!r} is not a path in a sink's staging ({_STAGING}/chk-<id>/<file>), so it was not touched. The "
-            "checkpoint's record is damaged, or was written by another version."
-        )
-    return path
 
 
 def _check_complete(root: str, directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
@@ -289,7 +235,7 @@ def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[S
     """A late repeat of an older commit changes nothing. But then its files must be older than what readers see."""
     shown = os.lstat(os.path.join(root, CURRENT)).st_mtime_ns
     for handle in staged:
-        path = os.path.join(root, _confined(handle.path))
+        path = os.path.join(root, confined(handle.path))
         with suppress(FileNotFoundError):
             if os.lstat(path).st_mtime_ns > shown:
                 _foreign(root, checkpoint_id, f"{root} shows checkpoint {current}, which is older than {handle.path}")
@@ -303,9 +249,3 @@ def _foreign(directory: str, checkpoint_id: int, what: str) -> NoReturn:
         "checkpoint storage with `tidegate recover`. If another pipeline has its table there, move only what that one "
         "has written, then repeat the notify step."
     )
-
-
-def _remove_if_empty(root: str, *directories: str) -> None:
-    for directory in directories:
-        with suppress(OSError):
-            os.rmdir(os.path.join(root, directory))

@@ -4,6 +4,7 @@ visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from random import Random
@@ -18,9 +19,10 @@ from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, 
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError
 from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.paths import checkpoint_id_of
 from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.protocol.recovery.ownership import Owner
-from tidegate.sinks import fencing, merged, publish, rewind
+from tidegate.sinks import fencing, merged, publish, rewind, staging
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -48,7 +50,7 @@ class SimulatedSink:
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
         """Write rows where no reader sees them, from a subtask."""
-        path, content = f"{publish.staging_of(checkpoint_id)}/{unique}", json.dumps(rows).encode()
+        path, content = f"{staging.staging_of(checkpoint_id)}/{unique}", json.dumps(rows).encode()
         self.world.point(f"stages {path} in {self.name}")
         size = len(content) - self.world.strikes("lost_write")
         self.world.disk.write(f"{self.root}/{path}", tuple(rows), size)
@@ -161,6 +163,7 @@ class SimulatedSink:
         self.world.messages.tells(self, checkpoint_id, staged)
         if self.input is SinkInput.CHANGES:
             publish.append(self.root, checkpoint_id, staged, attempt, self._view())
+            self._delete([handle.path for handle in staged])
         else:
             publish.replace(self.root, checkpoint_id, staged, attempt, self.readable_for)
         self.world.messages.told(self, checkpoint_id)
@@ -204,8 +207,8 @@ class SimulatedSink:
         raise AssertionError("nothing is edited here")
 
     def numbers(self) -> tuple[int, int]:
-        ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
-        return max(ids, default=0), fencing.last_attempt(self.root)
+        ids = [*self.staged_checkpoints(), *publish.versions(self.root), *rewind.shown(self.root)]
+        return max([*ids, *rewind.withdrawn(self.root)], default=0), fencing.last_attempt(self.root)
 
     # -- whose it is: read and written in no step of anybody, so that other steps are drawn as before
 
@@ -223,15 +226,30 @@ class SimulatedSink:
         return any(each for name, each in root.items() if name != "_committing")
 
     def staged_checkpoints(self) -> list[int]:
-        return publish.staged_checkpoints(self.root)
+        return sorted(id_ for name in self._listed("_staging") if (id_ := checkpoint_id_of(name)) is not None)
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        return publish.staged_paths(self.root, checkpoint_id)
+        directory = staging.staging_of(checkpoint_id)
+        return sorted(f"{directory}/{name}" for name in self._listed(directory))
+
+    def _listed(self, directory: str) -> list[str]:
+        with suppress(FileNotFoundError):
+            return self.world.disk.listdir(f"{self.root}/{directory}")
+        return []
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
             require_unneeded(self.world, f"sink:{self.name}-sink", path)
-            publish.discard(self.root, [path])
+            self._delete([path])
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        """As a storage deletes staged files, and then their directory if it is left empty."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self.world.disk.unlink(f"{self.root}/{path}")
+        for directory in {path.rpartition("/")[0] for path in paths}:
+            with suppress(OSError):
+                self.world.disk.rmdir(f"{self.root}/{directory}")
 
     def writer(self) -> None:
         return None

@@ -8,6 +8,7 @@ On checkpoint storage:
     <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged beside it
     <pipeline>/shared/<attempt>/<operator>/…                 likewise, what an attempt of a region wrote
     _savepoints/<pipeline>/chk-<id>/                         a canonical savepoint, see `canonical`
+    _sinks/<pipeline>/<sink>/                                the root of a sink that has no directory of its own
 
 Below a sink's root, staged files lie in a directory `chk-<id>`, and their names begin with `<subtask>-<attempt>-`.
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from tidegate.protocol.facts.records import SubtaskId
 
-_CHECKPOINT, _SHARED, _SAVEPOINTS = "chk-", "shared", "_savepoints"
+_CHECKPOINT, _SHARED, _SAVEPOINTS, _SINKS = "chk-", "shared", "_savepoints", "_sinks"
 _METADATA, _MARKER = "_metadata", "_committed"
 #: A number as it is written into a name: no leading zeros, no other digits than these, no more than the database holds.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -71,6 +72,11 @@ def _is_checkpoints(where: str) -> bool:
 def default_location(pipeline_id: str, checkpoint_id: int) -> str:
     """The directory of a canonical savepoint, unless its owner names one. No pipeline has a name that begins so."""
     return f"{_SAVEPOINTS}/{pipeline_id}/{checkpoint_name(checkpoint_id)}"
+
+
+def sink_directory(pipeline_id: str, sink: str) -> str:
+    """Where a sink stages that has no directory of its own, relative to the checkpoint storage."""
+    return f"{_SINKS}/{pipeline_id}/{sink}"
 
 
 def shared_root(pipeline_id: str) -> str:

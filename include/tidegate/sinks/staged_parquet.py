@@ -1,0 +1,245 @@
+"""`StagedParquet`: everything that a sink does before its commit, by Parquet files.
+
+Decides what is staged and where. What a commit does with the staged rows is left to the sink.
+"""
+
+import copy
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Self
+
+from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.facts.paths import attempt_prefix, sink_directory
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.settings import Settings, absolute, spark_path
+from tidegate.sinks import staging
+from tidegate.sinks.encoding import ambiguous, encoded, without_type
+from tidegate.sinks.staged_files import StagedFiles, batches_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
+_SMALL = 2 << 20
+#: Bytes and rows of staged files up to which they may be read in one process, without Spark. A few bytes can be many
+#: rows.
+_READ_HERE, _ROWS_HERE = 32 << 20, 2_000_000
+
+
+class StagedParquet:
+    """The base of a sink: a subclass has `commit` and `describe`, and is given staged rows by `batches`.
+
+    Rows are staged as Parquet files where no reader looks, below the project's checkpoint storage in a directory of
+    the pipeline's sink, or in a directory of its own. They are validated there, and deleted when no checkpoint needs
+    them.
+
+    A subclass may be a dataclass. It is copied when it joins a pipeline, so its connections are opened by `commit`.
+    `input` and `guarantee` may be overridden, and it may have any other ability of `tidegate.ports`.
+
+    Example:
+        ```python
+        from tidegate import DeliveryGuarantee, StagedParquet
+
+
+        class PrintSink(StagedParquet):
+            guarantee = DeliveryGuarantee.AT_LEAST_ONCE
+
+            def commit(self, checkpoint_id, staged, attempt):
+                for batch in self.batches(staged):
+                    print(checkpoint_id, batch.to_pylist())
+
+            def describe(self):
+                return {"type": "PrintSink"}
+        ```
+    """
+
+    _place: str | None = None
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """Make the staged rows visible, all at once. See `tidegate.ports.Sink.commit`, which has the rules.
+
+        Args:
+            checkpoint_id: The completed checkpoint.
+            staged: What it staged.
+            attempt: The attempt at committing.
+
+        Raises:
+            SupersededAttemptError: If a step fails because a later attempt was here.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.commit is missing: it makes staged rows visible.")
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the sink for the checkpoint's metadata.
+
+        Returns:
+            JSON: its class as `type`, and its options, without secrets.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.describe is missing: it identifies the sink.")
+
+    @property
+    def input(self) -> SinkInput:
+        """Which rows it is given; by default those that the checkpoint produced."""
+        return SinkInput.CHANGES
+
+    @property
+    def guarantee(self) -> DeliveryGuarantee:
+        """The strongest guarantee it can give; by default that a repeated `commit` shows no row again."""
+        return DeliveryGuarantee.EXACTLY_ONCE
+
+    @property
+    def staged_in(self) -> str | None:
+        """A directory or URL of its own to stage in. None: below the checkpoint storage."""
+        return None
+
+    @property
+    def place(self) -> str | None:
+        """See `tidegate.ports.PlacedSink`."""
+        return self._place if self.staged_in is None else None
+
+    def placed(self, pipeline_id: str, name: str) -> Self:
+        """See `tidegate.ports.PlacedSink`."""
+        placed = copy.copy(self)
+        object.__setattr__(placed, "_place", sink_directory(pipeline_id, name))  # it may be a frozen dataclass
+        return placed
+
+    @property
+    def root(self) -> str:
+        """The directory or URL that staged paths are relative to, absolute."""
+        if self.staged_in is not None:
+            return absolute(self.staged_in)
+        if self._place is None:
+            raise PipelineDefinitionError(
+                f"{type(self).__name__} has no place to stage rows yet: it is given one when it joins a pipeline, by "
+                "stream.sink(name, sink). To use it alone, let its `staged_in` be a directory."
+            )
+        return f"{Settings.from_environment().storage.rstrip('/')}/{self._place}"
+
+    def batches(self, staged: Sequence[StateHandle]) -> Iterator["pa.RecordBatch"]:
+        """Read staged rows in bounded memory, for `commit`.
+
+        Args:
+            staged: The files.
+
+        Returns:
+            Batches of rows, those of one file after those of another.
+
+        Raises:
+            SinkError: If a file is missing or unreadable.
+        """
+        for handle in staged:
+            batches = batches_of(self.root, staging.confined(handle.path))
+            while True:
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    break
+                except (CheckpointError, OSError, ValueError) as error:
+                    raise SinkError(
+                        f"The staged file {self.root}/{handle.path} ({handle.rows} rows) of checkpoint "
+                        f"{handle.created_by} cannot be read: {error} The checkpoint is complete. Restore that file "
+                        "from a copy and repeat the notify step, or go back to the previous checkpoint."
+                    ) from error
+                yield batch
+
+    def writer(self) -> "StagedParquetWriter":
+        """See `tidegate.ports.Sink`."""
+        return StagedParquetWriter(self.root, stage_empty=self.input is SinkInput.CURRENT)
+
+    def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
+        """See `tidegate.ports.Sink`. Raises `SinkError` if a staged file is missing or unreadable."""
+        if not staged:
+            return None
+        # pyspark is heavy and this module is imported when Airflow parses a DAG.
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        paths = [f"{self.root}/{staging.confined(handle.path)}" for handle in staged]
+        try:
+            schema = from_arrow_schema(StagedFiles(self.root, [staged[0].path]).schema, prefer_timestamp_ntz=True)
+        except (CheckpointError, OSError, ValueError) as error:
+            raise SinkError(
+                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error} Nothing of "
+                "it is visible. Run the checkpoint again."
+            ) from error
+        rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+        return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
+
+    def staged_rows(self, staged: Sequence[StateHandle]) -> StagedFiles | None:
+        """See `tidegate.ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this
+        process."""
+        if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
+            return None
+        return StagedFiles(self.root, [staging.confined(handle.path) for handle in staged])
+
+    def unstorable(self, columns: "pa.Schema") -> list[str]:
+        """See `tidegate.ports.TypedSink`: what Parquet cannot hold, or readers of it cannot tell apart."""
+        return [*without_type(columns), *ambiguous(columns.names)]
+
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        """See `tidegate.ports.Sink`."""
+        for handle in staged:
+            staging.confined(handle.path)
+        self.staging().verify(staged, in_full)
+
+    def staging(self) -> CheckpointStorage:
+        """See `tidegate.ports.PortableSink`."""
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        from tidegate.state.storage import open_storage
+
+        return open_storage(self.root)
+
+    def writer_at(self, url: str) -> "StagedParquetWriter":
+        """See `tidegate.ports.PortableSink`."""
+        return replace(self.writer(), root=url)
+
+    def staged_checkpoints(self) -> list[int]:
+        """See `tidegate.ports.StagingSink`."""
+        return staging.staged_checkpoints(self.staging())
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        """See `tidegate.ports.Sink`."""
+        return staging.staged_paths(self.staging(), checkpoint_id)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """See `tidegate.ports.Sink`."""
+        staging.discard(self.staging(), paths)
+
+
+@dataclass(frozen=True)
+class StagedParquetWriter:
+    """Stages rows from an executor. With `stage_empty`, no rows also make a file, so that a table keeps its columns."""
+
+    root: str
+    stage_empty: bool
+
+    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
+        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
+        if rows.num_rows == 0 and not self.stage_empty:
+            return []
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        import pyarrow as pa
+
+        from tidegate.state.storage import open_storage
+
+        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}.parquet"
+        path = f"{staging.staging_of(context.checkpoint_id)}/{name}"
+        try:
+            content = encoded(rows)
+            storage = open_storage(self.root)
+            storage.write(path, content)
+        except StorageError as error:
+            raise StorageError(
+                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
+                f"became visible; what readers see is unchanged. {error}"
+            ) from error
+        except pa.ArrowInvalid as error:
+            raise SinkError(
+                f"Rows of checkpoint {context.checkpoint_id} cannot be stored as Parquet below {self.root}: {error}. "
+                "Nothing became visible. Change the column's type in the pipeline, then run again."
+            ) from error
+        checksum = sha256(content).hexdigest()
+        handle = StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)
+        storage.verify([handle], [path])  # what is reported from here on is what readers will see
+        return [handle]
