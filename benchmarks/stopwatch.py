@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Look, Region
+from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Look, Participant, Region
 from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -52,9 +52,11 @@ class TimedStore:
         self._watch = watch
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[Any]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> Iterator[Any]:
         """The decisions made inside the transaction are counted with it; they take microseconds."""
-        with self._watch.running("store"), self._store.transaction(pipeline_id, look) as transaction:
+        with self._watch.running("store"), self._store.transaction(pipeline_id, look, participants) as transaction:
             yield transaction
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> Any:

@@ -4,6 +4,7 @@ next one gives the same result."""
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from executors import Slow
@@ -35,9 +36,11 @@ class Fragile:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> Iterator[StoreTransaction]:
         self._require_alive()
-        with self._store.transaction(pipeline_id, look) as tx:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
             if is_fatal := self.count():
                 self._die(self._before)

@@ -33,8 +33,8 @@ class Watched:
         self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[Any]:
-        with self._store.transaction(pipeline_id, look) as tx:
+    def transaction(self, pipeline_id: str, look: Look | None = None, participants: Any = ()) -> Iterator[Any]:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield _WatchedTransaction(tx, self.calls)
 
     def identity(self) -> str:

@@ -200,11 +200,13 @@ class SlowLock:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> AbstractContextManager[StoreTransaction]:
         others, self.others = self.others, None
         if others is not None:
             others()
-        return self._store.transaction(pipeline_id, look)
+        return self._store.transaction(pipeline_id, look, participants)
 
 
 def test_a_request_that_waited_for_the_lock_is_not_dropped_for_a_pause_of_nothing(store: CheckpointStore) -> None:

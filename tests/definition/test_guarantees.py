@@ -12,7 +12,7 @@ from worlds import MemorySink, SplitSource
 from tidegate import CheckpointConfig, Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.guarantees import guarantee_of, reservations
-from tidegate.ports import DeliveryGuarantee
+from tidegate.ports import DeliveryGuarantee, SinkCommit
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 EXACTLY, AT_LEAST = DeliveryGuarantee
@@ -21,7 +21,7 @@ EXACTLY, AT_LEAST = DeliveryGuarantee
 class Mailer(MemorySink):
     """Cannot take a letter back."""
 
-    guarantee = AT_LEAST
+    commits = SinkCommit.AT_LEAST_ONCE
 
 
 def pipeline_with(sink, mode, declared):
@@ -90,6 +90,11 @@ def test_what_holds_is_in_the_metadata_and_reported_with_what_was_delivered():
     world.complete(1)
     document = json.loads(world.storage.files["p/chk-1/_metadata"])
     (sink,) = [operator for operator in document["operators"] if operator["operator_id"] == "out-sink"]
-    assert sink["definition"] == {"type": "MemorySink", "guarantee": "AT_LEAST_ONCE", "inputs": ["op"]}
+    assert sink["definition"] == {
+        "type": "MemorySink",
+        "guarantee": "AT_LEAST_ONCE",
+        "commits": "AFTER_THE_COMMIT",
+        "inputs": ["op"],
+    }
     assert document["options"] == world.pipeline.checkpoints.describe()
     assert [each.guarantee for each in world.coordinator.notify(1)] == [AT_LEAST]

@@ -15,7 +15,7 @@ from sizes import later
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
-from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
+from tidegate.ports import SinkCommit, SinkInput, StageContext
 from tidegate.protocol.facts.errors import (
     PipelineDefinitionError,
     SparkUnavailableError,
@@ -109,7 +109,7 @@ class StumblingSink:
     marker: str
 
     input = SinkInput.CHANGES
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
+    commits = SinkCommit.AFTER_THE_COMMIT
 
     def writer(self) -> StumblingWriter:
         return StumblingWriter(self.inner.writer(), self.marker)

@@ -61,9 +61,11 @@ class MortalTransactions:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> Iterator[StoreTransaction]:
         number = self._effects.count
-        with self._store.transaction(pipeline_id, look) as tx:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
             self._effects.count += 1
             self._effects.log.append("commit")

@@ -7,15 +7,16 @@ conformance suite runs against both.
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
 from memory_state import PipelineState, read_subtasks
+from memory_tables import MemoryTables
 from memory_transaction import MemoryTransaction
 
-from tidegate.ports import Look
+from tidegate.ports import Look, Participant
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.errors import RecordRefusedError, StoreUnavailableError
 from tidegate.protocol.facts.lifecycle import Status
@@ -46,9 +47,17 @@ class MemoryCheckpointStore:
         self._changes: dict[str, int] = {}
         self._seen = threading.local()
         self._identity = f"memory-{next(_NUMBERS)}"
+        self.tables = MemoryTables()
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> Iterator[MemoryTransaction]:
+        with self.tables.changed_by(participants), self._locked(pipeline_id) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _locked(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
         with self._changed:
             lock = self._locks.setdefault(pipeline_id, threading.Lock())
         if not lock.acquire(timeout=LOCK_TIMEOUT):

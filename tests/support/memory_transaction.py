@@ -158,7 +158,13 @@ class MemoryTransaction(MemoryPipelineWrites):
         return True
 
     def complete(
-        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+        self,
+        checkpoint_id: int,
+        at: datetime,
+        metadata_path: str,
+        state_size: int,
+        checkpointed_size: int,
+        committed_sinks: Sequence[str] = (),
     ) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
         if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, Phase.VALIDATED):
@@ -172,6 +178,7 @@ class MemoryTransaction(MemoryPipelineWrites):
             metadata_path=metadata_path,
             state_size=state_size,
             checkpointed_size=checkpointed_size,
+            committed_sinks=tuple(committed_sinks),
         )
         return True
 

@@ -44,8 +44,10 @@ class Compared:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
-        with self._store.transaction(pipeline_id, look) as tx:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> Iterator[StoreTransaction]:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
             known = facts_of(tx)
         with self._store.transaction(pipeline_id) as tx:

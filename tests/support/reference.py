@@ -54,9 +54,10 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "tidegate": "StagedParquet",
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
-            "ArrowReader LeftToSparkError Sink SinkInput SinkWriter StageContext StateHandle HandleKind CommitAttempt "
-            "RewindableSink Branch Withdrawn ReadableSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink "
-            "NumberedSink LingeringSink PortableSink PlacedSink CheckpointStorage ReadableStorage",
+            "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
+            "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
+            "ReadableSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink NumberedSink LingeringSink PortableSink "
+            "PlacedSink CheckpointStorage ReadableStorage",
         },
     ),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module

@@ -18,8 +18,8 @@ from tidegate.ports import (
     CheckpointStorage,
     CheckpointStore,
     CommitAttempt,
-    DeliveryGuarantee,
     Look,
+    SinkCommit,
     SinkInput,
     StoreTransaction,
     Withdrawn,
@@ -125,7 +125,7 @@ class MemorySink:
     """Remembers what is staged and what is visible; commit moves staged files, as a rename would."""
 
     input = SinkInput.CHANGES
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
+    commits = SinkCommit.AFTER_THE_COMMIT
 
     def __init__(self) -> None:
         self.staged: dict[str, int] = {}  # path -> checkpoint
@@ -256,14 +256,16 @@ class MortalStore:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> Iterator[StoreTransaction]:
         self.transactions += 1
         how = None
         if self.plan is not None:
             left, kind = self.plan
             self.plan = (left - 1, kind) if left else None
             how = None if left else kind
-        with self._store.transaction(pipeline_id, look) as tx:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
             if how == "crash before commit":
                 raise Crash(how)

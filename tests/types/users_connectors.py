@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate import CheckpointError, DeliveryGuarantee, Pipeline
+from tidegate import CheckpointError, Pipeline
 from tidegate.ports import (
     CheckpointStorage,
     CommitAttempt,
     HandleKind,
     Segment,
+    SinkCommit,
     SinkInput,
     Snapshot,
     SourceContext,
@@ -33,7 +34,7 @@ class RowsWriter:
 @dataclass(frozen=True)
 class DatabaseSink:
     url: str
-    guarantee = DeliveryGuarantee.AT_LEAST_ONCE
+    commits = SinkCommit.AT_LEAST_ONCE
 
     @property
     def input(self) -> SinkInput:

@@ -210,8 +210,8 @@ def _is_test(context: Context) -> bool:
 
 
 def _tries(context: Context) -> int:
-    """Which try it is since the task was last cleared. At least 1, also where the DAG has fewer retries by now than when
-    this task instance was made."""
+    """Which try it is since the task was last cleared. At least 1, also where the DAG has fewer retries by now than
+    when this task instance was made."""
     ti, task = context["ti"], context["task"]
     return max(1, int(ti.try_number) - max(0, int(ti.max_tries) - int(task.retries or 0)))
 

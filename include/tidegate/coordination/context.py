@@ -1,12 +1,13 @@
 """What everything that works on one pipeline shares."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, Participant, StoreTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,11 @@ class PipelineContext:
     storage: CheckpointStorage
     clock: Clock
 
-    def transaction(self, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
+    def transaction(
+        self, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> AbstractContextManager[StoreTransaction]:
         """See `CheckpointStore.transaction`."""
-        return self.store.transaction(self.pipeline_id, look)
+        return self.store.transaction(self.pipeline_id, look, participants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Delivered
 from tidegate.coordination.steps.ownership import Ownership
+from tidegate.coordination.steps.participating import Participants
 from tidegate.coordination.steps.region_lease import RegionControl
 from tidegate.coordination.steps.rewinding_sinks import Rewinding
 from tidegate.coordination.steps.snapshot import Snapshotting
@@ -112,7 +113,10 @@ class CheckpointCoordinator:
         sweeper = Sweeper(context, ownership)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self._delivery = Delivery(context, listeners, self._rewinding, self._housekeeping.along, ownership)
-        self._commit_point = CommitPoint(context, self._delivery, self._identification.found, self.reporting.announces)
+        participants = Participants(context, ownership)
+        self._commit_point = CommitPoint(
+            context, self._delivery, participants, self._identification.found, self.reporting.announces
+        )
         self._triggering = Triggering(context, self._identification, self._failures, self._delivery, self.clean)
         self._regions = RegionControl(context, self._failures, self._delivery, self._identification)
         self.snapshotting = Snapshotting(context, self._failures, self._regions)
@@ -121,7 +125,7 @@ class CheckpointCoordinator:
         self.exporting = Exporting(context, self._delivery)
         self.editing = Editing(context, self._identification)
         back = context, self._delivery, self._identification, self.planning
-        self._restoring = Restoring(*back)
+        self._restoring = Restoring(*back, participants)
         self.replacing = Replacing(context, self._restoring)
         self._importing = Importing(*back)
         self.forking = Forking(*back)

@@ -8,18 +8,29 @@ from collections.abc import Sequence
 from tidegate.pipeline.config import CheckpointingMode
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import DeliveryGuarantee
+from tidegate.ports import CommittingSink, DeliveryGuarantee, SinkCommit
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def guarantee_of(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
     """What the sink really gives in this pipeline."""
     weak = pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE
-    return DeliveryGuarantee.AT_LEAST_ONCE if weak else vertex.sink.guarantee
+    weak = weak or vertex.sink.commits is SinkCommit.AT_LEAST_ONCE
+    return DeliveryGuarantee.AT_LEAST_ONCE if weak else DeliveryGuarantee.EXACTLY_ONCE
+
+
+def promised(pipeline: Pipeline, vertex: SinkVertex) -> dict[str, str]:
+    """What the metadata of checkpoints says of it."""
+    return {"guarantee": guarantee_of(pipeline, vertex), "commits": vertex.sink.commits}
 
 
 def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
     """Raises `PipelineDefinitionError` if a sink cannot give what the pipeline or its own declaration asks of it."""
+    if vertex.sink.commits is SinkCommit.IN_THE_COMMIT and not isinstance(vertex.sink, CommittingSink):
+        raise PipelineDefinitionError(
+            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which says IN_THE_COMMIT, "
+            "but has no prepare and prepare_rewind (ports.CommittingSink). Add them, or say AFTER_THE_COMMIT."
+        )
     asked = _asked(pipeline, vertex)
     if asked is DeliveryGuarantee.AT_LEAST_ONCE or guarantee_of(pipeline, vertex) is asked:
         return

@@ -5,6 +5,7 @@ and Arrow are imported for type checkers alone, so that importing this costs not
 """
 
 from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError, TypedSink
+from tidegate.ports.commit_participants import CommitStatements, CommittingSink, Participant, StatementError
 from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.event_queue import EventQueue
 from tidegate.ports.notifiers import Meter, Notifier
@@ -31,7 +32,15 @@ from tidegate.ports.sink_abilities import (
     StagingSink,
     Withdrawn,
 )
-from tidegate.ports.sinks import CommitAttempt, DeliveryGuarantee, Sink, SinkInput, SinkWriter, StageContext
+from tidegate.ports.sinks import (
+    CommitAttempt,
+    DeliveryGuarantee,
+    Sink,
+    SinkCommit,
+    SinkInput,
+    SinkWriter,
+    StageContext,
+)
 from tidegate.ports.source_abilities import (
     BacklogSource,
     LaggingSource,
@@ -63,6 +72,8 @@ __all__ = [
     "CheckpointStore",
     "Clock",
     "CommitAttempt",
+    "CommitStatements",
+    "CommittingSink",
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
@@ -80,6 +91,7 @@ __all__ = [
     "Notifier",
     "NumberedSink",
     "OwnedSink",
+    "Participant",
     "Pending",
     "PieceVersion",
     "PlacedSink",
@@ -97,6 +109,7 @@ __all__ = [
     "Schema",
     "Segment",
     "Sink",
+    "SinkCommit",
     "SinkInput",
     "SinkWriter",
     "Snapshot",
@@ -105,6 +118,7 @@ __all__ = [
     "StageContext",
     "StagingSink",
     "StateHandle",
+    "StatementError",
     "StateSchemas",
     "StoreTransaction",
     "TypedSink",

@@ -36,6 +36,21 @@ class DeliveryGuarantee(StrEnum):
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
+class SinkCommit(StrEnum):
+    """When a sink shows the rows of a checkpoint, and how often if something fails on the way.
+
+    Attributes:
+        IN_THE_COMMIT: In the transaction that completes the checkpoint: in the same instant as the checkpoint itself
+            and the rows of all other sinks of this kind (`CommittingSink`).
+        AFTER_THE_COMMIT: Soon after it. `commit` is repeated until it has succeeded, and shows rows once.
+        AT_LEAST_ONCE: Soon after it. A repeated `commit` may show rows again.
+    """
+
+    IN_THE_COMMIT = "IN_THE_COMMIT"
+    AFTER_THE_COMMIT = "AFTER_THE_COMMIT"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
 @dataclass(frozen=True, slots=True)
 class StageContext:
     """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide.
@@ -107,7 +122,8 @@ class CommitAttempt(Protocol):
 class Sink(Protocol):
     """A transactional output, by structure: a class with these methods need not inherit from it.
 
-    Rows are staged during the snapshot, and made visible by `commit` after the checkpoint has completed.
+    Rows are staged during the snapshot, and made visible by `commit` after the checkpoint has completed, or by a
+    `CommittingSink` together with it.
     """
 
     @property
@@ -116,8 +132,8 @@ class Sink(Protocol):
         ...
 
     @property
-    def guarantee(self) -> DeliveryGuarantee:
-        """The strongest guarantee it can give: `AT_LEAST_ONCE` if a repeated `commit` may show rows again."""
+    def commits(self) -> SinkCommit:
+        """When it shows rows, and how often. One that is `IN_THE_COMMIT` is a `CommittingSink`."""
         ...
 
     def writer(self) -> SinkWriter:

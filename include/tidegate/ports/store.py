@@ -1,11 +1,12 @@
 """The store where checkpoints are recorded, and the clock."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from tidegate.ports.commit_participants import Participant
 from tidegate.ports.transaction import StoreTransaction
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.pipelines import PipelineRecord
@@ -49,8 +50,15 @@ class CheckpointStore(Protocol):
     nothing happened.
     """
 
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
-        """One that is about to look at checkpoints says so with `look`."""
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> AbstractContextManager[StoreTransaction]:
+        """One that is about to look at checkpoints says so with `look`. Participants run first, before anybody has to
+        wait for the lock: they may take minutes. Who then finds that their rows are not to be shown raises, and nothing
+        of the transaction is kept.
+
+        Raises what participants raise.
+        """
         ...
 
     def identity(self) -> str:

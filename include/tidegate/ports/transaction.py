@@ -267,9 +267,16 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def complete(
-        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+        self,
+        checkpoint_id: int,
+        at: datetime,
+        metadata_path: str,
+        state_size: int,
+        checkpointed_size: int,
+        committed_sinks: Sequence[str] = (),
     ) -> bool:
-        """IN_PROGRESS/VALIDATED -> COMPLETED. Committing this transaction is the commit point."""
+        """IN_PROGRESS/VALIDATED -> COMPLETED. Committing this transaction is the commit point. `committed_sinks`: the
+        operator ids of those whose rows become visible with it."""
         ...
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:

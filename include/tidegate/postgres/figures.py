@@ -7,7 +7,8 @@ from sqlalchemy import Connection, RowMapping, text
 _COMPLETE = text("""
 WITH completed AS (
     UPDATE tidegate.checkpoints SET status = 'COMPLETED', completed_at = :completed_at, metadata_path = :metadata_path,
-        state_size = :state_size, checkpointed_size = :checkpointed_size
+        state_size = :state_size, checkpointed_size = :checkpointed_size,
+        committed_sinks = to_jsonb(CAST(:committed_sinks AS text[]))
     WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
       AND status = 'IN_PROGRESS' AND phase = 'VALIDATED'
     RETURNING *

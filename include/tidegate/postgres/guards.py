@@ -102,7 +102,7 @@ _OF_TRIGGER = (
 _OF_END = (
     *("deadline", "num_acknowledged", "num_finished", "acknowledged_at", "validated_at"),
     *("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment"),
-    *("completed_at", "metadata_path", "state_size", "checkpointed_size"),
+    *("completed_at", "metadata_path", "state_size", "checkpointed_size", "committed_sinks"),
     *("failed_at", "failure_reason", "failure_message"),
 )
 

@@ -44,7 +44,7 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
             f"No connection to the metadata database became free in time for {what}. Nothing was changed. "
             "Too many threads of this process use the store at once; try again."
         )
-    state = _sqlstate(error)
+    state = sqlstate(error)
     if said := timeout_reached(error.orig):
         return StoreUnavailableError(
             f"The metadata database ended {what}, because it took longer than is allowed. Nothing was changed. {said}. "
@@ -133,7 +133,7 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
 
 def is_disconnect(error: DBAPIError) -> bool:
     """Whether the connection is gone. Without a SQLSTATE the server has not answered."""
-    state = _sqlstate(error)
+    state = sqlstate(error)
     if state == QUERY_CANCELED:
         return False
     return error.connection_invalidated or not state or state[:2] in _CONNECTION_CLASSES
@@ -141,10 +141,11 @@ def is_disconnect(error: DBAPIError) -> bool:
 
 def is_repeatable(error: DBAPIError) -> bool:
     """Whether what has not changed anything yet may simply be asked again, on another connection."""
-    return is_disconnect(error) or _sqlstate(error) in _CONFLICTS
+    return is_disconnect(error) or sqlstate(error) in _CONFLICTS
 
 
-def _sqlstate(error: DBAPIError) -> str:
+def sqlstate(error: DBAPIError) -> str:
+    """The error's code; empty if the server has not answered."""
     return getattr(error.orig, "pgcode", None) or ""
 
 

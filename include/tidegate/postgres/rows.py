@@ -42,6 +42,7 @@ def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
         "status": record.status.value,
         "phase": record.phase.value,
         "operators": [asdict(operator) for operator in record.operators],
+        "committed_sinks": list(record.committed_sinks),
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "kind": record.kind.value,
         "note": readable(record.note),
@@ -56,6 +57,7 @@ def checkpoint_record(row: RowMapping) -> CheckpointRecord:
     values["status"] = Status(row["status"])
     values["phase"] = Phase(row["phase"])
     values["kind"] = CheckpointKind(row["kind"])
+    values["committed_sinks"] = tuple(row["committed_sinks"])
     values["operators"] = tuple(OperatorPlan(**operator) for operator in row["operators"])
     values["decision"] = Decision(row["decision"]) if row["decision"] else None
     values["failure_reason"] = FailureReason[row["failure_reason"]] if row["failure_reason"] else None

@@ -4,7 +4,7 @@
 the rules that rows obey.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,11 +12,12 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.ports import Look
+from tidegate.ports import Look, Participant
 from tidegate.postgres import audit, reads, snapshots
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect, is_repeatable
-from tidegate.postgres.picture import lock
+from tidegate.postgres.participants import run as run_participants
+from tidegate.postgres.picture import Locked, lock
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.lifecycle import Status
@@ -39,19 +40,26 @@ class PostgresCheckpointStore:
         self._identity: str | None = None
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[PostgresTransaction]:
-        """Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read again to find out), or
-        `CheckpointError` if a rule of the database refused a row (nothing happened).
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> Iterator[PostgresTransaction]:
+        """See `ports.CheckpointStore`. Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read
+        again to find out), or `CheckpointError` if a rule of the database refused a row (nothing happened).
         """
         what = f"the transaction on pipeline {pipeline_id!r}"
-        connection, locked = self._first(self._engine, what, lambda c: lock(c, pipeline_id, look))
+
+        def begin(connection: Connection) -> Locked:
+            run_participants(connection, participants)
+            return lock(connection, pipeline_id, look)
+
+        connection, locked = self._first(self._engine, what, begin)
         try:
             try:
                 transaction = PostgresTransaction(connection, locked)
                 yield transaction
                 if transaction.wrote:
                     transaction.conclude()
-                changed = transaction.wrote or transaction.touched
+                changed = transaction.wrote or transaction.touched or bool(participants)
             except DBAPIError as error:
                 raise explain(error, what) from error
             try:

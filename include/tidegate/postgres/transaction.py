@@ -61,7 +61,8 @@ _DURABLE = text("set_config('synchronous_commit', replace(current_setting('synch
 _COLUMNS = ", ".join(CheckpointRecord.__slots__)
 _PARAMETERS = ", ".join(f":{name}" for name in CheckpointRecord.__slots__)
 _ADD = text(_ADD_CHECKPOINT.replace("COLUMNS", _COLUMNS).replace("PARAMETERS", _PARAMETERS)).bindparams(
-    bindparam("operators", type_=checkpoints.c.operators.type)
+    bindparam("operators", type_=checkpoints.c.operators.type),
+    bindparam("committed_sinks", type_=checkpoints.c.committed_sinks.type),
 )
 
 
@@ -149,7 +150,13 @@ class PostgresTransaction(PipelineWrites):
             references.drop(self._connection, self._pipeline_id, checkpoint_id, files)
 
     def complete(
-        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+        self,
+        checkpoint_id: int,
+        at: datetime,
+        metadata_path: str,
+        state_size: int,
+        checkpointed_size: int,
+        committed_sinks: Sequence[str] = (),
     ) -> bool:
         return self._has_become(
             figures.complete(
@@ -160,6 +167,7 @@ class PostgresTransaction(PipelineWrites):
                 metadata_path=metadata_path,
                 state_size=state_size,
                 checkpointed_size=checkpointed_size,
+                committed_sinks=list(committed_sinks),
             )
         )
 

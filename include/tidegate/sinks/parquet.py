@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
+from tidegate.ports import CommitAttempt, SinkCommit, SinkInput, Withdrawn
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.records import StateHandle
@@ -91,8 +91,8 @@ class ParquetSink(StagedParquet):
             )
 
     @property
-    def guarantee(self) -> DeliveryGuarantee:
-        return DeliveryGuarantee.EXACTLY_ONCE  # a checkpoint's rows appear by one rename, under its id
+    def commits(self) -> SinkCommit:
+        return SinkCommit.AFTER_THE_COMMIT  # a checkpoint's rows appear by one rename, under its id
 
     @property
     def input(self) -> SinkInput:

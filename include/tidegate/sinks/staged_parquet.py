@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
-from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
+from tidegate.ports import CheckpointStorage, CommitAttempt, SinkCommit, SinkInput, StageContext
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.facts.paths import attempt_prefix, sink_directory
 from tidegate.protocol.facts.records import HandleKind, StateHandle
@@ -37,15 +37,16 @@ class StagedParquet:
     them.
 
     A subclass may be a dataclass. It is copied when it joins a pipeline, so its connections are opened by `commit`.
-    `input` and `guarantee` may be overridden, and it may have any other ability of `tidegate.ports`.
+    `input` and `commits` may be overridden, and it may have any other ability of `tidegate.ports`.
 
     Example:
         ```python
-        from tidegate import DeliveryGuarantee, StagedParquet
+        from tidegate import StagedParquet
+        from tidegate.ports import SinkCommit
 
 
         class PrintSink(StagedParquet):
-            guarantee = DeliveryGuarantee.AT_LEAST_ONCE
+            commits = SinkCommit.AT_LEAST_ONCE
 
             def commit(self, checkpoint_id, staged, attempt):
                 for batch in self.batches(staged):
@@ -85,9 +86,9 @@ class StagedParquet:
         return SinkInput.CHANGES
 
     @property
-    def guarantee(self) -> DeliveryGuarantee:
-        """The strongest guarantee it can give; by default that a repeated `commit` shows no row again."""
-        return DeliveryGuarantee.EXACTLY_ONCE
+    def commits(self) -> SinkCommit:
+        """When it shows rows, and how often; by default after the checkpoint, and no row again if repeated."""
+        return SinkCommit.AFTER_THE_COMMIT
 
     @property
     def staged_in(self) -> str | None:

@@ -34,13 +34,15 @@ class Shaky:
         return self._store._state(NAME)
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+    ) -> Iterator[MemoryTransaction]:
         world = self._world
         if world.strikes(0.3):
             raise StoreUnavailableError("the database cannot be reached")
         before, fate = self.state, world.random.choice([Crash, UnknownOutcomeError]) if world.strikes(1) else None
         when = world.random.choice(["before", "after"])
-        with self._store.transaction(pipeline_id, look) as tx:
+        with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
             if fate is not None and when == "before":
                 raise fate("before commit")

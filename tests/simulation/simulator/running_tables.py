@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulator.scheduler import require
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
+from tidegate.ports import CommitAttempt, SinkCommit, SinkInput, Withdrawn
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.facts.records import HandleKind, StateHandle
@@ -24,7 +24,7 @@ class Table:
     visible: dict[int, list[list[Any]]] = field(default_factory=dict)
     away: dict[int, list[list[Any]]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
+    commits = SinkCommit.AFTER_THE_COMMIT
 
     def writer(self) -> None:
         return None

@@ -15,7 +15,7 @@ from simulator.history import is_rewinding
 from simulator.live_files import require_unneeded
 from simulator.scheduler import Violation, require
 from simulator.sources import Row
-from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
+from tidegate.ports import CheckpointStorage, CommitAttempt, SinkCommit, SinkInput, Withdrawn
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError
 from tidegate.protocol.facts.lifecycle import Status
@@ -33,7 +33,7 @@ FULL = "the disk is full"
 class SimulatedSink:
     """`ports.RewindableSink`, portable, numbered and staging. Readers see all rows, or of `CURRENT` ones the last."""
 
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
+    commits = SinkCommit.AFTER_THE_COMMIT
 
     def __init__(self, world: "World", name: str, input: SinkInput, root: str = "") -> None:
         self.world = world

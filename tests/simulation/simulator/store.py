@@ -1,6 +1,6 @@
 """The in-memory store behind a connection that breaks, and a process that may die around every commit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from memory_store import MemoryCheckpointStore
 from memory_transaction import MemoryTransaction
 
 from simulator.scheduler import require
-from tidegate.ports import Look
+from tidegate.ports import Look, Participant
 from tidegate.protocol.facts.errors import StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.facts.lifecycle import Status
 
@@ -67,12 +67,14 @@ class SimulatedStore:
         return self.database.identity()
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
+    def transaction(
+        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+    ) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")
         process, before = self.world.scheduler.current, self.database._state(pipeline_id)
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self.database.transaction(pipeline_id, look) as tx, self._alone():
+        with self.database.transaction(pipeline_id, look, participants) as tx, self._alone():
             yield tx
             changes = fate is not None and tx.state != before
             if changes and when == "before commit":

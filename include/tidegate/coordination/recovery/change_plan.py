@@ -12,7 +12,7 @@ from typing import Any
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.identity import Identification
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.guarantees import guarantee_of
+from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput, StateSchemas
@@ -184,7 +184,7 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
         case SourceVertex():
             return DefinedVertex(VertexKind.SOURCE, vertex.name, plan, options=_as_json(vertex.source.describe()))
         case SinkVertex():
-            options = {**vertex.sink.describe(), "guarantee": guarantee_of(graph.pipeline, vertex)}
+            options = {**vertex.sink.describe(), **promised(graph.pipeline, vertex)}
             appends = vertex.sink.input is SinkInput.CHANGES
             return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=_as_json(options), appends=appends)
         case StepVertex():

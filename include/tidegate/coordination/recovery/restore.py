@@ -14,9 +14,11 @@ from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePla
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
+from tidegate.coordination.steps.participating import Participants, Participating
 from tidegate.coordination.steps.pipeline_status import abort_all, find_forgiven
 from tidegate.ports import RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import (
+    Branch,
     Restore,
     choose_undone,
     require_restorable,
@@ -61,12 +63,18 @@ class Restoring:
     """Restores one pipeline. Planning changes nothing."""
 
     def __init__(
-        self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
+        self,
+        context: DefinedContext,
+        delivery: Delivery,
+        identification: Identification,
+        planning: Planning,
+        participants: Participants,
     ) -> None:
         self._context = context
         self._pipeline_id = context.pipeline_id
         self._delivery = delivery
         self._identification = identification
+        self._participants = participants
         self._planner = RestorePlanner(context, planning)
 
     # -- the plan
@@ -132,16 +140,20 @@ class Restoring:
         """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
         has happened, or the restore is recorded and the next process rewinds its sinks.
 
+        Sinks in the commit are rewound in the transaction that is the restore, the others after it.
+
         Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
-        the plan was made, and what sinks raise: then the restore holds, and the sinks are rewound later.
+        the plan was made, and what sinks raise: those in the commit before the restore, which then has not happened;
+        the others after it, and then it holds, and they are rewound later.
         """
         plan = planned or self.plan(target)
         if self._context.config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
         require_accepted(plan, accepted)
-        with self._context.transaction() as tx:
+        present, participating = self._prepare(plan, target)
+        with self._context.transaction(None, participating.participants) as tx:
             facts = self._facts(tx, target)
-            self._require_as_planned(plan, facts)
+            self._require_as_planned(plan, facts, present)
             self._commit(tx, facts, accepted)
             said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
             deed.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
@@ -150,8 +162,18 @@ class Restoring:
         self._delivery.deliver(outstanding)
         return plan
 
-    def _require_as_planned(self, plan: RestorePlan, facts: RestoreFacts) -> None:
-        if _ends(facts) != (plan.checkpoint.checkpoint_id, plan.previous and plan.previous.checkpoint_id):
+    def _prepare(self, plan: RestorePlan, target: Target) -> tuple[Branch, Participating]:
+        """What the sinks in the commit bring to the restore, and the branch that it leads to."""
+        with self._context.transaction() as tx:
+            facts = self._facts(tx, target)
+        self._require_as_planned(plan, facts, facts.present)
+        checkpoint_id = facts.record.checkpoint_id
+        subtasks = self._context.store.subtasks(self._pipeline_id, checkpoint_id)
+        return facts.present, self._participants.prepare_rewind(checkpoint_id, facts.present, subtasks)
+
+    def _require_as_planned(self, plan: RestorePlan, facts: RestoreFacts, present: Branch) -> None:
+        ends = plan.checkpoint.checkpoint_id, plan.previous and plan.previous.checkpoint_id
+        if _ends(facts) != ends or facts.present != present:
             raise RestoreRefusedError(
                 f"Pipeline {self._pipeline_id} was not restored: since the plan was made, its latest completed "
                 f"checkpoint has changed to {facts.previous and facts.previous.checkpoint_id}. Nothing was changed. "

@@ -14,10 +14,11 @@ from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Begun
+from tidegate.coordination.steps.participating import Participants, Participating
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.guarantees import guarantee_of
+from tidegate.pipeline.guarantees import promised
 from tidegate.ports import CheckpointStorage, Look, StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed
 from tidegate.protocol.continuous.overlap import (
@@ -30,7 +31,13 @@ from tidegate.protocol.continuous.overlap import (
     subsumed_message,
     wanted,
 )
-from tidegate.protocol.facts.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
+from tidegate.protocol.facts.errors import (
+    FinalizeError,
+    SinkError,
+    StateIntegrityError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.paths import metadata_path
 from tidegate.protocol.facts.reasons import FailureReason
@@ -58,6 +65,10 @@ class _Verified:
     """Every file is there, as it was written."""
 
 
+class _IsNotToCompleteError(Exception):
+    """Another process has ended the checkpoint, or a newer one has: what participants did is rolled back with it."""
+
+
 class CommitPoint:
     """Completes validated checkpoints of one pipeline (protocol.md section 6). May be repeated, also by two processes
     at once."""
@@ -66,6 +77,7 @@ class CommitPoint:
         self,
         context: DefinedContext,
         delivery: Delivery,
+        participants: Participants,
         written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
@@ -74,6 +86,7 @@ class CommitPoint:
         self._context = context
         self._pipeline_id = context.pipeline_id
         self._delivery = delivery
+        self._participants = participants
         self._written = written
         self._announced = announced
 
@@ -83,7 +96,7 @@ class CommitPoint:
 
         Raises as `permit` does if it is not validated, `UnknownOutcomeError` if the outcome cannot be found out,
         `FinalizeError` if the commit did not land, `StateIntegrityError` if a file that the checkpoint refers to is
-        missing or damaged: then it is not completed.
+        missing or damaged, and `SinkError` if a sink in the commit cannot show its rows: then it is not completed.
         """
         with self._context.transaction(Look()) as tx:
             validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
@@ -117,10 +130,8 @@ class CommitPoint:
                 staged = committables(subtasks, vertex.operator_id)
                 vertex.sink.verify(staged, choose_sample(record.checkpoint_id, staged))
         except StateIntegrityError as error:
-            with self._context.transaction(Look()) as tx:
-                now = tx.checkpoint(record.checkpoint_id)
-            if now is None or now.status is not Status.IN_PROGRESS:
-                return decide_landing(now)
+            if (ended := self._ended(record.checkpoint_id)) is not None:
+                return ended
             raise StateIntegrityError(
                 f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it "
                 f"refers to a file that is missing or damaged. {error} The previous checkpoint is still the latest and "
@@ -128,13 +139,21 @@ class CommitPoint:
             ) from error
         return _Verified()
 
+    def _ended(self, checkpoint_id: int) -> Landed | NotLanded | None:
+        """How another process has ended it; None while it is in progress."""
+        with self._context.transaction(Look()) as tx:
+            now = tx.checkpoint(checkpoint_id)
+        return None if now is not None and now.status is Status.IN_PROGRESS else decide_landing(now)
+
     def _commit(self, metadata: Metadata, path: str, notifies: bool) -> Landed | NotLanded:
         checkpoint_id = metadata.record.checkpoint_id
         try:
-            landed, begun = self._complete(metadata, path, notifies)
-            if begun is not None and isinstance(landed, Landed):
-                self._delivery.has_begun(landed.record, begun)
-            return landed
+            participating = self._participants.prepare(checkpoint_id, metadata.subtasks)
+            return self._complete(metadata, path, notifies, participating)
+        except (SinkError, StateIntegrityError, StorageError):  # what it had staged may be gone, if it has ended
+            if (ended := self._ended(checkpoint_id)) is not None:
+                return ended
+            raise
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -154,19 +173,32 @@ class CommitPoint:
         self._written(path)
         return path
 
-    def _complete(self, metadata: Metadata, path: str, notifies: bool) -> tuple[Landed | NotLanded, Begun | None]:
-        """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
-        never changes. Older ones that are in progress end with it (protocol.md section 6)."""
+    def _complete(
+        self, metadata: Metadata, path: str, notifies: bool, participating: Participating
+    ) -> Landed | NotLanded:
+        try:
+            landed, begun = self._transact(metadata, path, notifies, participating)
+        except _IsNotToCompleteError:
+            return self._give_up(metadata.record.checkpoint_id)
+        if begun is not None:
+            self._delivery.has_begun(landed.record, begun)
+        return landed
+
+    def _transact(
+        self, metadata: Metadata, path: str, notifies: bool, participating: Participating
+    ) -> tuple[Landed, Begun | None]:
+        """The transaction, with what the sinks in the commit bring. Another process may have completed or aborted the
+        checkpoint before; what was acknowledged never changes. Older ones that are in progress end with it (protocol.md
+        section 6)."""
         checkpoint_id = metadata.record.checkpoint_id
         snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-        with self._context.transaction(Look(completed=True)) as tx:
+        state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
+        with self._context.transaction(Look(completed=True), participating.participants) as tx:
             now = self._context.clock.now()
-            if tx.last_checkpoint_id() > checkpoint_id:
-                newer = find_overtaking(checkpoint_id, tx.in_progress())
-                self._subsume([] if newer is None else [checkpoint_id], tx, now)
-            state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
-            if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
-                return decide_landing(tx.checkpoint(checkpoint_id)), None
+            if _is_overtaken(tx, checkpoint_id) or not tx.complete(
+                checkpoint_id, now, path, state_size, checkpointed_size, participating.operator_ids
+            ):
+                raise _IsNotToCompleteError
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
@@ -179,13 +211,23 @@ class CommitPoint:
             if subsumed := choose_subsumed(retained, self._context.config.retention_rule(), now):
                 tx.subsume(subsumed)
             landed = decide_landing(tx.checkpoint(checkpoint_id))
-            if not notifies or isinstance(landed, NotLanded):
-                return landed, None
-            return landed, self._delivery.begin(tx, landed.record, metadata.subtasks)
+            assert isinstance(landed, Landed)
+            return landed, self._delivery.begin(tx, landed.record, metadata.subtasks) if notifies else None
+
+    def _give_up(self, checkpoint_id: int) -> Landed | NotLanded:
+        """How it has ended. One that a newer one overtakes ends here."""
+        with self._context.transaction(Look()) as tx:
+            if _is_overtaken(tx, checkpoint_id):
+                self._subsume([checkpoint_id], tx, self._context.clock.now())
+            return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
         for each in checkpoint_ids:
             tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
+
+
+def _is_overtaken(tx: StoreTransaction, checkpoint_id: int) -> bool:
+    return tx.last_checkpoint_id() > checkpoint_id and find_overtaking(checkpoint_id, tx.in_progress()) is not None
 
 
 def metadata_of(tx: StoreTransaction, validated: ValidatedCheckpoint, graph: Graph) -> Metadata:
@@ -228,6 +270,6 @@ def described(graph: Graph) -> dict[str, dict[str, Any]]:
     """Sources, operators and sinks for the readers of `_metadata`, by operator id. `inputs` are what each reads."""
     vertices = {v.operator_id: v.source.describe() for v in graph.sources}
     operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
-    sinks = {v.operator_id: v.sink.describe() | {"guarantee": guarantee_of(graph.pipeline, v)} for v in graph.sinks}
+    sinks = {v.operator_id: v.sink.describe() | promised(graph.pipeline, v) for v in graph.sinks}
     inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
     return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}

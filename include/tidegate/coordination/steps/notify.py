@@ -277,7 +277,7 @@ class Delivery:
         notified = choose_notified(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
-            if plan.operator_id not in notified:
+            if plan.operator_id not in notified or plan.operator_id in record.committed_sinks:
                 continue
             committer.keep()
             if plan.operator_id in self._sinks:

@@ -81,6 +81,7 @@ checkpoints = Table(
     Column("decided_at", INSTANT),
     Column("decided_by", Text),
     Column("decision_comment", Text),
+    Column("committed_sinks", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     Column("folded", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
@@ -98,6 +99,7 @@ checkpoints = Table(
     CheckConstraint(f"(validated_at IS NOT NULL) = (phase = '{Phase.VALIDATED}')", name="checkpoints_validated_at"),
     CheckConstraint(f"(completed_at IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_completed_at"),
     CheckConstraint(f"(metadata_path IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_metadata"),
+    CheckConstraint(f"committed_sinks = '[]'::jsonb OR status IN ({_COMMITTED})", name="checkpoints_committed_sinks"),
     CheckConstraint(confined("metadata_path"), name="checkpoints_metadata_confined"),
     CheckConstraint(f"notified_at IS NULL OR status IN ({_COMMITTED})", name="checkpoints_notified_at"),
     CheckConstraint(

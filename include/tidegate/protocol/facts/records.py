@@ -233,7 +233,8 @@ class CheckpointRecord:
     what the owner of a savepoint says about it, and may change. `location` is the directory where a canonical copy of a
     savepoint is, or is being written until `exported_at`; that has `exported_size` bytes. One that was held waited from
     `held_at` for a person, at most until `held_until`, because of what `held_message` says; `decision`, `decided_at`,
-    `decided_by` and `decision_comment` are what became of that.
+    `decided_by` and `decision_comment` are what became of that. `committed_sinks` are the operator ids of the sinks
+    whose rows became visible in the transaction that completed it.
     """
 
     pipeline_id: str
@@ -273,6 +274,7 @@ class CheckpointRecord:
     decided_at: datetime | None = None
     decided_by: str | None = None
     decision_comment: str | None = None
+    committed_sinks: tuple[str, ...] = ()
 
     @property
     def ends_at(self) -> datetime:

@@ -39,6 +39,7 @@ CREATE TABLE tidegate.checkpoints (
     decided_at TIMESTAMP WITH TIME ZONE,
     decided_by TEXT,
     decision_comment TEXT,
+    committed_sinks JSONB DEFAULT '[]'::jsonb NOT NULL,
     folded BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT checkpoints_pkey PRIMARY KEY (pipeline_id, checkpoint_id),
     CONSTRAINT checkpoints_id CHECK (checkpoint_id >= 1),
@@ -56,6 +57,8 @@ CREATE TABLE tidegate.checkpoints (
         'SUBSUMED'))),
     CONSTRAINT checkpoints_metadata CHECK ((metadata_path IS NOT NULL) = (status IN ('COMPLETED', 'DISCARDED',
         'SUBSUMED'))),
+    CONSTRAINT checkpoints_committed_sinks CHECK (committed_sinks = '[]'::jsonb OR
+        status IN ('COMPLETED', 'DISCARDED', 'SUBSUMED')),
     CONSTRAINT checkpoints_metadata_confined CHECK (metadata_path <> '' AND '/' || metadata_path || '/' NOT LIKE ALL
         (ARRAY['//%', '%/../%'])),
     CONSTRAINT checkpoints_notified_at CHECK (notified_at IS NULL OR status IN ('COMPLETED', 'DISCARDED', 'SUBSUMED')),

@@ -73,11 +73,12 @@ EXECUTE FUNCTION tidegate.refuse('checkpoints_fixed', 'what a checkpoint was tri
 CREATE TRIGGER checkpoints_ended AFTER UPDATE ON tidegate.checkpoints FOR EACH ROW
 WHEN (OLD.status <> 'IN_PROGRESS' AND (OLD.deadline, OLD.num_acknowledged, OLD.num_finished, OLD.acknowledged_at,
     OLD.validated_at, OLD.held_at, OLD.held_until, OLD.held_message, OLD.decision, OLD.decided_at, OLD.decided_by,
-    OLD.decision_comment, OLD.completed_at, OLD.metadata_path, OLD.state_size, OLD.checkpointed_size, OLD.failed_at,
+    OLD.decision_comment, OLD.completed_at, OLD.metadata_path, OLD.state_size, OLD.checkpointed_size,
+    OLD.committed_sinks, OLD.failed_at,
     OLD.failure_reason, OLD.failure_message) IS DISTINCT FROM (NEW.deadline, NEW.num_acknowledged, NEW.num_finished,
     NEW.acknowledged_at, NEW.validated_at, NEW.held_at, NEW.held_until, NEW.held_message, NEW.decision, NEW.decided_at,
     NEW.decided_by, NEW.decision_comment, NEW.completed_at, NEW.metadata_path, NEW.state_size, NEW.checkpointed_size,
-    NEW.failed_at, NEW.failure_reason, NEW.failure_message))
+    NEW.committed_sinks, NEW.failed_at, NEW.failure_reason, NEW.failure_message))
 EXECUTE FUNCTION tidegate.refuse('checkpoints_ended', 'the checkpoint has ended and stays as it is');
 
 CREATE TRIGGER checkpoints_only_forward AFTER UPDATE ON tidegate.checkpoints FOR EACH ROW

@@ -1,0 +1,59 @@
+"""What the sinks in the commit bring to a transaction: prepared before it begins, run within it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.coordination.context import DefinedContext
+from tidegate.coordination.steps.ownership import Ownership
+from tidegate.pipeline.vertices import SinkVertex
+from tidegate.ports import CommittingSink, Participant, SinkCommit
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.records import SubtaskId, SubtaskRecord
+from tidegate.protocol.steps.finished import choose_notified
+from tidegate.protocol.steps.notify import committables
+
+Subtasks = Mapping[SubtaskId, SubtaskRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Participating:
+    """Participants, and the operator ids of their sinks."""
+
+    operator_ids: tuple[str, ...] = ()
+    participants: Sequence[Participant] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Committing:
+    vertex: SinkVertex
+    sink: CommittingSink
+
+
+class Participants:
+    """Of one pipeline, always in the same order: two processes at once do not wait for each other in a circle."""
+
+    def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._sinks = {
+            vertex.operator_id: _Committing(vertex, vertex.sink)
+            for vertex in context.graph.sinks
+            if vertex.sink.commits is SinkCommit.IN_THE_COMMIT and isinstance(vertex.sink, CommittingSink)
+        }
+
+    def prepare(self, checkpoint_id: int, subtasks: Subtasks) -> Participating:
+        """What shows the rows of a checkpoint. Raises what sinks raise, and `SinkError` for one that is another's."""
+        asked = [id_ for id_ in self._sinks if id_ in choose_notified(subtasks)]
+        for operator_id in asked:
+            self._ownership.require_own(self._sinks[operator_id].vertex, checkpoint_id)
+        prepared = [self._sinks[id_].sink.prepare(checkpoint_id, committables(subtasks, id_)) for id_ in asked]
+        return Participating(tuple(asked), prepared)
+
+    def prepare_rewind(self, checkpoint_id: int, branch: Branch, subtasks: Subtasks) -> Participating:
+        """What shows exactly what a branch has committed. Raises as `prepare`."""
+        for each in self._sinks.values():
+            self._ownership.require_own(each.vertex, checkpoint_id)
+        prepared = [
+            each.sink.prepare_rewind(checkpoint_id, branch, committables(subtasks, id_))
+            for id_, each in self._sinks.items()
+        ]
+        return Participating(tuple(self._sinks), prepared)
