@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from tidegate.sinks.parquet import ParquetSink
     from tidegate.sinks.staged_parquet import StagedParquet
     from tidegate.sources.files import FileSource
+    from tidegate.sources.range_source import RangeSource
 
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "StagedParquet",
+    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "RangeSource", "StagedParquet",
     "CheckpointError",
 ]  # fmt: skip
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ _PUBLIC = {
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",
     "ParquetSink": "tidegate.sinks.parquet",
+    "RangeSource": "tidegate.sources.range_source",
     "StagedParquet": "tidegate.sinks.staged_parquet",
     "CheckpointError": "tidegate.protocol.facts.errors",
 }

@@ -51,7 +51,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "own-connectors": (
         "Sources and sinks of your own",
         {
-            "tidegate": "StagedParquet",
+            "tidegate": "StagedParquet RangeSource",
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
@@ -73,6 +73,7 @@ WITH_METHODS = {
     "SavepointEdit": "",
     "ParquetSink": "table",
     "StagedParquet": "commit describe batches staged_in",
+    "RangeSource": "latest read_between describe size has_ended divide",
     "SparkSettings": "from_environment",
 }
 

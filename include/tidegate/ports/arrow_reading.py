@@ -17,7 +17,8 @@ class LeftToSparkError(Exception):
 
 
 class ArrowReader(Protocol):
-    """Reads a few segments on executors. It is picklable, and imports only the standard library, numpy and pyarrow."""
+    """Reads a few segments on executors. It is picklable. The standard library, numpy and pyarrow are there; another
+    library that it imports must be installed on every worker."""
 
     def read(self, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
         """Read all rows. Repeatable.

@@ -9,17 +9,26 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    MalformedRowsError,
+    SourceChangedError,
+    SourceUnavailableError,
+    StorageError,
+)
 from tidegate.sources.links import place_of
 
 AS_BEFORE = "This checkpoint has no effect; positions, state and tables are as before. "
 OPEN, CLOSE = "<<tidegate-read:", ":tidegate-read>>"  # hexadecimal UTF-8 of JSON in between
 
 _MARKED = re.compile(re.escape(OPEN) + "([0-9A-Fa-f]+)" + re.escape(CLOSE))
-_KINDS = {kind.__name__: kind for kind in (MalformedRowsError, SourceChangedError, StorageError)}
+_KINDS = {
+    kind.__name__: kind for kind in (MalformedRowsError, SourceChangedError, SourceUnavailableError, StorageError)
+}
 _FILE = re.compile(r"Encountered error while reading file (\S+)\.\s")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")
 _CAUSE = re.compile(r"^Caused by: ([\w.$]+)(?:: (.+))?$", re.MULTILINE)
@@ -41,6 +50,23 @@ def carried(file: str) -> Iterator[None]:
         raise RuntimeError(f"{OPEN}{content.encode().hex()}{CLOSE}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An error of ours, and the `file` that was read when it was raised."""
+
+    error: CheckpointError
+    file: str
+
+
+def carried_in(text: str) -> Carried | None:
+    """What `carried` put into a message of Spark."""
+    marked = _MARKED.search(text)
+    found = json.loads(bytes.fromhex(marked[1])) if marked else {}
+    if "class" not in found:
+        return None
+    return Carried(_KINDS.get(found["class"], CheckpointError)(found["message"]), found["file"])
+
+
 def translate_read_error(
     error: BaseException, location: str, paths: Iterable[str], line_of: Callable[[str, int, int], int]
 ) -> CheckpointError | None:
@@ -50,11 +76,10 @@ def translate_read_error(
     """
     text = str(error)
     known = set(paths)
+    if read := carried_in(text):
+        return read.error if read.file == location or read.file.removeprefix(f"{location}/") in known else None
     if marked := _MARKED.search(text):
         found = json.loads(bytes.fromhex(marked[1]))
-        if "class" in found:
-            own = found["file"] == location or found["file"].removeprefix(f"{location}/") in known
-            return _KINDS.get(found["class"], CheckpointError)(found["message"]) if own else None
         if found["location"] != location or found["file"] not in known:
             return None
         return _misfit(found, line_of)

@@ -117,6 +117,8 @@ def _modules_of(graph: Graph) -> set[ModuleType]:
     for step in graph.producers:
         functions += step.input.transforms if isinstance(step, StepVertex) else ()
     for sink in graph.sinks:
-        functions += [*sink.input.transforms, type(sink.sink), type(sink.sink.writer())]
+        functions += [*sink.input.transforms, *type(sink.sink).__mro__, type(sink.sink.writer())]
+    for source in graph.sources:
+        functions += type(source.source).__mro__
     names = {getattr(function, "__module__", None) for function in functions}
     return {modules[name] for name in names if name in modules}
