@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from tidegate.sinks.staged_parquet import StagedParquet
     from tidegate.sources.files import FileSource
     from tidegate.sources.range_source import RangeSource
+    from tidegate.tables.finding import read
 
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
     "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "RangeSource", "StagedParquet",
-    "CheckpointError",
+    "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -63,6 +64,7 @@ _PUBLIC = {
     "RangeSource": "tidegate.sources.range_source",
     "StagedParquet": "tidegate.sinks.staged_parquet",
     "CheckpointError": "tidegate.protocol.facts.errors",
+    "read": "tidegate.tables.finding",
 }
 
 if not TYPE_CHECKING:  # a type checker would take every other name for one of these

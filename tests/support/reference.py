@@ -30,6 +30,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {"tidegate": "CheckpointConfig CheckpointHistory CheckpointingMode DeliveryGuarantee CheckpointListener"},
     ),
     "connectors": ("Sources and sinks", {"tidegate": "FileSource ParquetSink"}),
+    "tables": ("Reading tables", {"tidegate": "read", "tidegate.tables.result": "Tables"}),
     "airflow": (
         "Airflow",
         {
@@ -56,8 +57,8 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
             "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
-            "ReadableSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink NumberedSink LingeringSink PortableSink "
-            "PlacedSink CheckpointStorage ReadableStorage",
+            "ReadableSink ReadableAtSink TableFiles ArrowSink ArrowRows TypedSink OwnedSink "
+            "StagingSink NumberedSink LingeringSink PortableSink PlacedSink CheckpointStorage ReadableStorage",
         },
     ),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
@@ -88,8 +89,9 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """`tidegate.state.read` is written so, too."""
-        return f"{self.module}.{self.name}" if self.module in ("tidegate.state", "tidegate.savepoint") else self.name
+        """`tidegate.read` and `tidegate.state.read` are written so, too."""
+        whole = self.name == "read" or self.module in ("tidegate.state", "tidegate.savepoint")
+        return f"{self.module}.{self.name}" if whole else self.name
 
     @property
     def is_error(self) -> bool:

@@ -45,10 +45,11 @@ def _page(title: str, listed: list[Entry]) -> str:
 def _imported(entry: Entry) -> str:
     package, _, name = entry.module.rpartition(".")
     line = f"from {package} import {name}" if entry.title != entry.name else f"from {entry.module} import {entry.name}"
+    line = line.removeprefix("from  ")  # the package itself
     if entry.is_error:
         assert isinstance(entry.described, griffe.Class)
         return f"Base: {', '.join(f'`{base}`' for base in entry.described.bases)}. `{line}`\n\n"
-    called = entry.title.removeprefix("tidegate.")
+    called = entry.title if not package else entry.title.removeprefix("tidegate.")
     return f"```python\n{line}\n```\n\n{_signature(entry.described, called)}"
 
 

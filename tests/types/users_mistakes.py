@@ -28,5 +28,6 @@ sink: Sink = FileSource("landing", schema="a INT")  # reported
 checkpoint_dag(pipeline, sparkconf={})
 checkpoint_dag("shop", pipelines=[])  # reported
 tidegate.state.reed("shop", "rows")  # reported
+tidegate.read("shop", checkpoint="newest")  # reported
 create(12)  # reported
 pipeline.check("check", sinks="rows", expects=suite("s"))  # reported

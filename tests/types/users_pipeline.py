@@ -5,7 +5,7 @@ from typing import assert_type
 import pyarrow as pa
 from airflow.sdk import DAG
 from pydantic import BaseModel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 import tidegate
@@ -84,6 +84,13 @@ def script(rows: DataFrame) -> str:
     edit = assert_type(savepoint.edit(pipeline, savepoint="friday"), savepoint.SavepointEdit)
     print(reader.schema, tidegate.state.options("shop", "pages")["files"], Segment(0, {}, 12).bytes)
     return assert_type(edit.upsert("pages", rows).write("repaired"), savepoint.Written).url
+
+
+def report(spark: SparkSession) -> int:
+    tables = tidegate.read("shop", "pages", "totals", wait="30 s")
+    assert_type(tables.spark(spark)["pages"], DataFrame)
+    assert_type(tidegate.read(pipeline, checkpoint=3).arrow()["pages"], pa.Table)
+    return assert_type(tables.checkpoint, int)
 
 
 def mark(step: SnapshotOperator) -> str:

@@ -27,9 +27,11 @@ from tidegate.ports.sink_abilities import (
     OwnedSink,
     PlacedSink,
     PortableSink,
+    ReadableAtSink,
     ReadableSink,
     RewindableSink,
     StagingSink,
+    TableFiles,
     Withdrawn,
 )
 from tidegate.ports.sinks import (
@@ -100,6 +102,7 @@ __all__ = [
     "ReadPiece",
     "ReadSince",
     "ReplaceableSource",
+    "ReadableAtSink",
     "ReadableSink",
     "ReadableStorage",
     "Region",
@@ -121,6 +124,7 @@ __all__ = [
     "StatementError",
     "StateSchemas",
     "StoreTransaction",
+    "TableFiles",
     "TypedSink",
     "Validator",
     "Withdrawn",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from tidegate.ports.arrow_reading import ArrowRows
 from tidegate.ports.sinks import CommitAttempt, SinkWriter
 from tidegate.ports.storage import CheckpointStorage
 from tidegate.protocol.facts.branches import Branch
@@ -12,7 +13,48 @@ from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """A table as of a checkpoint: Parquet files that never change, and that may be deleted some time.
+
+    Attributes:
+        paths: The files, oldest first.
+        columns: The columns of the table. A file may lack some of them, and may have older types.
+    """
+
+    paths: tuple[str, ...]
+    columns: "pa.Schema"
+
+
+@runtime_checkable
+class ReadableAtSink(Protocol):
+    """A sink whose table can be read as of a checkpoint, whatever it shows now: see `tidegate.read`."""
+
+    def read_at(
+        self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None
+    ) -> TableFiles | ArrowRows:
+        """Find the rows that the table has at a checkpoint, with the columns of the rows alone.
+
+        It changes nothing, and is called beside commits and rewinds. A `FileNotFoundError` says that files have moved
+        meanwhile: the caller asks again.
+
+        Args:
+            checkpoint_id: A completed checkpoint, whose rows the sink was told to show.
+            branch: That checkpoint and all that it follows.
+            staged: What the checkpoint staged; None if that is not on record any more.
+
+        Returns:
+            The files, or rows that are read when they are needed.
+
+        Raises:
+            CheckpointInDoubtError: If the table does not show the checkpoint yet.
+            CheckpointNotRetainedError: If the table cannot be read as of the checkpoint any more.
+        """
+        ...
 
 
 @runtime_checkable

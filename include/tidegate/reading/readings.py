@@ -22,6 +22,7 @@ from tidegate.reading.asked_for import with_checkpoints
 from tidegate.reading.changes import Changes
 from tidegate.reading.checkpoint import checkpoint_details, whole_checkpoint
 from tidegate.reading.checkpoint_answers import CheckpointDetails, FileList, SubtaskList, Verdict, WholeCheckpoint
+from tidegate.reading.cuts import TablesAt, tables_at
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
     CheckpointStatistics,
@@ -179,6 +180,16 @@ class Readings:
 
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
         return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))
+
+    def tables_at(self, pipeline_id: str, checkpoint_id: int | None = None) -> TablesAt:
+        """What the tables are read with as of a checkpoint; by default as of the newest that all sinks show. See
+        `choose_cut` for what it raises."""
+        return self._of(pipeline_id, lambda c: tables_at(c, pipeline_id, checkpoint_id, self._files))
+
+    def newest_completed(self, pipeline_id: str) -> int | None:
+        """Whatever its sinks show; None if there is none."""
+        found = self._of(pipeline_id, lambda c: reads.latest_completed(c, pipeline_id))
+        return None if found is None else found.checkpoint_id
 
     def judged(self, pipeline_id: str) -> tuple[JudgedTarget, ...]:
         """By target and suite."""

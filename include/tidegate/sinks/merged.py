@@ -78,6 +78,20 @@ def find_usable(ids: Sequence[int], names: Collection[str]) -> list[tuple[int, i
     return sorted(found)
 
 
+def parts_of(ids: Sequence[int], names: Collection[str]) -> list[list[str]]:
+    """A version's files, part by part, oldest first, if it has exactly the rows of these checkpoints; else none. `ids`
+    are in order."""
+    usable, singles = find_usable(ids, names), dict[int, list[str]]()
+    for name in sorted(names):
+        if match := _ONE.fullmatch(name):
+            singles.setdefault(int(match[1]), []).append(name)
+    merged = [id_ for first, last, _ in usable for id_ in ids[bisect_left(ids, first) : bisect_right(ids, last)]]
+    if len(usable) + sum(map(len, singles.values())) != len(names) or sorted([*merged, *singles]) != list(ids):
+        return []
+    parts = [(first, [name]) for first, _, name in usable] + list(singles.items())
+    return [files for _, files in sorted(parts)]
+
+
 def choose_merges(sizes: Sequence[int], schemas: Callable[[int], bytes]) -> list[range]:
     """Which neighbouring parts become one file each, given the bytes of all, oldest first, and what asks for the schema
     of one. Each merge has at least two parts."""

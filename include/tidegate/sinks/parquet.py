@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate.ports import CommitAttempt, SinkCommit, SinkInput, Withdrawn
+from tidegate.ports import CommitAttempt, SinkCommit, SinkInput, TableFiles, Withdrawn
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.protocol.text.durations import duration
 from tidegate.settings import spark_path
-from tidegate.sinks import merged, outdated, ownership, publish, rewind
+from tidegate.sinks import merged, outdated, ownership, publish, reading_at, rewind
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.parquet_files import ParquetMerger
 from tidegate.sinks.staged_parquet import StagedParquet
@@ -137,6 +137,12 @@ class ParquetSink(StagedParquet):
 
         schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
         return spark.read.schema(schema).parquet(spark_path(self.root)).drop(PARTITION_COLUMN)
+
+    def read_at(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> TableFiles:
+        """See `ports.ReadableAtSink`. Raises `SinkError` as well, if the directory is not there."""
+        if self.mode == "append":
+            return reading_at.appended(self.root, checkpoint_id, branch, staged)
+        return reading_at.current(self.root, checkpoint_id, staged)
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""

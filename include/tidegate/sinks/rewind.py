@@ -61,6 +61,11 @@ def shown(root: str) -> list[int]:
     return publish.partitions(root)
 
 
+def places(root: str, checkpoint_id: int) -> tuple[str, str]:
+    """Where a checkpoint's partition is while readers see it, and while it is withdrawn."""
+    return _shown(root, checkpoint_id), _kept(root, checkpoint_id)
+
+
 def withdrawn(root: str) -> list[int]:
     return publish.partitions(os.path.join(root, _WITHDRAWN))
 

@@ -91,8 +91,8 @@ class OperatorNotFoundError(DeterministicError):
 
 
 class CheckpointNotRetainedError(DeterministicError):
-    """The checkpoint has no state that could be restored or read: it did not complete, or newer ones have replaced
-    it."""
+    """The checkpoint has no state that could be restored or read, or its tables cannot be read as of it any more: it
+    did not complete, or newer ones have replaced it."""
 
 
 class CheckpointAbandonedError(DeterministicError):
@@ -187,6 +187,10 @@ class UnavailableError(CheckpointError):
 
 class StoreUnavailableError(UnavailableError):
     """The database cannot be reached. Nothing was changed by the step that met this."""
+
+
+class CheckpointInDoubtError(UnavailableError):
+    """The checkpoint has completed, and a table does not show its rows yet."""
 
 
 class SparkUnavailableError(UnavailableError):

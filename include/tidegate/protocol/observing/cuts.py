@@ -1,0 +1,60 @@
+"""The checkpoint as of which several tables are read, so that all of them show the same one.
+
+Sinks show a checkpoint one after the other, and a restore takes them back one after the other. So a reader is never
+given what they show at the moment. It is given one checkpoint that all of them were told to show, and finds its rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.facts.branches import Branch, Restore, branch_of
+from tidegate.protocol.facts.errors import (
+    CheckpointInDoubtError,
+    CheckpointNotFoundError,
+    CheckpointNotRetainedError,
+)
+from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.records import CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A checkpoint that tables are read as of. `branch` has all checkpoints whose rows belong to it."""
+
+    record: CheckpointRecord
+    branch: Branch
+
+
+def choose_cut(
+    pipeline_id: str, wanted: int | None, found: CheckpointRecord | None, restores: Sequence[Restore]
+) -> Cut:
+    """`found` is the row of the checkpoint that is `wanted`; or, if none is named, the newest that all sinks were told
+    to show and that no restore has left behind. `restores` is oldest first.
+
+    Rows of the present branch are never deleted. Those of a checkpoint that a restore has left behind are kept for as
+    long as the checkpoint itself, because the restore can be undone until then.
+
+    Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `CheckpointInDoubtError`. Performs no I/O.
+    """
+    if found is None:
+        which = "completed checkpoint that its sinks show yet" if wanted is None else f"checkpoint {wanted}"
+        raise CheckpointNotFoundError(
+            f"Pipeline {pipeline_id!r} has no {which}. Nothing was read. `tidegate checkpoints {pipeline_id}` lists "
+            "those it has."
+        )
+    where = f"The tables of pipeline {pipeline_id!r} cannot be read as of checkpoint {found.checkpoint_id}"
+    if found.status not in COMMITTED:
+        raise CheckpointNotRetainedError(
+            f"{where}: it is {found.status}, and only a completed one has rows in tables. Nothing was read."
+        )
+    if found.abandoned_by is not None and (found.status is not Status.COMPLETED or found.notified_at is None):
+        raise CheckpointNotRetainedError(
+            f"{where}: the pipeline was restored to an earlier checkpoint, and its rows are not kept. Nothing was read."
+        )
+    if found.notified_at is None:
+        raise CheckpointInDoubtError(
+            f"{where} yet: it has completed, but not every table shows it. Nothing was read. Wait for it with "
+            f'wait="30 s", or read the latest checkpoint that all tables show. `tidegate doubts {pipeline_id}` says '
+            "what is in the way."
+        )
+    return Cut(found, branch_of(found.checkpoint_id, restores))

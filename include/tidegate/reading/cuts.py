@@ -1,0 +1,101 @@
+"""The facts that tables are read with as of one checkpoint: its branch, its sinks, and what it staged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tidegate.postgres import reads, snapshots
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.names import is_sink, operator_of_sink, sink_of_operator
+from tidegate.protocol.facts.records import CheckpointRecord, StateHandle
+from tidegate.protocol.observing.cuts import choose_cut
+from tidegate.protocol.recovery.identity import Role
+from tidegate.protocol.steps.notify import committables
+from tidegate.reading.described import MetadataFiles
+
+_SHOWN = text("""
+SELECT checkpoint_id FROM tidegate.checkpoints
+WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NOT NULL AND abandoned_by IS NULL
+ORDER BY checkpoint_id DESC LIMIT 1
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAt:
+    """A sink at a checkpoint. `type`, `place` and `definition` are those of now; `problem` says why the definition is
+    not known. `staged` is None if it is not on record any more."""
+
+    name: str
+    type: str | None
+    place: str
+    definition: Mapping[str, Any]
+    problem: str | None
+    staged: tuple[StateHandle, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TablesAt:
+    """The tables of a pipeline at a checkpoint. `restores` counts the pipeline's restores: while there are no more of
+    them, rows move at most once."""
+
+    pipeline_id: str
+    checkpoint_id: int
+    completed_at: datetime
+    branch: Branch
+    restores: int
+    sinks: Mapping[str, SinkAt]
+
+
+def newest_shown(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+    """The newest checkpoint that all sinks were told to show, of those that no restore has left behind."""
+    found = connection.execute(_SHOWN, {"pipeline_id": pipeline_id}).scalar()
+    return None if found is None else reads.checkpoint(connection, pipeline_id, found)
+
+
+def tables_at(connection: Connection, pipeline_id: str, wanted: int | None, files: MetadataFiles) -> TablesAt:
+    """See `Readings.tables_at`."""
+    found = (
+        newest_shown(connection, pipeline_id) if wanted is None else reads.checkpoint(connection, pipeline_id, wanted)
+    )
+    restores = reads.restores_of(connection, pipeline_id)
+    cut = choose_cut(pipeline_id, wanted, found, restores)
+    assert cut.record.completed_at is not None
+    return TablesAt(
+        pipeline_id,
+        cut.record.checkpoint_id,
+        cut.record.completed_at,
+        cut.branch,
+        len(restores),
+        {sink.name: sink for sink in _sinks(connection, cut.record, files)},
+    )
+
+
+def _sinks(connection: Connection, record: CheckpointRecord, files: MetadataFiles) -> Sequence[SinkAt]:
+    subtasks = snapshots.subtasks_of(connection, record.pipeline_id, record.checkpoint_id)
+    endpoints = {
+        operator_of_sink(each.name): each
+        for each in reads.endpoints_of(connection, record.pipeline_id)
+        if each.role is Role.SINK
+    }
+    newest = reads.latest(connection, record.pipeline_id, Status.COMPLETED) or record
+    described = files.described(record.pipeline_id, newest.checkpoint_id)
+    found = []
+    for plan in record.operators:
+        if is_sink(plan.operator_id):
+            endpoint = endpoints.get(plan.operator_id)
+            definition = described.definitions.get(plan.operator_id, {})
+            found.append(
+                SinkAt(
+                    sink_of_operator(plan.operator_id),
+                    None if endpoint is None else endpoint.type,
+                    "" if endpoint is None else endpoint.place,
+                    definition,
+                    described.problem,
+                    committables(subtasks, plan.operator_id) if subtasks else None,
+                )
+            )
+    return found

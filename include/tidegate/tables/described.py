@@ -1,0 +1,35 @@
+"""Sinks of a pipeline whose code is not here: made anew from what is on record about them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidegate.ports import ReadableAtSink
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.reading.cuts import SinkAt
+from tidegate.sinks.parquet import ParquetSink
+
+
+def _parquet(place: str, definition: Mapping[str, Any]) -> ParquetSink:
+    return ParquetSink(place, definition["mode"])
+
+
+#: By the type that a sink's `describe` gives.
+_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], ReadableAtSink]] = {"ParquetSink": _parquet}
+
+
+def sink_of(pipeline_id: str, sink: SinkAt) -> ReadableAtSink:
+    """Make the sink. Raises `ConfigurationError` if the record is not enough for it."""
+    make = _KNOWN.get(sink.type or "")
+    if make is None:
+        raise ConfigurationError(
+            f"Sink {sink.name!r} of pipeline {pipeline_id!r} is a {sink.type or 'sink of unknown type'}, which cannot "
+            "be read by its name alone. Nothing was read. Give tidegate.read the Pipeline instead of its name."
+        )
+    if not sink.definition:
+        why = sink.problem or "its definition is not on the checkpoint storage"
+        raise ConfigurationError(
+            f"Sink {sink.name!r} of pipeline {pipeline_id!r} cannot be read by its name alone: {why} Nothing was read. "
+            "Set TIDEGATE_STORAGE to where the pipeline's checkpoints are, or give tidegate.read the Pipeline instead "
+            "of its name."
+        )
+    return make(sink.place, sink.definition)

@@ -1,0 +1,86 @@
+"""Opens the rows of one table with Arrow, Spark and DuckDB. pandas reads what Arrow has read."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegate.ports import TableFiles
+from tidegate.ports.arrow_reading import ArrowRows
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.settings import spark_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Rows = TableFiles | ArrowRows
+
+
+class DuckDBConnection(Protocol):
+    """What is needed of a DuckDB connection, so that the library does not need DuckDB."""
+
+    def register(self, view_name: str, python_object: Any) -> Any:
+        """Make an object of Python a view.
+
+        Args:
+            view_name: The name of the view.
+            python_object: A `pyarrow.Table` or `pyarrow.dataset.Dataset`.
+
+        Returns:
+            The connection.
+        """
+        ...
+
+
+def arrow_table(rows: Rows) -> "pa.Table":
+    """Read all rows. Raises `FileNotFoundError` if a file has moved."""
+    # pyarrow is heavy, and a DAG file may import `tidegate.read`.
+    import pyarrow as pa
+
+    if not isinstance(rows, TableFiles):
+        return rows.to_table(list(rows.schema.names))
+    return pa.concat_tables([_read(path, rows.columns) for path in rows.paths] or [rows.columns.empty_table()])
+
+
+def _read(path: str, columns: "pa.Schema") -> "pa.Table":
+    """One file, in the columns of the whole table. By this thread alone: pyarrow's may outlive the interpreter."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        table = file.read(use_threads=False)
+    known = set(table.column_names)
+    return pa.table(
+        [
+            table[field.name].cast(field.type) if field.name in known else pa.nulls(table.num_rows, field.type)
+            for field in columns
+        ],
+        schema=columns.remove_metadata(),
+    )
+
+
+def spark_frame(spark: "SparkSession", rows: Rows) -> "DataFrame":
+    """A lazy DataFrame of files; rows that are not in files are read now."""
+    # pyspark is heavy, and a DAG file may import `tidegate.read`.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if not isinstance(rows, TableFiles):
+        return spark.createDataFrame(arrow_table(rows))
+    schema = from_arrow_schema(rows.columns, prefer_timestamp_ntz=True)
+    if not rows.paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*map(spark_path, rows.paths))
+
+
+def register(connection: DuckDBConnection, name: str, rows: Rows) -> None:
+    """Make the rows a view. DuckDB reads files when it is asked for them, and no more of them than it needs."""
+    if not isinstance(rows, TableFiles):
+        connection.register(name, arrow_table(rows))
+        return
+    if not rows.paths:
+        raise ConfigurationError(
+            f"Table {name!r} has no rows as of this checkpoint, so its columns are not known and DuckDB cannot have a "
+            "view of it. Leave it out, or read a later checkpoint."
+        )
+    # pyarrow is heavy, and a DAG file may import `tidegate.read`.
+    import pyarrow.dataset as ds
+
+    connection.register(name, ds.dataset(list(rows.paths), rows.columns, format="parquet"))
