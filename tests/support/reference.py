@@ -73,6 +73,7 @@ WITH_METHODS = {
     "CheckpointListener": "",
     "SavepointEdit": "",
     "ParquetSink": "table",
+    "Tables": "",
     "StagedParquet": "commit describe batches staged_in",
     "RangeSource": "latest read_between describe size has_ended divide",
     "SparkSettings": "from_environment",

@@ -17,6 +17,7 @@ from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import CheckpointNotRetainedError, SinkError
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.sinks import merged, publish, rewind
+from tidegate.sinks.staging import confined
 from tidegate.sinks.table_columns import columns_of_files
 from tidegate.sinks.versions import version_of
 
@@ -45,7 +46,7 @@ def current(root: str, checkpoint_id: int, staged: Sequence[StateHandle] | None)
         if names is None:
             raise _not_kept(root, checkpoint_id)
         return _table([[os.path.join(version, name) for name in names]])
-    wanted = {os.path.basename(handle.path): os.path.join(root, publish.staged_path(handle)) for handle in staged}
+    wanted = {os.path.basename(handle.path): os.path.join(root, confined(handle.path)) for handle in staged}
     # A checkpoint in which nothing changed is shown by the version of an earlier one.
     for directory in (version, os.path.realpath(os.path.join(root, publish.CURRENT))):
         if wanted.keys() == set(_names(directory) or ()):
