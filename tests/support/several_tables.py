@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from parquet_sinks import stage
-from worlds import CapturingRegion, Judge, SplitSource
+from worlds import CapturingRegion, Judge, ShiftedClock, SplitSource
 
-from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.pipeline.config import CheckpointConfig
@@ -35,7 +34,7 @@ class SeveralTables:
     def reopen(self) -> None:
         """Another process, which may have other sinks."""
         self.pipeline = self._defined()
-        self.coordinator = CheckpointCoordinator(self.pipeline, self.store, self.storage, SystemClock())
+        self.coordinator = CheckpointCoordinator(self.pipeline, self.store, self.storage, ShiftedClock())
 
     def _defined(self) -> Pipeline:
         checkpoints = CheckpointConfig("10 min", retained=self.retained)

@@ -1,6 +1,6 @@
 """The facts that tables are read with as of one checkpoint: its branch, its sinks, and what it staged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import is_sink, operator_of_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord, StateHandle
-from tidegate.protocol.observing.cuts import choose_cut
+from tidegate.protocol.observing.cuts import choose_cut, is_shown
 from tidegate.protocol.recovery.identity import Role
 from tidegate.protocol.steps.notify import committables
 from tidegate.reading.described import MetadataFiles
@@ -50,19 +50,27 @@ class TablesAt:
     sinks: Mapping[str, SinkAt]
 
 
-def newest_shown(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """The newest checkpoint that all sinks were told to show, of those that no restore has left behind."""
+def newest_shown(connection: Connection, pipeline_id: str, sinks: Collection[str] = ()) -> CheckpointRecord | None:
+    """The newest checkpoint that these sinks, or all, were told to show, of those that no restore has left behind."""
+    newest = reads.latest_completed(connection, pipeline_id)
+    if newest is not None and is_shown(newest, sinks):
+        return newest
     found = connection.execute(_SHOWN, {"pipeline_id": pipeline_id}).scalar()
     return None if found is None else reads.checkpoint(connection, pipeline_id, found)
 
 
-def tables_at(connection: Connection, pipeline_id: str, wanted: int | None, files: MetadataFiles) -> TablesAt:
+def tables_at(
+    connection: Connection, pipeline_id: str, wanted: int | None, names: Collection[str], files: MetadataFiles
+) -> TablesAt:
     """See `Readings.tables_at`."""
+    sinks = set(map(operator_of_sink, names))
     found = (
-        newest_shown(connection, pipeline_id) if wanted is None else reads.checkpoint(connection, pipeline_id, wanted)
+        newest_shown(connection, pipeline_id, sinks)
+        if wanted is None
+        else reads.checkpoint(connection, pipeline_id, wanted)
     )
     restores = reads.restores_of(connection, pipeline_id)
-    cut = choose_cut(pipeline_id, wanted, found, restores)
+    cut = choose_cut(pipeline_id, wanted, found, restores, sinks)
     assert cut.record.completed_at is not None
     return TablesAt(
         pipeline_id,

@@ -1,6 +1,6 @@
 """All questions, in one place. Each is answered on a connection of its own, as of one moment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -181,10 +181,10 @@ class Readings:
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
         return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))
 
-    def tables_at(self, pipeline_id: str, checkpoint_id: int | None = None) -> TablesAt:
-        """What the tables are read with as of a checkpoint; by default as of the newest that all sinks show. See
+    def tables_at(self, pipeline_id: str, checkpoint_id: int | None = None, sinks: Collection[str] = ()) -> TablesAt:
+        """What tables are read with as of a checkpoint; by default as of the newest that these sinks, or all, show. See
         `choose_cut` for what it raises."""
-        return self._of(pipeline_id, lambda c: tables_at(c, pipeline_id, checkpoint_id, self._files))
+        return self._of(pipeline_id, lambda c: tables_at(c, pipeline_id, checkpoint_id, sinks, self._files))
 
     def newest_completed(self, pipeline_id: str) -> int | None:
         """Whatever its sinks show; None if there is none."""

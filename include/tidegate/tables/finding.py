@@ -43,15 +43,15 @@ def read(
 ) -> Tables:
     """Find tables of a pipeline as of one checkpoint, whatever each of them shows at the moment.
 
-    By default this is the newest checkpoint that all sinks of the pipeline show. While one is on its way to them, that
-    is the one before it. After a restore it is the restored one.
+    By default this is the newest checkpoint that all of them show. While one is on its way to them, that is the one
+    before it; sinks in the commit show it as soon as it has completed. After a restore it is the restored one.
 
     Args:
         pipeline: The name of the pipeline, or the pipeline itself, which is needed for sinks of your own.
         sinks: The names of the sinks; by default all.
         checkpoint: The id of another checkpoint: also one that a restore has left behind, as long as it is kept.
-        wait: How long to wait until all sinks show the checkpoint that has completed last, such as `"30 s"`; or the one
-            that is named.
+        wait: How long to wait, such as `"30 s"`, until all of them show the checkpoint that has completed last, or the
+            one that is named.
 
     Returns:
         The tables, which are not read yet.
@@ -132,9 +132,9 @@ class _Finding:
         return newest if target is None or newest is None else min(target, newest)
 
     def _look(self, readings: "Readings", target: int | None) -> tuple[TablesAt, dict[str, Rows]]:
-        at = readings.tables_at(self.pipeline, target)
+        at = readings.tables_at(self.pipeline, target, self.names)
         rows = {name: self._rows(at, name) for name in self.names or at.sinks}
-        if readings.tables_at(self.pipeline, at.checkpoint_id).restores != at.restores:
+        if readings.tables_at(self.pipeline, at.checkpoint_id, self.names).restores != at.restores:
             raise FileNotFoundError("the pipeline was restored meanwhile")
         return at, rows
 

@@ -4,7 +4,7 @@ Sinks show a checkpoint one after the other, and a restore takes them back one a
 given what they show at the moment. It is given one checkpoint that all of them were told to show, and finds its rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tidegate.protocol.facts.branches import Branch, Restore, branch_of
@@ -14,6 +14,7 @@ from tidegate.protocol.facts.errors import (
     CheckpointNotRetainedError,
 )
 from tidegate.protocol.facts.lifecycle import COMMITTED, Status
+from tidegate.protocol.facts.names import is_sink
 from tidegate.protocol.facts.records import CheckpointRecord
 
 
@@ -25,10 +26,23 @@ class Cut:
     branch: Branch
 
 
+def is_shown(record: CheckpointRecord, sinks: Collection[str]) -> bool:
+    """Whether all of these sinks, by operator id, were told to show a completed checkpoint. One that is in the commit
+    has shown it since. Performs no I/O."""
+    asked = sinks or {plan.operator_id for plan in record.operators if is_sink(plan.operator_id)}
+    return record.notified_at is not None or set(asked) <= set(record.committed_sinks)
+
+
 def choose_cut(
-    pipeline_id: str, wanted: int | None, found: CheckpointRecord | None, restores: Sequence[Restore]
+    pipeline_id: str,
+    wanted: int | None,
+    found: CheckpointRecord | None,
+    restores: Sequence[Restore],
+    sinks: Collection[str] = (),
 ) -> Cut:
-    """`found` is the row of the checkpoint that is `wanted`; or, if none is named, the newest that all sinks were told
+    """The checkpoint as of which these sinks are read, by operator id; all without any.
+
+    `found` is the row of the checkpoint that is `wanted`; or, if none is named, the newest that all sinks were told
     to show and that no restore has left behind. `restores` is oldest first.
 
     Rows of the present branch are never deleted. Those of a checkpoint that a restore has left behind are kept for as
@@ -47,11 +61,12 @@ def choose_cut(
         raise CheckpointNotRetainedError(
             f"{where}: it is {found.status}, and only a completed one has rows in tables. Nothing was read."
         )
-    if found.abandoned_by is not None and (found.status is not Status.COMPLETED or found.notified_at is None):
+    shown = is_shown(found, sinks)
+    if found.abandoned_by is not None and not (found.status is Status.COMPLETED and shown):
         raise CheckpointNotRetainedError(
             f"{where}: the pipeline was restored to an earlier checkpoint, and its rows are not kept. Nothing was read."
         )
-    if found.notified_at is None:
+    if not shown:
         raise CheckpointInDoubtError(
             f"{where} yet: it has completed, but not every table shows it. Nothing was read. Wait for it with "
             f'wait="30 s", or read the latest checkpoint that all tables show. `tidegate doubts {pipeline_id}` says '
