@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.update import Update
     from tidegate.pipeline.windows import window
     from tidegate.ports import CheckpointListener, DeliveryGuarantee
+    from tidegate.postgres_sink.sink import PostgresSink
     from tidegate.protocol.facts.errors import CheckpointError
     from tidegate.sinks.parquet import ParquetSink
     from tidegate.sinks.staged_parquet import StagedParquet
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "RangeSource", "StagedParquet",
-    "CheckpointError", "read",
+    "max_by", "window", "expect", "suite", "FileSource", "ParquetSink", "PostgresSink", "RangeSource",
+    "StagedParquet", "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ _PUBLIC = {
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",
     "ParquetSink": "tidegate.sinks.parquet",
+    "PostgresSink": "tidegate.postgres_sink.sink",
     "RangeSource": "tidegate.sources.range_source",
     "StagedParquet": "tidegate.sinks.staged_parquet",
     "CheckpointError": "tidegate.protocol.facts.errors",

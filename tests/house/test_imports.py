@@ -45,6 +45,9 @@ ROOMS = {
     "spark": room("dataflow pipeline ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
     "quality": room("pipeline ports protocol settings", DATABASE, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
+    "postgres_sink": room(
+        "embedded_postgres ports postgres protocol settings sinks", SPARK, {"pandas"}, QUALITY, AIRFLOW
+    ),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),

@@ -3,3 +3,6 @@
 #: Runs pipelines and may do no more than that, see `grants`. Made by the embedded server, or by the database's
 #: administrator.
 RUNNING_ROLE = "tidegate_runner"
+
+#: The schema of what sinks keep beside their tables in the same database. The running role makes tables in it.
+SINKS_SCHEMA = "tidegate_sinks"

@@ -145,6 +145,27 @@ class StagedParquet:
                     ) from error
                 yield batch
 
+    def columns_of(self, staged: Sequence[StateHandle]) -> "pa.Schema":
+        """Read the columns of staged rows.
+
+        Args:
+            staged: The files, at least one.
+
+        Returns:
+            Their columns.
+
+        Raises:
+            SinkError: If the first is missing or unreadable.
+        """
+        first = staged[0]
+        try:
+            return StagedFiles(self.root, [staging.confined(first.path)]).schema
+        except (CheckpointError, OSError, ValueError) as error:
+            raise SinkError(
+                f"The staged file {self.root}/{first.path} of checkpoint {first.created_by} cannot be read: {error} "
+                "Nothing of it is visible. Run the checkpoint again."
+            ) from error
+
     def writer(self) -> "StagedParquetWriter":
         """See `tidegate.ports.Sink`."""
         return StagedParquetWriter(self.root, stage_empty=self.input is SinkInput.CURRENT)
@@ -157,13 +178,7 @@ class StagedParquet:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         paths = [f"{self.root}/{staging.confined(handle.path)}" for handle in staged]
-        try:
-            schema = from_arrow_schema(StagedFiles(self.root, [staged[0].path]).schema, prefer_timestamp_ntz=True)
-        except (CheckpointError, OSError, ValueError) as error:
-            raise SinkError(
-                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error} Nothing of "
-                "it is visible. Run the checkpoint again."
-            ) from error
+        schema = from_arrow_schema(self.columns_of(staged), prefer_timestamp_ntz=True)
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
 

@@ -14,6 +14,8 @@ EXTRAS = {
     "grpc": "spark",
     "pandas": "spark",
     "great_expectations": "quality",
+    "adbc_driver_manager": "postgres",
+    "adbc_driver_postgresql": "postgres",
     "opentelemetry": "reporting",
     "openlineage": "reporting",
 }

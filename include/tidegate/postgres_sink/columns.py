@@ -1,0 +1,98 @@
+"""Which column of Postgres takes which column of rows, and how rows are loaded."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import types
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeEngine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumn:
+    """A column of rows: its name, the type it is loaded as, and the type of a table that is made for it."""
+
+    name: str
+    loaded: TypeEngine[Any]
+    made: TypeEngine[Any]
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is loaded as text that is JSON."""
+        return isinstance(self.made, postgresql.JSONB)
+
+
+def columns_of(rows: "pa.Schema") -> list[RowColumn]:
+    """The columns of rows."""
+    return [_column(field.name, field.type) for field in rows]
+
+
+def _column(name: str, kind: "pa.DataType") -> RowColumn:
+    import pyarrow.types as of
+
+    if of.is_nested(kind):
+        return RowColumn(name, types.Text(), postgresql.JSONB())
+    if of.is_decimal(kind):
+        return _alike(name, types.Numeric(kind.precision, kind.scale))
+    if of.is_timestamp(kind):
+        return _alike(name, types.DateTime(timezone=kind.tz is not None))
+    for test, made in _SIMPLE(of):
+        if test(kind):
+            return _alike(name, made)
+    return _alike(name, types.Text())
+
+
+def _alike(name: str, kind: TypeEngine[Any]) -> RowColumn:
+    return RowColumn(name, kind, kind)
+
+
+def _SIMPLE(of: Any) -> Sequence[tuple[Any, TypeEngine[Any]]]:
+    return (
+        (of.is_boolean, types.Boolean()),
+        (lambda kind: of.is_int8(kind) or of.is_int16(kind) or of.is_uint8(kind), types.SmallInteger()),
+        (lambda kind: of.is_int32(kind) or of.is_uint16(kind), types.Integer()),
+        (of.is_integer, types.BigInteger()),
+        (lambda kind: of.is_float16(kind) or of.is_float32(kind), types.REAL()),
+        (of.is_floating, postgresql.DOUBLE_PRECISION()),
+        (of.is_date, types.Date()),
+        (lambda kind: of.is_binary(kind) or of.is_large_binary(kind), types.LargeBinary()),
+    )
+
+
+def as_loaded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """The rows as they are loaded: nested values as JSON."""
+    import pyarrow as pa
+    import pyarrow.types as of
+
+    arrays = [_as_json(array) if of.is_nested(array.type) else array for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _as_json(array: "pa.Array[Any]") -> "pa.Array[Any]":
+    import pyarrow as pa
+    import pyarrow.types as of
+
+    values = array.to_pylist(maps_as_pydicts="strict") if _has_text_keys(array.type, of) else array.to_pylist()
+    texts = [None if value is None else json.dumps(value, default=_plain, ensure_ascii=False) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def _has_text_keys(kind: "pa.DataType", of: Any) -> bool:
+    """Whether every map in it has keys that JSON takes."""
+    if of.is_map(kind) and not of.is_string(kind.key_type):
+        return False
+    return all(_has_text_keys(kind.field(at).type, of) for at in range(kind.num_fields)) if of.is_nested(kind) else True
+
+
+def _plain(value: object) -> object:
+    """What JSON has no type for, as text: times in ISO 8601, decimals digit for digit, bytes in hexadecimal."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

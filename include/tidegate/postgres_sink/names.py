@@ -1,0 +1,66 @@
+"""What a table and the tables beside it are called."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tidegate.postgres.roles import SINKS_SCHEMA
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+
+#: The schema of everything that sinks keep beside their tables: positions, loaded rows, and what a restore needs.
+#: `tidegate db upgrade` makes it in the store's database; in another one the sink's role does, or its administrator.
+SCHEMA = SINKS_SCHEMA
+#: The checkpoint that a row of an appended table belongs to.
+CHECKPOINT = "_checkpoint"
+#: Whether a row says that its key is gone. It is no column of the table.
+DELETE = "_delete"
+
+_LONGEST = 63  # bytes; Postgres cuts longer names off
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table by its schema and name, as they are, unquoted."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def hash(self) -> str:
+        return sha256(str(self).encode()).hexdigest()[:16]
+
+    def loaded(self, checkpoint_id: int, unique: str) -> str:
+        """The table with the loaded rows of a checkpoint: each attempt has its own."""
+        return f"{self.loaded_prefix}{checkpoint_id}_{unique}"
+
+    @property
+    def loaded_prefix(self) -> str:
+        return f"loaded_{self.hash}_"
+
+    def checkpoint_of(self, loaded: str) -> int:
+        """The checkpoint of a table of loaded rows."""
+        return int(loaded.removeprefix(self.loaded_prefix).partition("_")[0])
+
+    @property
+    def withdrawn(self) -> str:
+        """The rows of checkpoints that a restore has left behind."""
+        return f"withdrawn_{self.hash}"
+
+
+def target_of(table: str) -> Target:
+    """The table that a user has named, as `name` or `schema.name`. Raises `PipelineDefinitionError`."""
+    schema, dot, name = table.rpartition(".")
+    target = Target(schema if dot else "public", name)
+    for part in (target.schema, target.name):
+        if not part or "." in part or "\0" in part or len(part.encode()) > _LONGEST:
+            raise PipelineDefinitionError(
+                f"PostgresSink({table!r}): write the table as 'name' or 'schema.name', each of at most {_LONGEST} "
+                "bytes, without quotes."
+            )
+    if target.schema in (SCHEMA, "tidegate") or target.schema.startswith("pg_"):
+        raise PipelineDefinitionError(
+            f"PostgresSink({table!r}): the schema {target.schema} is not for tables of users. Take another one."
+        )
+    return target

@@ -1,0 +1,145 @@
+"""What a table shows, whose it is, and which attempt was here last: a row for each table, in its own database."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Executable,
+    MetaData,
+    Table,
+    Text,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.schema import CreateTable
+
+from tidegate.ports import CommitStatements
+from tidegate.postgres_sink.names import SCHEMA, Target
+from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
+from tidegate.protocol.recovery.ownership import Owner
+
+positions = Table(
+    "positions",
+    MetaData(),
+    Column("target", Text, primary_key=True),
+    Column("pipeline", Text, nullable=False),
+    Column("sink", Text, nullable=False),
+    Column("database", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False, server_default=text("0")),
+    Column("shows", BigInteger),
+    Column("attempt", BigInteger, nullable=False, server_default=text("0")),
+    Column("shown_at", DateTime(timezone=True)),
+    schema=SCHEMA,
+)
+
+
+class OwnStatements:
+    """`ports.CommitStatements` in a transaction of the sink's own."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
+        return self._connection.execute(statement, dict(parameters or {})).rowcount
+
+    def query(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(statement, dict(parameters or {})).all()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The newest checkpoint that was applied, the one that the table shows since a restore, and the newest attempt."""
+
+    checkpoint_id: int
+    shows: int | None
+    attempt: int
+
+
+def exists(connection: Connection) -> bool:
+    """Whether there are positions in this database."""
+    return connection.execute(text("SELECT to_regclass(:name)"), {"name": f"{SCHEMA}.positions"}).scalar() is not None
+
+
+def make(connection: Connection) -> None:
+    """Make what sinks keep in this database, unless it is there."""
+    if exists(connection):
+        return
+    if connection.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
+        connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
+    with suppress(ProgrammingError):  # another process was faster
+        with connection.begin_nested():
+            connection.execute(CreateTable(positions, if_not_exists=True))
+
+
+def owner(connection: Connection, target: Target) -> Owner | None:
+    if not exists(connection):
+        return None
+    asked = select(positions.c.pipeline, positions.c.sink, positions.c.database).where(_is(target))
+    row = connection.execute(asked).one_or_none()
+    return None if row is None else Owner(row.pipeline, row.sink, row.database)
+
+
+def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = False) -> None:
+    """Make the table the owner's, if it is nobody's; `anew`, whosever it is."""
+    said = {"pipeline": owner_.pipeline, "sink": owner_.sink, "database": owner_.database}
+    marking = insert(positions).values(target=str(target), **said)
+    connection.execute(
+        marking.on_conflict_do_update(index_elements=["target"], set_=said)
+        if anew
+        else marking.on_conflict_do_nothing(index_elements=["target"])
+    )
+
+
+def lock(statements: CommitStatements, target: Target, attempt: int | None) -> Position:
+    """Wait for others that change the table, and find out where it is. Raises `SupersededAttemptError` if a newer
+    attempt was here."""
+    columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt
+    rows = statements.query(select(*columns).where(_is(target)).with_for_update())
+    if not rows:
+        raise SinkError(
+            f"The table {target} has lost its row in {SCHEMA}.positions, which says whose it is and what it shows. "
+            "Nothing was changed. Bring that row back from a copy of the database, or give the sink another table."
+        )
+    found = Position(*rows[0])
+    if attempt is not None and found.attempt > attempt:
+        raise SupersededAttemptError(
+            f"Attempt {attempt} at the table {target} was overtaken by attempt {found.attempt}. Nothing was changed."
+        )
+    return found
+
+
+def show(statements: CommitStatements, target: Target, checkpoint_id: int, attempt: int | None) -> None:
+    """Record what the table shows from here on."""
+    statements.execute(
+        update(positions)
+        .where(_is(target))
+        .values(
+            checkpoint_id=func.greatest(positions.c.checkpoint_id, checkpoint_id),
+            shows=checkpoint_id,
+            attempt=func.greatest(positions.c.attempt, attempt or 0),
+            shown_at=func.now(),
+        )
+    )
+
+
+def numbers(connection: Connection, target: Target) -> tuple[int, int]:
+    """The highest numbers of a checkpoint and of an attempt; 0 for none."""
+    if not exists(connection):
+        return 0, 0
+    asked = select(positions.c.checkpoint_id, positions.c.attempt).where(_is(target))
+    row = connection.execute(asked).one_or_none()
+    return (0, 0) if row is None else (row.checkpoint_id, row.attempt)
+
+
+def _is(target: Target) -> Any:
+    return positions.c.target == str(target)
