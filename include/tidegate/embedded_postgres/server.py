@@ -127,6 +127,18 @@ class EmbeddedPostgres:
         finally:
             connection.close()
 
+    def let_running_role_make_tables(self, database: str = DATABASE) -> None:
+        """In the schema `public`, for sinks: this server belongs to one project. Elsewhere an administrator decides."""
+        import psycopg2
+        from psycopg2 import sql
+
+        connection = psycopg2.connect(self.url(database).replace("+psycopg2", ""))
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(RUNNING_ROLE)))
+        finally:
+            connection.close()
+
     def _create_running_role(self, cursor: Any) -> None:
         from psycopg2 import errors, sql
 

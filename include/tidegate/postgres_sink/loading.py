@@ -104,8 +104,8 @@ def _explained(error: Exception, target: Target) -> SinkError:
             "visible. Take that character out in a transform, then run again."
         )
     return SinkError(
-        f"Rows for table {target} could not be loaded ({said}). They are staged and safe, and readers see what they saw "
-        "before. Fix the cause, then repeat the step."
+        f"Rows for table {target} could not be loaded ({said}). They are staged and safe, and readers see what they "
+        "saw before. Fix the cause, then repeat the step."
     )
 
 

@@ -76,9 +76,8 @@ def make(connection: Connection) -> None:
         return
     if connection.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
-    with suppress(ProgrammingError):  # another process was faster
-        with connection.begin_nested():
-            connection.execute(CreateTable(positions, if_not_exists=True))
+    with suppress(ProgrammingError), connection.begin_nested():  # another process was faster
+        connection.execute(CreateTable(positions, if_not_exists=True))
 
 
 def owner(connection: Connection, target: Target) -> Owner | None:

@@ -154,8 +154,8 @@ class PostgresSink(StagedParquet):
             if not self.create:
                 raise SinkError(
                     f"There is no table {self.target} for the rows of checkpoint {checkpoint_id}, or this role may not "
-                    "use its schema. Nothing is visible, and the rows are staged and safe. Make it, or leave create=False "
-                    "out; then repeat the finalize step."
+                    "use its schema. Nothing is visible, and the rows are staged and safe. Make it, or leave "
+                    "create=False out; then repeat the finalize step."
                 )
             tables.make(connection, self.target, rows, (), checkpoint=True)
         elif problems := self._problems(connection, existing, rows):

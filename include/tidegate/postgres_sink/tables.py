@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, Index, MetaData, PrimaryKeyConstraint, Table, text
-from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy import BigInteger, Column, Connection, Dialect, Index, MetaData, PrimaryKeyConstraint, Table, text
+from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres_sink.columns import RowColumn
 from tidegate.postgres_sink.names import CHECKPOINT, Target
@@ -27,7 +27,7 @@ SELECT castsource::regtype::text AS source, casttarget::regtype::text AS target 
 WHERE castcontext IN ('i', 'a')
 """)
 _TEXTS = ("text", "character varying", "character")
-_DIALECT = PGDialect()
+_DIALECT: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
