@@ -4,6 +4,7 @@ shape of a transaction (`transaction_shapes`), and `make test-long` the others."
 from collections.abc import Callable, Iterator
 
 import pytest
+from committed_tables import Place, places
 from desks import Desk
 from live_pipelines import Live
 from lost_databases import Lost
@@ -57,3 +58,13 @@ def lost(store):
         return world
 
     return world, lose
+
+
+@pytest.fixture
+def place(store: CheckpointStore, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Place]]:
+    """`place("out")`: a table in the store's database, for a sink in the commit."""
+    owner = None
+    if not isinstance(store, MemoryCheckpointStore):
+        owner = request.getfixturevalue("postgres_server").url(store._engine.url.database)
+    with places(store, owner) as place:
+        yield place

@@ -27,11 +27,13 @@ class OwnSink(CurrentSink):
 class New(Exported):
     """The new pipeline's side of `original`. Its sink stages all rows with each checkpoint."""
 
-    def __init__(self, original: Exported, store: CheckpointStore | None = None) -> None:
+    def __init__(
+        self, original: Exported, store: CheckpointStore | None = None, sink: CurrentSink | None = None
+    ) -> None:
         super().__init__(store or original.store)
         self.original = original
         self.storage, self.clock, self.effects = original.storage, original.clock, original.effects
-        self.sink = OwnSink()
+        self.sink = sink or OwnSink()
         options, self.pipeline = self.pipeline.checkpoints, small_pipeline(self.sink, name="q")
         self.pipeline.checkpoints = options
         self.reopen(self.store)

@@ -31,11 +31,11 @@ class CurrentSink(MemorySink):
     """A table of current rows: it shows what one checkpoint staged, and keeps staged files."""
 
     input = SinkInput.CURRENT
+    current: tuple[int, bytes] | None = None
 
     def __init__(self) -> None:
         super().__init__()
         self.files = ExactStorage("memory://sink")
-        self.current: tuple[int, bytes] | None = None
 
     def staging(self) -> ExactStorage:
         return self.files
@@ -112,10 +112,10 @@ class Exported(Past):
 
     sink: CurrentSink
 
-    def __init__(self, store: CheckpointStore, **config: Any) -> None:
+    def __init__(self, store: CheckpointStore, sink: CurrentSink | None = None, **config: Any) -> None:
         super().__init__(store, **{"retained": 2} | config)
         self.effects = Effects()
-        self.sink = CurrentSink()
+        self.sink = sink or CurrentSink()
         options, self.pipeline = self.pipeline.checkpoints, small_pipeline(self.sink)
         self.pipeline.checkpoints = options
         self.restored_positions: tuple[StateHandle, ...] = ()
@@ -189,9 +189,9 @@ class Exported(Past):
 AT = "memory://saved"
 
 
-def past_of(store: CheckpointStore) -> Exported:
+def past_of(store: CheckpointStore, sink: CurrentSink | None = None) -> Exported:
     """Checkpoint 1, savepoint 2 in its directory, and checkpoints 3 and 4 after it."""
-    found = Exported(store)
+    found = Exported(store, sink)
     found.take("r1")
     found.savepoint("kept", AT)
     found.saved = found.latest()

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tidegate.ports import Participant, StatementError
 from tidegate.postgres.outcomes import is_repeatable, sqlstate
-from tidegate.postgres.timeouts import QUERY_CANCELED, timeout_reached
+from tidegate.postgres.timeouts import QUERY_CANCELED
 from tidegate.protocol.facts.errors import SinkError
 
 #: How long all participants of a transaction may take together. What takes longer holds locks on tables for too long.
@@ -21,7 +21,8 @@ BOUND = 300.0  # seconds
 
 _ALLOWED = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE", "ALTER", "DROP", "TRUNCATE", "LOCK")
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL)
-_TRANSACTION = text("SELECT pg_current_xact_id()::text, current_setting('statement_timeout')")
+_TRANSACTION = text("SELECT pg_current_xact_id()::text")
+_TIMEOUT = text("SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'")  # milliseconds, 0 for none
 _SET_TIMEOUT = text("SELECT set_config('statement_timeout', :value, true)")
 #: So that a constraint that waits for the COMMIT is broken here, where it is known whose it is.
 _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
@@ -32,38 +33,20 @@ def run(connection: Connection, participants: Sequence[Participant]) -> None:
     of theirs: a lost connection, or another transaction that came first."""
     if not participants:
         return
-    transaction, timeout = connection.execute(_TRANSACTION).one()
-    ends_at = monotonic() + BOUND
+    transaction, timeout = connection.scalar(_TRANSACTION), connection.scalar(_TIMEOUT)
+    statements = _Statements(connection, monotonic() + BOUND, timeout)
     for participant in participants:
-        _run(connection, participant, ends_at)
-    explaining = _Explaining(participants)
+        try:
+            participant.run(statements)
+        except DBAPIError as error:
+            raise statements.explained(error, participant) from error
     try:
         connection.execute(_CHECK_NOW)
-    except DBAPIError as error:
-        raise explaining.of(error) from error
-    connection.execute(_SET_TIMEOUT, {"value": timeout})
-    if connection.execute(_TRANSACTION).one()[0] != transaction:
+    except DBAPIError as error:  # the first one explains: only the table's name tells whose the constraint is
+        raise statements.explained(error, participants[0]) from error
+    connection.execute(_SET_TIMEOUT, {"value": str(timeout)})
+    if connection.scalar(_TRANSACTION) != transaction:
         raise SinkError("A sink has ended the transaction that completes the checkpoint. Its code must not do that.")
-
-
-def _run(connection: Connection, participant: Participant, ends_at: float) -> None:
-    try:
-        participant.run(_Statements(connection, ends_at))
-    except DBAPIError as error:
-        raise _Explaining([participant]).of(error) from error
-
-
-class _Explaining:
-    def __init__(self, participants: Sequence[Participant]) -> None:
-        self._participants = participants
-
-    def of(self, error: DBAPIError) -> Exception:
-        """What to raise: of several participants, the first one explains what only the table's name tells apart."""
-        if is_repeatable(error):
-            return error
-        if sqlstate(error) == QUERY_CANCELED and timeout_reached(error.orig) is None:
-            return too_long()
-        return self._participants[0].explain(_said(error))
 
 
 def too_long() -> SinkError:
@@ -75,11 +58,20 @@ def too_long() -> SinkError:
 
 
 class _Statements:
-    """`ports.CommitStatements`."""
+    """`ports.CommitStatements`. No statement goes beyond the bound, or beyond `timeout` if an administrator set one."""
 
-    def __init__(self, connection: Connection, ends_at: float) -> None:
+    def __init__(self, connection: Connection, ends_at: float, timeout: int) -> None:
         self._connection = connection
         self._ends_at = ends_at
+        self._timeout = timeout
+
+    def explained(self, error: DBAPIError, participant: Participant) -> Exception:
+        """What to raise for an error of the participant's statements."""
+        if is_repeatable(error):
+            return error
+        if sqlstate(error) == QUERY_CANCELED:
+            return too_long() if monotonic() >= self._ends_at else error
+        return participant.explain(_said(error))
 
     def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
         return self._run(statement, parameters).rowcount
@@ -92,7 +84,8 @@ class _Statements:
         left = self._ends_at - monotonic()
         if left <= 0:
             raise too_long()
-        self._connection.execute(_SET_TIMEOUT, {"value": str(max(1, round(left * 1000)))})
+        allowed = max(1, round(left * 1000))
+        self._connection.execute(_SET_TIMEOUT, {"value": str(min(allowed, self._timeout or allowed))})
         return self._connection.execute(statement, dict(parameters or {}))
 
 
