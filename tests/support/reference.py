@@ -57,7 +57,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
             "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
-            "ReadableSink ReadableAtSink TableFiles ArrowSink ArrowRows TypedSink OwnedSink "
+            "ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink "
             "StagingSink NumberedSink LingeringSink PortableSink PlacedSink CheckpointStorage ReadableStorage",
         },
     ),

@@ -124,6 +124,24 @@ class StagingSink(Protocol):
 
 
 @runtime_checkable
+class ReferencingSink(Protocol):
+    """A sink whose table refers to staged files: they are staged where they stay, and a commit takes them over instead
+    of copying their rows. A checkpoint that is no longer needed gives up what it staged. Files that the table refers to
+    are then the table's alone, and are not discarded."""
+
+    def referenced(self, paths: Sequence[str]) -> Collection[str]:
+        """Find out which files have been taken over. What a commit has not taken over by now is taken over by none.
+
+        Args:
+            paths: Staged files.
+
+        Returns:
+            Those that the table refers to: also rows that were withdrawn and kept, and versions that it keeps.
+        """
+        ...
+
+
+@runtime_checkable
 class PortableSink(Protocol):
     """A sink whose staged files can be taken along in a savepoint's directory, and staged again from there."""
 

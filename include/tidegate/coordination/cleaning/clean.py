@@ -99,6 +99,7 @@ class Cleaning:
         files = {record.checkpoint_id: self._files.of(record.checkpoint_id) for record in facts.completed}
         kept = {record.checkpoint_id: files[record.checkpoint_id] for record in facts.kept}
         weights = self._weigh(facts, files)
+        queued = self._sweeper.deletions.without_referenced(facts.queued)
         withdrawn = self._rewinding.find_withdrawn()
         gone = {id_: choose_withdrawn_for_good(ids, facts.kept, facts.restores) for id_, ids in withdrawn.items()}
         verified = self._files.verify(facts.kept, kept, self._context.clock.now().toordinal())
@@ -109,7 +110,7 @@ class Cleaning:
             weights.total,
             tuple(facts.expired),
             weights.freed,
-            tuple(dict.fromkeys([*facts.queued, *leftovers.files, *self._outdated.find()])),
+            tuple(dict.fromkeys([*queued, *leftovers.files, *self._outdated.find()])),
             by_sink({id_: [each for each in ids if each not in gone[id_]] for id_, ids in withdrawn.items()}),
             by_sink(gone),
             tuple(leftovers.foreign),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.coordination.context import PipelineContext
-from tidegate.ports import Sink, StoreTransaction
+from tidegate.ports import ReferencingSink, Sink, StoreTransaction
 from tidegate.protocol.cleaning.closed_directories import choose_closed, closed_for_ever
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.errors import CheckpointError
@@ -51,7 +51,7 @@ class QueuedDeletions:
         return Queue(tx.pending_deletions(ASKED), going, tx.region(), closed_for_ever(tx.pipeline()))
 
     def queued(self, tx: StoreTransaction) -> list[Deletion]:
-        """What `delete_queued` would delete first."""
+        """What `delete_queued` would take from the queue first."""
         return self._deletable(tx.pending_deletions(ASKED))
 
     def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
@@ -114,4 +114,22 @@ class QueuedDeletions:
             if owner == STORAGE:
                 self._context.storage.delete(with_markers(paths), closed)
             elif owner in sinks:  # else its directory was taken over by another pipeline since it was looked at
-                sinks[owner].discard(paths)
+                sinks[owner].discard(find_unreferenced(sinks[owner], paths))
+
+    def without_referenced(self, files: Sequence[Deletion]) -> list[Deletion]:
+        """The files that `delete` would delete: not those that are a sink's table by now."""
+        sinks, staged = self._sinks(), dict[str, list[str]]()
+        for file in files:
+            staged.setdefault(file.owner, []).append(file.path)
+        left = {
+            Deletion(owner, path)
+            for owner, paths in staged.items()
+            for path in (find_unreferenced(sinks[owner], paths) if owner in sinks else paths)
+        }
+        return [file for file in files if file in left]
+
+
+def find_unreferenced(sink: Sink, paths: Sequence[str]) -> list[str]:
+    """Staged files without those that the sink has taken over: they are what readers see."""
+    taken = set(sink.referenced(paths)) if isinstance(sink, ReferencingSink) else ()
+    return [path for path in paths if path not in taken]

@@ -190,7 +190,8 @@ class Sweeper:
             )
             staged = checkpoints_of(each for each in left if each.file.owner != STORAGE)
             live = tx.live_below(self._context.pipeline_id) | tx.live_paths(*staged)
-        return Leftovers(choose_unreferenced([each.file for each in left], live), find_foreign(listed, known))
+        files = choose_unreferenced([each.file for each in left], live)
+        return Leftovers(self.deletions.without_referenced(files), find_foreign(listed, known))
 
     def delete_leftovers(self) -> None:
         """Delete what `find_leftovers` finds now."""
