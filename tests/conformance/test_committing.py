@@ -34,6 +34,22 @@ def test_an_attempt_may_end_with_its_record(store: CheckpointStore) -> None:
     assert record.notified_at == at(3)
 
 
+def test_why_an_attempt_has_failed_is_kept_until_one_succeeds(store: CheckpointStore) -> None:
+    completed(store, notified=False)
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.begin_commit(at(1)) == 1
+        assert transaction.end_commit(1, "no space \0 left")
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.committer() == CommitterRecord(1, None, "no space \ufffd left")
+        assert transaction.begin_commit(at(2)) == 2
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.committer() == CommitterRecord(2, at(2), "no space \ufffd left")
+        assert not transaction.end_commit(1, "overtaken")
+        assert transaction.mark_notified(1, 2, at(3), ends=True)
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.committer() == CommitterRecord(2, None)
+
+
 def test_attempts_grow_and_only_the_newest_may_do_anything(store: CheckpointStore) -> None:
     completed(store, notified=False)
     with store.transaction(PIPELINE) as transaction:

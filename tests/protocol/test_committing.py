@@ -5,6 +5,7 @@ from datetime import timedelta
 from cases import for_each
 from records import at
 
+from tidegate.protocol.facts.errors import SinkError
 from tidegate.protocol.steps.committing import (
     COMMIT_LEASE,
     LOOK_EVERY,
@@ -15,6 +16,7 @@ from tidegate.protocol.steps.committing import (
     WaitForCommitter,
     begun,
     decide_take,
+    describe_failure,
     ended,
     is_committing,
     needs_sign,
@@ -33,6 +35,23 @@ def test_attempts_grow_and_only_the_newest_that_was_not_ended_commits():
     assert not is_committing(SECOND, 3)
     assert not is_committing(ended(SECOND), 2)
     assert not is_committing(NEVER, 0)
+
+
+def test_why_one_has_failed_is_known_until_another_ends():
+    failed = ended(FIRST, "no space left")
+    assert (failed.seen_at, begun(failed, at(20)).problem) == (None, "no space left")
+    assert ended(begun(failed, at(20))).problem is None
+
+
+@for_each(
+    ("error", "said"),
+    [
+        (SinkError("postgres://ann:secret@db/mart is away."), "failed: postgres://***@db/mart is away."),
+        (KeyError("x"), "failed: KeyError: 'x'"),
+    ],
+)
+def test_what_is_kept_of_a_failure_has_no_secret(error, said):
+    assert describe_failure("committing the sinks of checkpoint 3", error).endswith(said)
 
 
 @for_each("committer", [NEVER, FIRST, ended(FIRST)])

@@ -2,7 +2,21 @@
 
 from datetime import UTC, datetime
 
-from tidegate.cli import clean, compare, database, doctor, fork, plan, recover, restore, source, state, views, watch
+from tidegate.cli import (
+    clean,
+    compare,
+    database,
+    doctor,
+    doubts,
+    fork,
+    plan,
+    recover,
+    restore,
+    source,
+    state,
+    views,
+    watch,
+)
 from tidegate.documents.command_models import (
     Cleaned,
     Comparison,
@@ -18,6 +32,7 @@ from tidegate.documents.command_models import (
     Taken,
 )
 from tidegate.documents.plan_models import ChangePlan
+from tidegate.reading.pipeline_answers import DoubtAt
 
 ROW = {"carrier": "AA", "flights": 1200, "delay": 12.5, "note": "a longer text that a column of its own would need"}
 RUN = Taken.model_construct(
@@ -75,6 +90,16 @@ HEALTH = [
     {
         "pipeline": "orders", "status": "RUNNING", "well": True, "stale": False, "stale_since": None,
         "failed_checkpoint": None, "failure_reason": None, "summary": "Pipeline orders is well.",
+    },
+]  # fmt: skip
+DOUBTS = [
+    {
+        "pipeline_id": "flights", "checkpoint_id": 8, "restore": None, "since": datetime(2026, 3, 1, 8, tzinfo=UTC),
+        "duration": 754_000, "reason": "FAILED", "sinks": ["routes", "carriers"], "problem": "No space left on device.",
+        "why": "Committing the sinks of checkpoint 8 failed: No space left on device.",
+        "readers": "Tables routes and carriers may still show checkpoint 7, or checkpoint 8 already.",
+        "advice": "Remove the cause. Then `tidegate run flights`, the next DAG run, or clearing its task `notify` "
+        "repeats it. Nothing is lost, and repeating it changes nothing that is shown already.",
     },
 ]  # fmt: skip
 RECOVERY = {
@@ -171,5 +196,6 @@ DRAWN = {
     "doctor": (doctor.findings_table, [Finding.model_validate(each) for each in FINDINGS]),
     "db-status": (database.servers_table, [EmbeddedServer.model_validate(each) for each in SERVERS]),
     "watch": (watch.health_table, [Health.model_validate(each) for each in HEALTH]),
+    "doubts": (doubts.doubt_list, [DoubtAt.model_validate(each) for each in DOUBTS]),
     "recover": (recover.plan_tables, RECOVERY),
 }

@@ -175,9 +175,9 @@ class MemoryPipelineWrites(MemoryEvents):
             self.state.committer = replace(self.state.committer, seen_at=at)
         return current
 
-    def end_commit(self, attempt: int) -> bool:
+    def end_commit(self, attempt: int, problem: str | None = None) -> bool:
         if current := is_committing(self.state.committer, attempt):
-            self.state.committer = committing.ended(self.state.committer)
+            self.state.committer = committing.ended(self.state.committer, problem and storable_text(problem))
         return current
 
     def next_checkpoint_id(self) -> int:

@@ -49,6 +49,7 @@ class ExitCode(IntEnum):
     DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
     DIFFERENT = 11  # of `compare`: the two pipelines differ
     HELD = 12  # a verdict failed that a person may overrule: approve or reject, then repeat; nothing became visible yet
+    IN_DOUBT = 14  # of `doubts`: for longer than allowed, a table has not shown what has completed
     INTERRUPTED = 130  # by Ctrl-C; a checkpoint stays in progress, and the same command goes on with it
     UNWELL = 13  # of `watch --once`: a pipeline is stale or has failed, or its latest checkpoint has
 

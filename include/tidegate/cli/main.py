@@ -16,6 +16,7 @@ from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.database import database
 from tidegate.cli.doctor import doctor
+from tidegate.cli.doubts import doubts
 from tidegate.cli.errors import Wishes, end
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
@@ -65,7 +66,7 @@ app.add_typer(database, name="db")
 app.add_typer(source, name="source")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (init, doctor, check, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
+for other in (init, doctor, check, pipelines, approve, reject, state, doubts, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
 
 

@@ -18,7 +18,7 @@ EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
     "5 not found, 6 database unavailable, 7 outcome of a commit unknown, 8 pipeline failed or ended, "
     "9 definition incompatible, 10 damage found, 11 pipelines differ, 12 held for a person, 13 stale or failed, "
-    "130 interrupted."
+    "14 in doubt, 130 interrupted."
 )
 
 

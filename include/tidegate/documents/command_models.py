@@ -16,7 +16,7 @@ from tidegate.protocol.recovery.comparison import Likeness, Part, Rows
 from tidegate.reading.answer import Document, MomentOrNone
 from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, WholeCheckpoint
 from tidegate.reading.history_answers import CheckpointStatistics
-from tidegate.reading.pipeline_answers import Lag
+from tidegate.reading.pipeline_answers import DoubtAt, Lag
 
 
 class DeliveredSink(Document):
@@ -221,6 +221,7 @@ COMMANDS: dict[str, Any] = {
     "compare": Comparison,
     "db-status": list[EmbeddedServer],
     "doctor": list[Finding],
+    "doubts": list[DoubtAt],
     "fork": ForkPlan,
     "pipelines": list[KnownPipeline],
     "plan": ChangePlan,

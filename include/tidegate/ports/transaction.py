@@ -305,8 +305,9 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         """Record a sign of life. False if another attempt has taken over or it was ended."""
         ...
 
-    def end_commit(self, attempt: int) -> bool:
-        """False if another attempt has taken over or it was ended before."""
+    def end_commit(self, attempt: int, problem: str | None = None) -> bool:
+        """Record that an attempt has ended, and what was the problem if it has failed. False if another attempt has
+        taken over or it was ended before."""
         ...
 
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:

@@ -15,6 +15,7 @@ from tidegate.postgres.folding import BY_STATUS
 from tidegate.postgres.lag import lag_of
 from tidegate.postgres.rows import (
     checkpoint_record,
+    committer_record,
     compaction_record,
     pipeline_record,
     region_record,
@@ -45,6 +46,7 @@ from tidegate.protocol.facts.records import (
 )
 from tidegate.protocol.observing.statistics import LatestFigures, LatestRestore, Measurement
 from tidegate.protocol.recovery.identity import Endpoint, Role
+from tidegate.protocol.steps.committing import CommitterRecord
 
 
 def identity(connection: Connection) -> str:
@@ -132,6 +134,33 @@ def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
     )
     newest: int | None = connection.execute(gone).scalar_one()
     return newest
+
+
+def unnotified(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
+    """Those that have completed, that no restore has left behind, and whose sinks were not all told; oldest first."""
+    waiting = _of(pipeline_id).where(
+        checkpoints.c.completed_at.is_not(None),
+        checkpoints.c.notified_at.is_(None),
+        checkpoints.c.abandoned_by.is_(None),
+    )
+    return _checkpoints(connection, waiting.order_by(checkpoints.c.checkpoint_id).limit(limit))
+
+
+def newest_notified(connection: Connection, pipeline_id: str) -> int | None:
+    """The newest checkpoint that all sinks were told to show, of those that no restore has left behind."""
+    told = select(checkpoints.c.checkpoint_id).where(
+        checkpoints.c.pipeline_id == pipeline_id,
+        checkpoints.c.completed_at.is_not(None),
+        checkpoints.c.notified_at.is_not(None),
+        checkpoints.c.abandoned_by.is_(None),
+    )
+    newest: int | None = connection.execute(told.order_by(checkpoints.c.checkpoint_id.desc()).limit(1)).scalar()
+    return newest
+
+
+def committer(connection: Connection, pipeline_id: str) -> CommitterRecord:
+    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return CommitterRecord() if known is None else committer_record(known)
 
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:

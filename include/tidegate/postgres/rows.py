@@ -107,11 +107,15 @@ def region_record(row: Mapping[str, Any] | RowMapping) -> RegionRecord:
 
 def committer_values(committer: CommitterRecord) -> dict[str, Any]:
     """The columns of a pipeline's row that are about its commit attempts."""
-    return {"commit_attempt": committer.attempt, "committer_seen_at": committer.seen_at}
+    return {
+        "commit_attempt": committer.attempt,
+        "committer_seen_at": committer.seen_at,
+        "commit_problem": committer.problem,
+    }
 
 
 def committer_record(row: Mapping[str, Any] | RowMapping) -> CommitterRecord:
-    return CommitterRecord(row["commit_attempt"], _utc(row["committer_seen_at"]))
+    return CommitterRecord(row["commit_attempt"], _utc(row["committer_seen_at"]), row["commit_problem"])
 
 
 def request_values(request: CheckpointRequest) -> dict[str, Any]:

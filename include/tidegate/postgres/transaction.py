@@ -193,8 +193,9 @@ class PostgresTransaction(PipelineWrites):
     def touch_committer(self, attempt: int, at: datetime) -> bool:
         return is_committing(self._committer, attempt) and self._put_committer(replace(self._committer, seen_at=at))
 
-    def end_commit(self, attempt: int) -> bool:
-        return is_committing(self._committer, attempt) and self._put_committer(committing.ended(self._committer))
+    def end_commit(self, attempt: int, problem: str | None = None) -> bool:
+        ended = committing.ended(self._committer, readable(problem))
+        return is_committing(self._committer, attempt) and self._put_committer(ended)
 
     def _put_committer(self, committer: CommitterRecord) -> bool:
         self._committer = committer

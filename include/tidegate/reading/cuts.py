@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tidegate.postgres import reads, snapshots
 from tidegate.protocol.facts.branches import Branch
@@ -16,12 +16,6 @@ from tidegate.protocol.observing.cuts import choose_cut, is_shown
 from tidegate.protocol.recovery.identity import Role
 from tidegate.protocol.steps.notify import committables
 from tidegate.reading.described import MetadataFiles
-
-_SHOWN = text("""
-SELECT checkpoint_id FROM tidegate.checkpoints
-WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NOT NULL AND abandoned_by IS NULL
-ORDER BY checkpoint_id DESC LIMIT 1
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ def newest_shown(connection: Connection, pipeline_id: str, sinks: Collection[str
     newest = reads.latest_completed(connection, pipeline_id)
     if newest is not None and is_shown(newest, sinks):
         return newest
-    found = connection.execute(_SHOWN, {"pipeline_id": pipeline_id}).scalar()
+    found = reads.newest_notified(connection, pipeline_id)
     return None if found is None else reads.checkpoint(connection, pipeline_id, found)
 
 

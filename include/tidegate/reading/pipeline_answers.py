@@ -13,6 +13,7 @@ from pydantic import Field, PlainSerializer, WithJsonSchema
 
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.observing.doubts import DoubtReason
 from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, RestoreAt, milliseconds
 
 
@@ -309,6 +310,24 @@ class KeyLookup(Document):
     row: Mapping[str, Any] | None = None
     history: tuple[KeyAt, ...] = ()
     complete: bool = True
+
+
+class DoubtAt(Document):
+    """A completed checkpoint that not every table shows yet; or, with the number of a `restore`, the one that tables
+    are to go back to. `sinks` are those that may not show it. `why`, `readers` (what they see meanwhile) and `advice`
+    are sentences, `problem` is what the last attempt has failed by."""
+
+    pipeline_id: str
+    checkpoint_id: int
+    restore: int | None
+    since: Moment
+    duration: int
+    reason: DoubtReason
+    sinks: tuple[str, ...]
+    problem: str | None
+    why: str
+    readers: str
+    advice: str
 
 
 class TableAt(Document):

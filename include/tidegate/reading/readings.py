@@ -24,6 +24,7 @@ from tidegate.reading.checkpoint import checkpoint_details, whole_checkpoint
 from tidegate.reading.checkpoint_answers import CheckpointDetails, FileList, SubtaskList, Verdict, WholeCheckpoint
 from tidegate.reading.cuts import TablesAt, tables_at
 from tidegate.reading.described import MetadataFiles
+from tidegate.reading.doubts import all_doubts, doubts_of
 from tidegate.reading.history_answers import (
     CheckpointStatistics,
     History,
@@ -36,6 +37,7 @@ from tidegate.reading.history_answers import (
 from tidegate.reading.lookup import Lookups, find_split, find_states
 from tidegate.reading.pipeline_answers import (
     Configuration,
+    DoubtAt,
     FilesRead,
     KeyLookup,
     Overview,
@@ -180,6 +182,12 @@ class Readings:
 
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
         return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))
+
+    def doubts(self, pipeline_id: str | None = None) -> tuple[DoubtAt, ...]:
+        """What has completed, and not every table shows it yet: of a pipeline, or of all, by name; oldest first."""
+        if pipeline_id is None:
+            return self._ask(lambda c: all_doubts(c, self._now()))
+        return self._of(pipeline_id, lambda c: doubts_of(c, pipeline_id, self._now()))
 
     def tables_at(self, pipeline_id: str, checkpoint_id: int | None = None, sinks: Collection[str] = ()) -> TablesAt:
         """What tables are read with as of a checkpoint; by default as of the newest that these sinks, or all, show. See

@@ -17,6 +17,7 @@ from tidegate.protocol.steps.committing import (
     Take,
     WaitForCommitter,
     decide_take,
+    describe_failure,
     is_committing,
     needs_sign,
 )
@@ -60,12 +61,12 @@ class Committer:
         if needs_sign(self._seen_at, self._context.clock.now()):
             self.confirm()
 
-    def release(self) -> None:
-        """Let the next attempt begin at once. Does nothing if another one has taken over. If the store is away, the
-        next one waits until the lease ends."""
+    def release(self, error: Exception | None = None) -> None:
+        """Let the next attempt begin at once; `error` is what this one has failed by. Does nothing if another one has
+        taken over. If the store is away, the next one waits until the lease ends."""
         try:
             with self._context.transaction() as tx:
-                tx.end_commit(self.number)
+                tx.end_commit(self.number, None if error is None else describe_failure(self._work.what, error))
         except (StoreUnavailableError, UnknownOutcomeError) as error:
             log.warning("The next commit of pipeline %s has to wait: %s", self._context.pipeline_id, error)
 
@@ -101,8 +102,8 @@ def in_turn(
             if turn == TURNS:
                 raise
             log.info("%s Checking again.", error)
-        except Exception:
-            committer.release()
+        except Exception as error:
+            committer.release(error)
             raise
 
 

@@ -48,6 +48,7 @@ pipelines = Table(
     # The newest commit attempt, see `protocol.steps.committing.CommitterRecord`.
     Column("commit_attempt", Integer, nullable=False, server_default=text("0")),
     Column("committer_seen_at", INSTANT),
+    Column("commit_problem", Text),
     # How often the pipeline went on from a checkpoint, after a failure or with a new region, and the latest time.
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
@@ -67,7 +68,8 @@ pipelines = Table(
     ),
     CheckConstraint("region_swept >= 0 AND region_swept <= region_attempt", name="pipelines_region_swept"),
     CheckConstraint(
-        "commit_attempt >= 0 AND (commit_attempt > 0 OR committer_seen_at IS NULL)", name="pipelines_committer"
+        "commit_attempt >= 0 AND (commit_attempt > 0 OR num_nonnulls(committer_seen_at, commit_problem) = 0)",
+        name="pipelines_committer",
     ),
     CheckConstraint(
         "restores >= 0 AND num_nonnulls(restored_checkpoint, restored_at) = 2 * least(restores, 1)"

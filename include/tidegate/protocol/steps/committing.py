@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegate.protocol.facts.clocks import is_over
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.text.masking import masked
 
 #: A committer that was not seen for this long is stopped, hangs or is dead: the next one takes over.
 COMMIT_LEASE = timedelta(seconds=10)
@@ -19,10 +21,12 @@ LOOK_EVERY = timedelta(seconds=0.2)
 
 @dataclass(frozen=True, slots=True)
 class CommitterRecord:
-    """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: no process commits."""
+    """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: no process commits.
+    `problem` says why the newest attempt that has ended had failed; None if it had not."""
 
     attempt: int = 0
     seen_at: datetime | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,19 @@ def is_committing(committer: CommitterRecord, attempt: int) -> bool:
 
 def begun(committer: CommitterRecord, at: datetime) -> CommitterRecord:
     """The next attempt, whatever became of the one before. Performs no I/O."""
-    return CommitterRecord(committer.attempt + 1, at)
+    return CommitterRecord(committer.attempt + 1, at, committer.problem)
 
 
-def ended(committer: CommitterRecord) -> CommitterRecord:
-    """The same attempt, which may do nothing any more. Performs no I/O."""
-    return replace(committer, seen_at=None)
+def ended(committer: CommitterRecord, problem: str | None = None) -> CommitterRecord:
+    """The same attempt, which may do nothing any more; `problem` says why it has failed. Performs no I/O."""
+    return replace(committer, seen_at=None, problem=problem)
+
+
+def describe_failure(what: str, error: Exception) -> str:
+    """What is on record of an attempt that has failed. `what` it was at is said in words such as "committing the sinks
+    of checkpoint 3". Performs no I/O."""
+    said = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
+    return f"{what[:1].upper()}{what[1:]} failed: {masked(said)}"
 
 
 def needs_sign(seen_at: datetime, now: datetime) -> bool:

@@ -23,6 +23,7 @@ CREATE TABLE tidegate.pipelines (
     region_swept INTEGER DEFAULT 0 NOT NULL,
     commit_attempt INTEGER DEFAULT 0 NOT NULL,
     committer_seen_at TIMESTAMP WITH TIME ZONE,
+    commit_problem TEXT,
     restores INTEGER DEFAULT 0 NOT NULL,
     restored_checkpoint BIGINT,
     restored_at TIMESTAMP WITH TIME ZONE,
@@ -37,7 +38,8 @@ CREATE TABLE tidegate.pipelines (
     CONSTRAINT pipelines_region CHECK (region_attempt >= 0 AND (region_attempt > 0) = (region_started_at IS NOT NULL)
         AND num_nonnulls(region_seen_at, region_ended_at) = least(region_attempt, 1)),
     CONSTRAINT pipelines_region_swept CHECK (region_swept >= 0 AND region_swept <= region_attempt),
-    CONSTRAINT pipelines_committer CHECK (commit_attempt >= 0 AND (commit_attempt > 0 OR committer_seen_at IS NULL)),
+    CONSTRAINT pipelines_committer CHECK (commit_attempt >= 0 AND (commit_attempt > 0 OR num_nonnulls(committer_seen_at,
+        commit_problem) = 0)),
     CONSTRAINT pipelines_restored CHECK (restores >= 0 AND num_nonnulls(restored_checkpoint, restored_at) = 2 *
         least(restores, 1) AND (restored_checkpoint IS NULL OR restored_checkpoint BETWEEN 1 AND last_checkpoint_id))
 );
