@@ -58,7 +58,8 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
             "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
             "ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink "
-            "StagingSink NumberedSink LingeringSink PortableSink PlacedSink CheckpointStorage ReadableStorage",
+            "StagingSink NumberedSink JournalingSink LingeringSink PortableSink PlacedSink CheckpointStorage "
+            "ReadableStorage",
         },
     ),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module

@@ -22,6 +22,7 @@ from tidegate.ports.regions import (
 )
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.sink_abilities import (
+    JournalingSink,
     LingeringSink,
     NumberedSink,
     OwnedSink,
@@ -85,6 +86,7 @@ __all__ = [
     "Exporter",
     "HandleKind",
     "KeyReader",
+    "JournalingSink",
     "LaggingSource",
     "LeftToSparkError",
     "LingeringSink",

@@ -231,6 +231,19 @@ class RewindableSink(Protocol):
 
 
 @runtime_checkable
+class JournalingSink(Protocol):
+    """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back."""
+
+    def forget(self, oldest: int) -> None:
+        """Delete what only a restore to an older checkpoint would need. There is none any more.
+
+        Args:
+            oldest: The oldest checkpoint that a restore can go back to.
+        """
+        ...
+
+
+@runtime_checkable
 class LingeringSink(Protocol):
     """A sink in whose place something lies for a time only, such as a table that was replaced. Its commits remove it,
     and a cleaning does so where none come."""

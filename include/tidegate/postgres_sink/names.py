@@ -44,6 +44,16 @@ class Target:
         return int(loaded.removeprefix(self.loaded_prefix).partition("_")[0])
 
     @property
+    def before(self) -> str:
+        """The rows of changed keys as they were before, by checkpoint."""
+        return f"before_{self.hash}"
+
+    @property
+    def after(self) -> str:
+        """The rows that checkpoints had made which a restore has left behind."""
+        return f"after_{self.hash}"
+
+    @property
     def withdrawn(self) -> str:
         """The rows of checkpoints that a restore has left behind."""
         return f"withdrawn_{self.hash}"

@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from sqlalchemy import Connection, MetaData, Table
 from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
-from tidegate.postgres_sink import append, positions, tables
+from tidegate.postgres_sink import positions, tables
 from tidegate.postgres_sink.columns import RowColumn, columns_of
 from tidegate.postgres_sink.databases import connected
 from tidegate.postgres_sink.loading import Loaded, load, loaded_tables
-from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target, target_of
+from tidegate.postgres_sink.modes import Appending, Mode, Upserting
+from tidegate.postgres_sink.names import DELETE, SCHEMA, Target, target_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError, SinkError
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks.staged_parquet import StagedParquet
@@ -36,8 +37,10 @@ class PostgresSink(StagedParquet):
 
     Args:
         table: `name` or `schema.name`, without quotes; by default in the schema `public`.
-        mode: `"append"`: each checkpoint adds rows. The table has a column `_checkpoint` with its id.
+        mode: `"append"`: each checkpoint adds rows, in a column `_checkpoint` with its id. `"upsert"`: each checkpoint
+            replaces the rows of its keys; a row whose column `_delete` is true removes its key.
         connection: The name of a connection to another database, in Airflow or the environment.
+        key: The columns that tell rows apart, with `"upsert"`. None of them is null.
         columns: Those of the rows that are written, by default all.
         create: Whether to make the table if it is not there.
 
@@ -46,27 +49,46 @@ class PostgresSink(StagedParquet):
 
     Example:
         ```python
-        from tidegate import FileSource, Pipeline, PostgresSink
+        from tidegate import FileSource, Pipeline, PostgresSink, sum_
 
         orders = Pipeline("shop").source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
         orders.sink("orders", PostgresSink("orders"))
+        totals = orders.key_by("customer").aggregate("totals", cents=sum_("cents"))
+        totals.sink("totals", PostgresSink("totals", mode="upsert", key="customer"))
         ```
     """
 
     table: str
-    mode: Literal["append"] = "append"
+    mode: Literal["append", "upsert"] = "append"
     connection: str | None = None
+    key: str | Sequence[str] | None = None
     columns: Sequence[str] | None = None
     create: bool = True
 
     def __post_init__(self) -> None:
         target_of(self.table)
-        if self.mode != "append":
-            raise PipelineDefinitionError(
-                f'PostgresSink({self.table!r}): the mode is {self.mode!r}, but must be "append".'
-            )
+        if self.mode not in ("append", "upsert"):
+            self._refuse(f'the mode is {self.mode!r}, but must be "append" or "upsert"')
         if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
-            raise PipelineDefinitionError(f"PostgresSink({self.table!r}): columns is a list of names.")
+            self._refuse("columns is a list of names")
+        if self.mode == "upsert" and not self.keys:
+            self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
+        if self.mode == "append" and self.key is not None:
+            self._refuse('key= is for mode="upsert"')
+        if self.columns is not None and (missing := [name for name in self.keys if name not in self.columns]):
+            self._refuse(f"columns lacks {', '.join(missing)}, which the key names")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise PipelineDefinitionError(f"PostgresSink({self.table!r}): {why}.")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
+
+    @property
+    def _mode(self) -> Mode:
+        return Appending(self.target) if self.mode == "append" else Upserting(self.target, self.keys)
 
     @property
     def target(self) -> Target:
@@ -83,19 +105,17 @@ class PostgresSink(StagedParquet):
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. `create` is no part of it: it changes nothing of the rows."""
         place = f"postgres://{self.connection or 'tidegate_default'}/{self.target}"
-        said = {"type": "PostgresSink", "path": place, "mode": self.mode}
+        said: dict[str, Any] = {"type": "PostgresSink", "path": place, "mode": self.mode}
+        said |= {"key": list(self.keys)} if self.keys else {}
         return said | ({} if self.columns is None else {"columns": list(self.columns)})
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
         names = columns.names
         found = super().unstorable(columns)
-        found += [f"the stream has no column {name!r}" for name in self.columns or () if name not in names]
-        found += [
-            f"{name} is a name that the sink needs itself: rename that column"
-            for name in (CHECKPOINT,)
-            if name in names
-        ]
+        wanted = dict.fromkeys((*(self.columns or ()), *self.keys))
+        found += [f"the stream has no column {name!r}, which the sink names" for name in wanted if name not in names]
+        found += [f"{name} is a name that the sink needs itself" for name in self._mode.reserved() if name in names]
         if found:
             return found
         try:
@@ -109,25 +129,28 @@ class PostgresSink(StagedParquet):
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return append.Append(self.target, checkpoint_id, self._load(checkpoint_id, staged))
+        return self._forward(checkpoint_id, staged, None)
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return append.RewindAppended(self.target, self._kept(), checkpoint_id, branch)
+        return self._mode.rewind(self._existing(), checkpoint_id, branch, None)
+
+    def _forward(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: int | None) -> Participant:
+        loaded = self._load(checkpoint_id, staged)
+        return self._mode.forward(self._existing(), checkpoint_id, loaded, attempt)
 
     # -- after the commit
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
         with self._connected() as connection:
-            if positions.exists(connection) and positions.numbers(connection, self.target)[0] >= checkpoint_id:
+            if positions.numbers(connection, self.target)[0] >= checkpoint_id:
                 return
-        loaded = self._load(checkpoint_id, staged)
-        self._run(append.Append(self.target, checkpoint_id, loaded, attempt.number), attempt)
+        self._run(self._forward(checkpoint_id, staged, attempt.number), attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
-        self._run(append.RewindAppended(self.target, self._kept(), checkpoint_id, branch, attempt.number), attempt)
+        self._run(self._mode.rewind(self._existing(), checkpoint_id, branch, attempt.number), attempt)
 
     def _run(self, participant: Participant, attempt: CommitAttempt) -> None:
         with self._connected() as connection:
@@ -146,7 +169,9 @@ class PostgresSink(StagedParquet):
             self._made(connection, rows, checkpoint_id)
         names = [row.name for row in rows]
         batches = (batch.select(names) for batch in self.batches(staged))
-        return load(self.connection, self.target, checkpoint_id, rows, batches)
+        loaded = load(self.connection, self.target, checkpoint_id, rows, batches)
+        with self._connected() as connection:
+            return self._mode.check(connection, loaded)
 
     def _made(self, connection: Connection, rows: Sequence[RowColumn], checkpoint_id: int) -> None:
         existing = tables.look(connection, self.target)
@@ -157,7 +182,8 @@ class PostgresSink(StagedParquet):
                     "use its schema. Nothing is visible, and the rows are staged and safe. Make it, or leave "
                     "create=False out; then repeat the finalize step."
                 )
-            tables.make(connection, self.target, rows, (), checkpoint=True)
+            shown = self._mode.shown(rows)
+            tables.make(connection, self.target, shown, self.keys, checkpoint=self._mode.keeps_checkpoint)
         elif problems := self._problems(connection, existing, rows):
             raise SinkError(
                 f"Table {self.target} does not take the rows of checkpoint {checkpoint_id}: {'; '.join(problems)}. "
@@ -165,21 +191,22 @@ class PostgresSink(StagedParquet):
             )
 
     def _problems(self, connection: Connection, existing: tables.Existing, rows: Sequence[RowColumn]) -> list[str]:
-        return tables.problems(connection, existing, rows, checkpoint=True)
+        shown, checkpoint = self._mode.shown(rows), self._mode.keeps_checkpoint
+        return [*tables.problems(connection, existing, shown, checkpoint), *self._mode.problems(existing)]
 
     def _taken(self, schema: "pa.Schema") -> list[RowColumn]:
         """The columns that are written, in the order of the rows."""
-        return [row for row in columns_of(schema) if self.columns is None or row.name in self.columns]
+        wanted = None if self.columns is None else {*self.columns, DELETE}
+        return [row for row in columns_of(schema) if wanted is None or row.name in wanted]
 
-    def _kept(self) -> tuple[str, ...]:
-        """The columns of the table that a restore moves, with a place for them beside it; none without a table."""
+    def _existing(self) -> tables.Existing | None:
+        """The table as it is, with all that the mode keeps beside it; None if there is none."""
         with self._connected() as connection:
             positions.make(connection)
             existing = tables.look(connection, self.target)
-            if existing is None:
-                return ()
-            append.make_withdrawn(connection, self.target, existing)
-        return tuple(column.name for column in existing.columns if not column.generated)
+            if existing is not None:
+                self._mode.make(connection, existing)
+        return existing
 
     # -- what a restore would do
 
@@ -187,17 +214,22 @@ class PostgresSink(StagedParquet):
         with self._connected() as connection:
             if tables.look(connection, self.target) is None:
                 return []
-            return append.shown_beside(connection, self.target, branch)
+            return self._mode.shown_beside(connection, branch)
 
     def withdrawn(self) -> list[int]:
         with self._connected() as connection:
-            return append.withdrawn(connection, self.target)
+            return self._mode.withdrawn(connection)
 
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
         with self._connected() as connection:
             attempt.confirm()
             positions.lock(positions.OwnStatements(connection), self.target, attempt.number)
-            append.delete_withdrawn(connection, self.target, checkpoint_ids)
+            self._mode.delete_withdrawn(connection, checkpoint_ids)
+
+    def forget(self, oldest: int) -> None:
+        """See `ports.JournalingSink`."""
+        with self._connected() as connection:
+            self._mode.forget(connection, oldest)
 
     # -- whose it is
 

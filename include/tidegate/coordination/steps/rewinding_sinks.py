@@ -9,7 +9,7 @@ from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import RewindableSink, StoreTransaction
+from tidegate.ports import JournalingSink, Look, RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.steps.notify import committables
@@ -77,7 +77,8 @@ class Rewinding:
         return [each for each in self._sinks if not self._ownership.is_foreign(each.vertex)]
 
     def delete_withdrawn(self) -> None:
-        """Delete withdrawn rows that no restore can bring back any more."""
+        """Delete rows that no restore can bring back any more: withdrawn ones, and what sinks keep of replaced ones."""
+        self._forget()
         found = self.find_withdrawn()
         if not found:
             return
@@ -98,6 +99,16 @@ class Rewinding:
 
         work = SinkWork("deleting withdrawn rows", lambda tx: not for_good(tx))
         in_turn(self._context, work, delete)
+
+    def _forget(self) -> None:
+        """What only a restore to a checkpoint that is not kept would need: nobody has to be fenced."""
+        journaling = [each.sink for each in self._own() if isinstance(each.sink, JournalingSink)]
+        if not journaling:
+            return
+        with self._context.transaction(Look(completed=True)) as tx:
+            kept = [record.checkpoint_id for record in (*tx.retained(), *tx.abandoned())]
+        for sink in journaling if kept else ():
+            sink.forget(min(kept))
 
 
 def _is_over(tx: StoreTransaction, restore: Restore) -> bool:

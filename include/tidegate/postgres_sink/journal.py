@@ -1,0 +1,143 @@
+"""The rows of keys that checkpoints have changed in a table, as they were before: by these a restore takes it back.
+
+Two tables beside it. `before` has, by checkpoint, the row of each key that the checkpoint has changed, or that there
+was none. When a restore leaves a checkpoint behind, the rows that it had made go to `after`, from which they come back
+when that restore is undone.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    not_,
+    select,
+    text,
+)
+
+from tidegate.ports import Branch, CommitStatements, Withdrawn
+from tidegate.postgres_sink.append import is_in, readable
+from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
+from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name
+
+#: Whether the key had a row.
+THERE = "_there"
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Of one table, with the columns that the database does not fill by itself."""
+
+    target: Target
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def table(self) -> Table:
+        return readable(self.target, self.columns)
+
+    @property
+    def before(self) -> Table:
+        return readable(Target(SCHEMA, self.target.before), [CHECKPOINT, THERE, *self.columns])
+
+    @property
+    def after(self) -> Table:
+        return readable(Target(SCHEMA, self.target.after), [CHECKPOINT, THERE, *self.columns])
+
+    def note(self, statements: CommitStatements, into: Table, checkpoint_id: int, keys: FromClause) -> None:
+        """Write down what the table has for these keys, each once, and for which it has nothing."""
+        table = self.table
+        found = keys.outerjoin(table, self.same_key(keys, table))
+        there = literal_column(f"{quoted(self.target)}.ctid").is_not(None)
+        row = [(keys if name in self.key else table).c[name] for name in self.columns]
+        noted = select(literal(checkpoint_id), there, *row).select_from(found)
+        statements.execute(insert(into).from_select([CHECKPOINT, THERE, *self.columns], noted))
+
+    def same_key(self, left: FromClause, right: FromClause) -> ColumnElement[bool]:
+        return and_(*(left.c[name] == right.c[name] for name in self.key))
+
+    def exchange(self, statements: CommitStatements, source: Table, into: Table, checkpoint_id: int) -> None:
+        """Let the table have the rows that `source` has of a checkpoint, and `into` those that it had instead."""
+        table = self.table
+        asked = source.c[CHECKPOINT] == checkpoint_id
+        noted = select(*source.c).where(asked).subquery("noted")
+        self.note(statements, into, checkpoint_id, noted)
+        statements.execute(delete(table).where(asked, self.same_key(source, table)))
+        rows = select(*(source.c[name] for name in self.columns)).where(asked, source.c[THERE])
+        statements.execute(insert(table).from_select(list(self.columns), rows))
+        statements.execute(delete(source).where(asked))
+
+    def rewind(self, statements: CommitStatements, branch: Branch) -> None:
+        """Take the table to what the checkpoints of a branch have made of it: the newest others first, then those that
+        come back, oldest first."""
+        before, after = self.before, self.after
+        for checkpoint_id in self._checkpoints(statements, before, not_(is_in(branch)))[::-1]:
+            self.exchange(statements, before, after, checkpoint_id)
+        for checkpoint_id in self._checkpoints(statements, after, is_in(branch)):
+            self.exchange(statements, after, before, checkpoint_id)
+
+    def _checkpoints(self, statements: CommitStatements, table: Table, which: ColumnElement[bool]) -> list[int]:
+        return sorted(row[0] for row in statements.query(select(table.c[CHECKPOINT]).where(which).distinct()))
+
+
+def make(connection: Connection, target: Target, existing: Existing) -> None:
+    """Make both tables, with the columns of the table as they are now."""
+    for name in (target.before, target.after):
+        noted = Target(SCHEMA, name)
+        columns = [f"{quoted_name(each.name)} {each.type}" for each in existing.columns if not each.generated]
+        known = look(connection, noted)
+        if known is None:
+            listed = ", ".join([f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL", *columns])
+            connection.execute(text(f"CREATE TABLE IF NOT EXISTS {quoted(noted)} ({listed})"))
+            index = quoted_name(f"{name}_checkpoint")
+            connection.execute(text(f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(noted)} USING brin ({CHECKPOINT})"))
+            continue
+        for each, declared in zip((c for c in existing.columns if not c.generated), columns, strict=True):
+            if known.column(each.name) is None:
+                connection.execute(text(f"ALTER TABLE {quoted(noted)} ADD COLUMN {declared}"))
+
+
+def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
+    """The rows that other checkpoints have changed, and how many bytes they had before."""
+    noted = Target(SCHEMA, target.before)
+    if look(connection, noted) is None:
+        return []
+    table = readable(noted, [CHECKPOINT]).alias("t")
+    id_ = table.c[CHECKPOINT]
+    size = func.sum(func.pg_column_size(literal_column("t.*")))
+    asked = select(id_, func.count(), size).where(not_(is_in(branch))).group_by(id_).order_by(id_)
+    return [Withdrawn(checkpoint_id, rows, int(bytes_)) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+
+
+def withdrawn(connection: Connection, target: Target) -> list[int]:
+    noted = Target(SCHEMA, target.after)
+    if look(connection, noted) is None:
+        return []
+    id_ = readable(noted, [CHECKPOINT]).c[CHECKPOINT]
+    return sorted(connection.execute(select(id_).distinct()).scalars())
+
+
+def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Collection[int]) -> None:
+    table = readable(Target(SCHEMA, target.after), [CHECKPOINT])
+    connection.execute(delete(table).where(table.c[CHECKPOINT].in_(checkpoint_ids)))
+
+
+def forget(connection: Connection, target: Target, oldest: int) -> None:
+    """Delete what only a restore to a checkpoint older than this one would need."""
+    noted = Target(SCHEMA, target.before)
+    if look(connection, noted) is not None:
+        table = readable(noted, [CHECKPOINT])
+        connection.execute(delete(table).where(table.c[CHECKPOINT] <= oldest))
+
+
+def columns_of(existing: Existing) -> tuple[str, ...]:
+    return tuple(each.name for each in existing.columns if not each.generated)

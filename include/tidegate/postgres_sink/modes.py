@@ -1,0 +1,154 @@
+"""What each mode of a `PostgresSink` does with its table: a class each, with the same methods."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from tidegate.ports import Branch, Participant, Withdrawn
+from tidegate.postgres_sink import append, journal
+from tidegate.postgres_sink.columns import RowColumn
+from tidegate.postgres_sink.journal import Journal
+from tidegate.postgres_sink.loading import Loaded
+from tidegate.postgres_sink.names import CHECKPOINT, DELETE, Target
+from tidegate.postgres_sink.tables import Existing
+from tidegate.postgres_sink.upsert import RewindUpserted, Upsert, require_one_row_a_key
+
+
+class Mode(Protocol):
+    """Of one table. `existing` is the table as it is; None if there is none yet."""
+
+    def reserved(self) -> Sequence[str]:
+        """Names that columns of rows may not have."""
+        ...
+
+    def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
+        """Those of the rows' columns that the table has."""
+        ...
+
+    @property
+    def keeps_checkpoint(self) -> bool:
+        """Whether each row says which checkpoint it is of."""
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+    def problems(self, existing: Existing) -> list[str]:
+        """A phrase for what the table lacks for this mode."""
+        ...
+
+    def make(self, connection: Connection, existing: Existing) -> None:
+        """Make what it keeps beside the table."""
+        ...
+
+    def check(self, connection: Connection, loaded: Loaded) -> Loaded:
+        """Look at loaded rows before the commit. Raises `SinkError`."""
+        ...
+
+    def forward(
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
+    ) -> Participant: ...
+
+    def rewind(
+        self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None
+    ) -> Participant: ...
+
+    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
+    def withdrawn(self, connection: Connection) -> list[int]: ...
+    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
+    def forget(self, connection: Connection, oldest: int) -> None:
+        """Delete what only a restore to a checkpoint older than this one would need."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Appending:
+    target: Target
+    key: tuple[str, ...] = ()
+    keeps_checkpoint: bool = True
+
+    def reserved(self) -> Sequence[str]:
+        return [CHECKPOINT]
+
+    def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
+        return list(rows)
+
+    def problems(self, existing: Existing) -> list[str]:
+        return []
+
+    def make(self, connection: Connection, existing: Existing) -> None:
+        append.make_withdrawn(connection, self.target, existing)
+
+    def check(self, connection: Connection, loaded: Loaded) -> Loaded:
+        return loaded
+
+    def forward(
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
+    ) -> Participant:
+        return append.Append(self.target, checkpoint_id, loaded, attempt)
+
+    def rewind(self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None) -> Participant:
+        columns = () if existing is None else journal.columns_of(existing)
+        return append.RewindAppended(self.target, columns, checkpoint_id, branch, attempt)
+
+    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return append.shown_beside(connection, self.target, branch)
+
+    def withdrawn(self, connection: Connection) -> list[int]:
+        return append.withdrawn(connection, self.target)
+
+    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None:
+        append.delete_withdrawn(connection, self.target, checkpoint_ids)
+
+    def forget(self, connection: Connection, oldest: int) -> None:
+        """Rows say themselves which checkpoint they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upserting:
+    target: Target
+    key: tuple[str, ...]
+    keeps_checkpoint: bool = False
+
+    def reserved(self) -> Sequence[str]:
+        return []
+
+    def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
+        return [row for row in rows if row.name != DELETE]
+
+    def problems(self, existing: Existing) -> list[str]:
+        if frozenset(self.key) in existing.unique:
+            return []
+        listed = ", ".join(self.key)
+        return [f"it has no unique constraint on {listed}, the sink's key: ALTER TABLE … ADD UNIQUE ({listed})"]
+
+    def make(self, connection: Connection, existing: Existing) -> None:
+        journal.make(connection, self.target, existing)
+
+    def check(self, connection: Connection, loaded: Loaded) -> Loaded:
+        return require_one_row_a_key(connection, loaded, self.key, self.target)
+
+    def _journal(self, existing: Existing | None) -> Journal | None:
+        return None if existing is None else Journal(self.target, self.key, journal.columns_of(existing))
+
+    def forward(
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
+    ) -> Participant:
+        return Upsert(self._journal(existing), self.target, checkpoint_id, loaded, attempt)
+
+    def rewind(self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None) -> Participant:
+        return RewindUpserted(self._journal(existing), self.target, checkpoint_id, branch, attempt)
+
+    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return journal.shown_beside(connection, self.target, branch)
+
+    def withdrawn(self, connection: Connection) -> list[int]:
+        return journal.withdrawn(connection, self.target)
+
+    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None:
+        journal.delete_withdrawn(connection, self.target, checkpoint_ids)
+
+    def forget(self, connection: Connection, oldest: int) -> None:
+        journal.forget(connection, self.target, oldest)

@@ -1,0 +1,113 @@
+"""A table with one row a key: each checkpoint replaces the rows of its keys, or removes them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, func, or_, select, text, true
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.schema import DropTable
+
+from tidegate.ports import Branch, CommitStatements, StatementError
+from tidegate.postgres_sink import positions
+from tidegate.postgres_sink.append import readable
+from tidegate.postgres_sink.journal import Journal
+from tidegate.postgres_sink.loading import NUMBER, Loaded
+from tidegate.postgres_sink.names import DELETE, Target
+from tidegate.postgres_sink.refusals import lost_rows, refused
+from tidegate.postgres_sink.tables import quoted
+from tidegate.protocol.facts.errors import CheckpointError, SinkError
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """`ports.Participant`: the rows of a checkpoint, once. Without `loaded` there are none. Other writers wait until
+    the transaction has ended, readers do not."""
+
+    journal: Journal | None
+    target: Target
+    checkpoint_id: int
+    loaded: Loaded | None
+    attempt: int | None = None
+
+    def run(self, statements: CommitStatements) -> None:
+        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        found = positions.lock(statements, self.target, self.attempt)
+        if found.checkpoint_id >= self.checkpoint_id:
+            return
+        if self.loaded is not None and self.journal is not None:
+            statements.execute(lock_table(self.target))
+            self._take_over(statements, self.loaded, self.journal)
+        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+
+    def _take_over(self, statements: CommitStatements, loaded: Loaded, journal: Journal) -> None:
+        found = statements.query(select(func.count()).select_from(loaded.table))[0][0]
+        if found != loaded.rows:
+            raise lost_rows(self.target, self.checkpoint_id, found, loaded.rows)
+        journal.note(statements, journal.before, self.checkpoint_id, loaded.table)
+        columns = [column for column in loaded.columns if column.name != DELETE]
+        names = [column.name for column in columns]
+        table, rows = readable(self.target, names), loaded.table
+        stay: ColumnElement[bool] = true()
+        if len(columns) < len(loaded.columns):
+            statements.execute(delete(table).where(journal.same_key(rows, table), rows.c[DELETE]))
+            stay = rows.c[DELETE].is_not(true())
+        taken = select(*(cast(rows.c[c.name], JSONB) if c.is_json else rows.c[c.name] for c in columns)).where(stay)
+        upserting = insert(table).from_select(names, taken)
+        changed = {name: upserting.excluded[name] for name in names if name not in journal.key}
+        statements.execute(
+            upserting.on_conflict_do_update(index_elements=list(journal.key), set_=changed)
+            if changed
+            else upserting.on_conflict_do_nothing(index_elements=list(journal.key))
+        )
+        statements.execute(DropTable(rows))
+
+    def explain(self, error: StatementError) -> CheckpointError:
+        return refused(error, self.target, self.checkpoint_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RewindUpserted:
+    """`ports.Participant`: what the checkpoints of a branch have made of the table."""
+
+    journal: Journal | None
+    target: Target
+    checkpoint_id: int
+    branch: Branch
+    attempt: int | None = None
+
+    def run(self, statements: CommitStatements) -> None:
+        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        positions.lock(statements, self.target, self.attempt)
+        if self.journal is not None:
+            statements.execute(lock_table(self.target))
+            self.journal.rewind(statements, self.branch)
+        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+
+    def explain(self, error: StatementError) -> CheckpointError:
+        return refused(error, self.target, self.checkpoint_id)
+
+
+def lock_table(target: Target) -> TextClause:
+    """Others may read, and write once the transaction has ended: else a row that they change meanwhile would not be
+    noted as it was."""
+    return text(f"LOCK TABLE {quoted(target)} IN SHARE ROW EXCLUSIVE MODE")
+
+
+def require_one_row_a_key(connection: Connection, loaded: Loaded, key: Sequence[str], target: Target) -> Loaded:
+    """Of several rows of a key, the last one counts: the others are deleted. Raises `SinkError` for a key with a
+    null."""
+    rows = loaded.table
+    columns = [rows.c[name] for name in key]
+    nulls = connection.execute(select(func.count()).where(or_(*(column.is_(None) for column in columns)))).scalar_one()
+    if nulls:
+        raise SinkError(
+            f"{nulls} rows for table {target} have no value in {', '.join(key)}, the key. Nothing is visible, and the "
+            "rows are staged. Take such rows out in a transform in front of the sink, then run again."
+        )
+    twice = select(*columns).group_by(*columns).having(func.count() > 1).limit(1)
+    if not connection.execute(twice).all():
+        return loaded
+    later = rows.alias("later")
+    same = and_(*(rows.c[name] == later.c[name] for name in key))
+    gone = connection.execute(delete(rows).where(same, rows.c[NUMBER] < later.c[NUMBER])).rowcount
+    return Loaded(rows, loaded.columns, loaded.rows - gone)
