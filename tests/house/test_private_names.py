@@ -7,7 +7,7 @@ from private_names import OTHERS, shortcuts
 
 ROOT = Path(__file__).parents[2] / "include" / "tidegate"
 #: Of Python itself; of rich, whose tables `tests/cli/screens` show; and what SQLAlchemy documents, underscore or not.
-KNOWN = {"_getframe", "_index", "_mapping"}
+KNOWN = {"_exit", "_getframe", "_index", "_mapping"}
 
 
 def trees() -> dict[str, ast.Module]:

@@ -54,6 +54,11 @@ def stage(sink: ParquetSink, checkpoint_id: int, *values: int, subtask: int = 0,
 
 
 def shown(directory: str | Path) -> list[int]:
+    """One column of `shown_rows`."""
+    return sorted(row["v"] for row in shown_rows(directory))
+
+
+def shown_rows(directory: str | Path) -> list[dict[str, Any]]:
     """What a reader of a directory sees who skips hidden names, as Spark, Hive and pyarrow do."""
     files = [
         Path(parent, name)
@@ -62,7 +67,7 @@ def shown(directory: str | Path) -> list[int]:
         for name in names
         if name[0] not in "._"
     ]
-    return sorted(value for file in files for value in pq.read_table(file, partitioning=None)["v"].to_pylist())
+    return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
 
 
 def visible(sink: ParquetSink) -> list[int]:

@@ -62,6 +62,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "ReadableStorage",
         },
     ),
+    "testing": ("Tests of your own sinks, sources and pipelines", {"tidegate.testing": "SinkSuite"}),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
 }
 
@@ -76,6 +77,7 @@ WITH_METHODS = {
     "ParquetSink": "table",
     "Tables": "",
     "StagedParquet": "commit describe batches staged_in",
+    "SinkSuite": "sink shown row commit",
     "RangeSource": "latest read_between describe size has_ended divide",
     "SparkSettings": "from_environment",
 }
@@ -174,13 +176,14 @@ def is_property(described: griffe.Object) -> bool:
 
 
 def members(entry: Entry) -> Iterator[griffe.Object]:
-    """The methods and properties of a class that are shown."""
+    """The methods and properties of a class that are shown; inherited ones if they are named."""
     if entry.module != "tidegate.ports" and entry.name not in WITH_METHODS:
         return
-    for name, member in entry.described.members.items():
-        is_shown = name in WITH_METHODS.get(entry.name, "").split() or not WITH_METHODS.get(entry.name)
+    named = WITH_METHODS.get(entry.name, "").split()
+    for name, member in (entry.described.all_members if named else entry.described.members).items():
+        is_shown = name in named or not named
         if is_shown and not name.startswith("_") and (member.is_function or is_property(member)):
-            yield member
+            yield member.final_target if member.is_alias else member
 
 
 def examples() -> Iterator[tuple[str, str]]:

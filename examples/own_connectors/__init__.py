@@ -1,0 +1,1 @@
+"""A sink and a source of one's own, as docs/own-connectors.md shows them."""

@@ -1,0 +1,16 @@
+"""Tests for what users write themselves: a sink, a source, a whole pipeline. They need pytest."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.testing.sinks import SinkSuite
+
+__all__ = ["SinkSuite"]
+_PUBLIC = {"SinkSuite": "tidegate.testing.sinks"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tidegate.testing' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
