@@ -108,6 +108,17 @@ def test_a_table_shows_the_newest_checkpoint_that_was_notified(pages, store):
     )  # fmt: skip
 
 
+def test_a_table_in_the_commit_shows_a_checkpoint_that_others_were_not_told_of(pages, store):
+    readings = pages().readings
+    with store.transaction(PIPELINE) as tx:
+        tx.record_endpoints([Endpoint(Role.SINK, name, "Sink", name) for name in ("carriers", "files")], at(0))
+    completed(store, {SINK: [handle("chk-1/s", 1, HandleKind.STAGED)]})
+    completed(store, {SINK: [handle("chk-2/s", 2, HandleKind.STAGED)]}, notified=False, committed=["carriers-sink"])
+    assert [(table.sink, table.shows, table.in_doubt, table.rows) for table in readings.tables(PIPELINE)] == [
+        ("carriers", 2, (), 10), ("files", 1, (2,), 0),
+    ]  # fmt: skip
+
+
 def test_quality_is_a_series_by_expectation(pages):
     world = pages(retained=9)
     for number in range(3):

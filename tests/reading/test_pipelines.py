@@ -83,6 +83,14 @@ def test_one_that_is_overdue_or_not_delivered_needs_a_look(pages, store):
     assert (line.need, line.in_progress, line.overdue) == (Need.LOOK, 1, 1)
 
 
+def test_what_all_sinks_have_shown_in_the_commit_is_not_in_doubt(pages, store):
+    world = pages()
+    completed(store, notified=False, committed=["carriers-sink"])
+    world.clock.time = at(30) + timedelta(minutes=2)
+    (line,) = world.readings.pipelines().lines
+    assert (line.in_doubt, line.need is Need.DELIVERY) == (0, False)
+
+
 def test_failures_before_the_last_success_or_resume_do_not_count(pages, store):
     readings = pages().readings
     fail_checkpoint(store, triggered(store))

@@ -89,11 +89,13 @@ def completed(
     checkpoint_id: int | None = None,
     notified: bool = True,
     subsume: Sequence[int] = (),
+    committed: Sequence[str] = (),
 ) -> int:
-    """A completed checkpoint; those it pushes out leave in the same transaction."""
+    """A completed checkpoint; those it pushes out leave in the same transaction, and so do the rows of sinks that are
+    `committed`."""
     id_ = validated(store, handles, checkpoint_id)
     with store.transaction(PIPELINE) as transaction:
-        assert transaction.complete(id_, at(30), metadata(id_), 4000, 1000)
+        assert transaction.complete(id_, at(30), metadata(id_), 4000, 1000, committed)
         transaction.subsume(subsume)
     if notified:
         with store.transaction(PIPELINE) as transaction:

@@ -49,7 +49,7 @@ def past(store: PostgresCheckpointStore) -> PostgresCheckpointStore:
 OF_PIPELINE = (
     "", "/checkpoints", "/checkpoints/config", "/checkpoints/1", "/checkpoints/1/subtasks/carriers",
     "/checkpoints/1/files", "/checkpoints/1/verdicts", "/history", "/series", "/sources", "/state",
-    "/tables", "/quality",
+    "/tables", "/doubts", "/quality",
 )  # fmt: skip
 
 

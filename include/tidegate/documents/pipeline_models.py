@@ -12,7 +12,7 @@ from tidegate.documents.audit import AuditLine
 from tidegate.reading.answer import Document, Moment, MomentOrNone
 from tidegate.reading.checkpoint_answers import DagRun
 from tidegate.reading.history_answers import JudgedTarget, Point
-from tidegate.reading.pipeline_answers import Overview, PipelineLine, SourceAt, StateAt, TableAt
+from tidegate.reading.pipeline_answers import DoubtAt, Overview, PipelineLine, SourceAt, StateAt, TableAt
 
 
 class NextRun(Document):
@@ -51,6 +51,10 @@ class States(Document):
 
 class Tables(Document):
     tables: tuple[TableAt, ...]
+
+
+class Doubts(Document):
+    doubts: tuple[DoubtAt, ...]
 
 
 class JudgedTargets(Document):

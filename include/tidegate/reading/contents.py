@@ -2,11 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from tidegate.postgres import reads
 from tidegate.postgres.lag import lag_of
+from tidegate.protocol.facts.branches import find_unfinished
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import operator_of_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
@@ -49,7 +52,7 @@ WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS
 ORDER BY checkpoint_id DESC LIMIT 1
 """)
 _IN_DOUBT = text("""
-SELECT checkpoint_id FROM tidegate.checkpoints
+SELECT checkpoint_id, completed_at, committed_sinks FROM tidegate.checkpoints
 WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL
 ORDER BY checkpoint_id LIMIT 1000
 """)
@@ -57,6 +60,11 @@ _STAGED = text("""
 SELECT operator_id, sum(rows)::bigint AS rows FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'STAGED' GROUP BY operator_id
 """)
+
+
+class _Shown(NamedTuple):
+    checkpoint_id: int
+    since: datetime
 
 
 def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[SourceAt, ...]:
@@ -114,34 +122,44 @@ def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt,
 
 
 def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) -> tuple[TableAt, ...]:
-    """See `Readings.tables`. All sinks of a checkpoint are told together, so all show the same one."""
+    """See `Readings.tables`. Sinks in the commit show a checkpoint once it has completed. The others are told together,
+    so all of them show the same one."""
     asked = {"pipeline_id": pipeline_id}
     shown = connection.execute(_SHOWN, asked).first()
-    in_doubt = tuple(connection.execute(_IN_DOUBT, asked).scalars())
-    restores = reads.restores_of(connection, pipeline_id)
-    rewinding = restores[-1].number if restores and restores[-1].rewound_at is None else None
-    rows = _staged(connection, pipeline_id, None if shown is None else shown.checkpoint_id)
+    not_told = connection.execute(_IN_DOUBT, asked).all()
+    restore = find_unfinished(reads.restores_of(connection, pipeline_id))
+    restored = None if restore is None else reads.checkpoint(connection, pipeline_id, restore.goes_on_from)
+    at_rest = () if restored is None else restored.committed_sinks
+    told = None if shown is None else _Shown(shown.checkpoint_id, shown.notified_at)
+    at_once = {id_: _Shown(row.checkpoint_id, row.completed_at) for row in not_told for id_ in row.committed_sinks}
+    rows = {
+        each.checkpoint_id: _staged(connection, pipeline_id, each.checkpoint_id)
+        for each in {told, *at_once.values()}
+        if each is not None
+    }
     definitions = _definitions(reads.latest(connection, pipeline_id, Status.COMPLETED), files)
     recorded = [each for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SINK]
     endpoints = {operator_of_sink(each.name): each for each in recorded}
-    return tuple(
-        TableAt(
+
+    def table(operator_id: str) -> TableAt:
+        shows = at_once.get(operator_id, told)
+        return TableAt(
             sink=sink_of_operator(operator_id),
             operator_id=operator_id,
             type=endpoints[operator_id].type if operator_id in endpoints else None,
             place=endpoints[operator_id].place if operator_id in endpoints else None,
             guarantee=_guarantee(definitions.get(operator_id, {})),
-            shows=None if shown is None else shown.checkpoint_id,
-            shown_at=None if shown is None else utc(shown.notified_at),
-            rows=rows.get(operator_id, 0),
-            in_doubt=in_doubt,
-            rewinding=rewinding,
+            shows=None if shows is None else shows.checkpoint_id,
+            shown_at=None if shows is None else utc(shows.since),
+            rows=0 if shows is None else rows[shows.checkpoint_id].get(operator_id, 0),
+            in_doubt=tuple(row.checkpoint_id for row in not_told if operator_id not in row.committed_sinks),
+            rewinding=None if restore is None or operator_id in at_rest else restore.number,
         )
-        for operator_id in sorted(endpoints.keys() | rows.keys())
-    )
+
+    return tuple(map(table, sorted(endpoints.keys() | {id_ for staged in rows.values() for id_ in staged})))
 
 
-def _staged(connection: Connection, pipeline_id: str, checkpoint_id: int | None) -> dict[str, int]:
+def _staged(connection: Connection, pipeline_id: str, checkpoint_id: int) -> dict[str, int]:
     found = connection.execute(_STAGED, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id})
     return {row.operator_id: row.rows for row in found}
 

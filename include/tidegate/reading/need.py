@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.facts.errors import IllegalRequestError
+from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.steps.committing import COMMIT_LEASE
 from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
@@ -60,7 +61,9 @@ WITH seen AS (
         SELECT count(*) AS number, min(completed_at) AS since
         FROM tidegate.checkpoints c
         WHERE c.pipeline_id = p.pipeline_id
-            AND completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL) doubt
+            AND completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL
+            AND (committed_sinks = '[]' OR EXISTS (SELECT FROM jsonb_to_recordset(operators) AS o (operator_id text)
+                WHERE o.operator_id LIKE :sink AND NOT committed_sinks ? o.operator_id))) doubt
     LEFT JOIN LATERAL (
         SELECT checkpoint_id, bool_and(coalesce(success, false)) AS verdict FROM tidegate.verdicts v
         WHERE v.pipeline_id = p.pipeline_id AND checkpoint_id = (
@@ -118,7 +121,7 @@ def _ask(
 ) -> Sequence[RowMapping]:
     values: dict[str, Any] = {"now": now, "one": one, "after_need": need, "after": after, "limit": limit, "text": text_}
     values |= {each.name.lower(): int(each) for each in Need}
-    values |= {"grace": _GRACE, "lease": COMMIT_LEASE}
+    values |= {"grace": _GRACE, "lease": COMMIT_LEASE, "sink": operator_of_sink("%")}
     values["faults"] = [reason.name for reason in FailureReason if reason.is_fault]
     values["readable"] = None if readable is None else sorted(readable)
     return connection.execute(_LINES, values).mappings().all()

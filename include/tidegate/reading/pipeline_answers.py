@@ -48,7 +48,7 @@ class PipelineLine(Document):
 
     `failures_in_a_row` are checkpoints that failed by themselves (`FailureReason.is_fault`) since the last one
     completed and the last resume, `last_failure` the reason of the newest of them. `held` are checkpoints that wait for
-    a decision, `in_doubt` completed ones whose sinks were not notified yet. `last_verdict` is that of the newest
+    a decision, `in_doubt` completed ones that not every sink was told of yet. `last_verdict` is that of the newest
     checkpoint that was judged, on all of its targets.
     """
 
@@ -332,7 +332,8 @@ class DoubtAt(Document):
 
 class TableAt(Document):
     """What a sink shows. `shows` is the newest checkpoint whose rows it was told to show, `in_doubt` are completed ones
-    of which it is not known yet, oldest first. `rewinding` is the restore that it still has to follow."""
+    of which it is not known yet, oldest first; there are none of a sink in the commit. `rewinding` is the restore that
+    it still has to follow."""
 
     sink: str
     operator_id: str

@@ -231,6 +231,12 @@ def tables(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Tables:
     return of_pipelines.Tables(tables=readings.tables(pipeline))
 
 
+@api_routes.get("/pipelines/{pipeline}/doubts", responses=REFUSALS)
+def doubts(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Doubts:
+    """What has completed and not every table shows yet: why, since when, what readers see, what to do."""
+    return of_pipelines.Doubts(doubts=readings.doubts(pipeline))
+
+
 @api_routes.get("/pipelines/{pipeline}/quality", responses=REFUSALS)
 def quality(
     readings: ReadingsDep,

@@ -240,8 +240,8 @@ def _latest_completed(readings: ReadingsDep, pipeline: str) -> int | None:
 
 @routes.get("/pipelines/{pipeline}/tables")
 def tables(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
-    return _tab(request, readings, "tables", pipeline, tables=readings.tables(pipeline), now=now()
-    )  # fmt: skip
+    found, doubts = readings.tables(pipeline), readings.doubts(pipeline)
+    return _tab(request, readings, "tables", pipeline, tables=found, doubts=doubts, now=now())
 
 
 @routes.get("/pipelines/{pipeline}/quality")
