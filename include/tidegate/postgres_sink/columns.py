@@ -3,14 +3,19 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import types
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
+from tidegate.postgres_sink.names import LONGEST
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SYSTEM = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,20 @@ class RowColumn:
 def columns_of(rows: "pa.Schema") -> list[RowColumn]:
     """The columns of rows."""
     return [_column(field.name, field.type) for field in rows]
+
+
+def unusable_names(names: Sequence[str]) -> list[str]:
+    """A phrase for each name that no column of a table can have."""
+    return [
+        f"{name!r} cannot be the name of a column in Postgres, {why}: rename it"
+        for name in names
+        for test, why in (
+            (not name or "\0" in name, "as it is empty or has a character zero"),
+            (len(name.encode()) > LONGEST, f"as it is longer than {LONGEST} bytes"),
+            (name in _SYSTEM, "which has it in each table"),
+        )
+        if test
+    ]
 
 
 def _column(name: str, kind: "pa.DataType") -> RowColumn:
@@ -56,21 +75,41 @@ def _SIMPLE(of: Any) -> Sequence[tuple[Any, TypeEngine[Any]]]:
         (of.is_boolean, types.Boolean()),
         (lambda kind: of.is_int8(kind) or of.is_int16(kind) or of.is_uint8(kind), types.SmallInteger()),
         (lambda kind: of.is_int32(kind) or of.is_uint16(kind), types.Integer()),
+        (of.is_uint64, types.Numeric(20, 0)),
         (of.is_integer, types.BigInteger()),
         (lambda kind: of.is_float16(kind) or of.is_float32(kind), types.REAL()),
         (of.is_floating, postgresql.DOUBLE_PRECISION()),
         (of.is_date, types.Date()),
-        (lambda kind: of.is_binary(kind) or of.is_large_binary(kind), types.LargeBinary()),
+        (of.is_time, types.Time()),
+        (
+            lambda kind: of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind),
+            types.LargeBinary(),
+        ),
     )
 
 
 def as_loaded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """The rows as they are loaded: nested values as JSON."""
+    """The rows as they are loaded: nested values as JSON, and what COPY has no form for as what comes nearest."""
     import pyarrow as pa
     import pyarrow.types as of
 
-    arrays = [_as_json(array) if of.is_nested(array.type) else array for array in batch.columns]
+    arrays = [_as_json(array) if of.is_nested(array.type) else _as_copied(array) for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _as_copied(array: "pa.Array[Any]") -> "pa.Array[Any]":
+    import pyarrow as pa
+    import pyarrow.types as of
+
+    for test, kind in (
+        (of.is_uint64, pa.decimal128(20, 0)),
+        (of.is_time32, pa.time64("us")),
+        (of.is_float16, pa.float32()),
+        (of.is_fixed_size_binary, pa.binary()),
+    ):
+        if test(array.type):
+            return array.cast(kind)
+    return array
 
 
 def _as_json(array: "pa.Array[Any]") -> "pa.Array[Any]":
@@ -78,7 +117,7 @@ def _as_json(array: "pa.Array[Any]") -> "pa.Array[Any]":
     import pyarrow.types as of
 
     values = array.to_pylist(maps_as_pydicts="strict") if _has_text_keys(array.type, of) else array.to_pylist()
-    texts = [None if value is None else json.dumps(value, default=_plain, ensure_ascii=False) for value in values]
+    texts = [None if value is None else json.dumps(_plain(value), ensure_ascii=False) for value in values]
     return pa.array(texts, pa.string())
 
 
@@ -89,10 +128,17 @@ def _has_text_keys(kind: "pa.DataType", of: Any) -> bool:
     return all(_has_text_keys(kind.field(at).type, of) for at in range(kind.num_fields)) if of.is_nested(kind) else True
 
 
-def _plain(value: object) -> object:
-    """What JSON has no type for, as text: times in ISO 8601, decimals digit for digit, bytes in hexadecimal."""
+def _plain(value: Any) -> Any:
+    """A value of JSON. What it has no type for is text: times in ISO 8601, decimals digit for digit, bytes in
+    hexadecimal, and numbers that are none by their names."""
     if isinstance(value, Mapping):
-        return dict(value)
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

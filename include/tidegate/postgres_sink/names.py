@@ -13,8 +13,8 @@ SCHEMA = SINKS_SCHEMA
 CHECKPOINT = "_checkpoint"
 #: Whether a row says that its key is gone. It is no column of the table.
 DELETE = "_delete"
-
-_LONGEST = 63  # bytes; Postgres cuts longer names off
+#: Of a name, in bytes: Postgres cuts longer ones off.
+LONGEST = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ def target_of(table: str) -> Target:
     schema, dot, name = table.rpartition(".")
     target = Target(schema if dot else "public", name)
     for part in (target.schema, target.name):
-        if not part or "." in part or "\0" in part or len(part.encode()) > _LONGEST:
+        if not part or "." in part or "\0" in part or len(part.encode()) > LONGEST:
             raise PipelineDefinitionError(
-                f"PostgresSink({table!r}): write the table as 'name' or 'schema.name', each of at most {_LONGEST} "
+                f"PostgresSink({table!r}): write the table as 'name' or 'schema.name', each of at most {LONGEST} "
                 "bytes, without quotes."
             )
     if target.schema in (SCHEMA, "tidegate") or target.schema.startswith("pg_"):

@@ -9,9 +9,9 @@ from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
 from tidegate.postgres_sink import positions, tables
-from tidegate.postgres_sink.columns import RowColumn, columns_of
+from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
 from tidegate.postgres_sink.databases import connected
-from tidegate.postgres_sink.loading import Loaded, load, loaded_tables
+from tidegate.postgres_sink.loading import NUMBER, Loaded, load, loaded_tables
 from tidegate.postgres_sink.modes import Appending, Mode, Upserting
 from tidegate.postgres_sink.names import DELETE, SCHEMA, Target, target_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError, SinkError
@@ -115,7 +115,11 @@ class PostgresSink(StagedParquet):
         found = super().unstorable(columns)
         wanted = dict.fromkeys((*(self.columns or ()), *self.keys))
         found += [f"the stream has no column {name!r}, which the sink names" for name in wanted if name not in names]
-        found += [f"{name} is a name that the sink needs itself" for name in self._mode.reserved() if name in names]
+        reserved = (NUMBER, *self._mode.reserved())
+        found += [
+            f"{name} is a name that the sink needs itself: rename that column" for name in reserved if name in names
+        ]
+        found += unusable_names(names)
         if found:
             return found
         try:

@@ -1,0 +1,45 @@
+"""What tests of tables in Postgres share: a project, its database, and another database."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from databases import Databases
+from marts import Mart, Server
+from sqlalchemy.engine import make_url
+
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.postgres.store import PostgresCheckpointStore
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def here(
+    postgres_server: EmbeddedPostgres, postgres_url: str, running_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Server:
+    """The store's database, in which the running role may make tables."""
+    postgres_server.let_running_role_make_tables(make_url(postgres_url).database or "")
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
+    return Server(postgres_url)
+
+
+@pytest.fixture
+def there(postgres_server: EmbeddedPostgres, databases: Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Another database, of a connection `marts`; its role is its owner."""
+    name = databases.take()
+    server = Server(postgres_server.url(name))
+    server.do("DROP SCHEMA tidegate CASCADE", "DROP SCHEMA tidegate_sinks CASCADE")
+    monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", server.url)
+    yield server
+    databases.give_back(name)
+
+
+@pytest.fixture
+def mart(here: Server, store: PostgresCheckpointStore, home: Path) -> Callable[..., Mart]:
+    """Makes pipelines on the store's database."""
+    return lambda **given: Mart(store, home, **given)

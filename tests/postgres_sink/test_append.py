@@ -1,0 +1,57 @@
+"""A table to which checkpoints add rows, in the transaction that completes them and after it."""
+
+import pytest
+from marts import values
+
+from tidegate import PostgresSink
+
+BOTH = pytest.mark.parametrize("connection", [None, "marts"])
+
+
+@pytest.fixture
+def base(request, here):
+    """The database where the table of the test is."""
+    return request.getfixturevalue("there") if request.getfixturevalue("connection") else here
+
+
+@BOTH
+def test_each_checkpoint_adds_its_rows_and_says_which_they_are(mart, base, connection):
+    shop = mart(orders=PostgresSink("orders", connection=connection))
+    assert [shop.take(), shop.take(orders=values(7, 8)), shop.take(orders=values())] == [1, 2, 3]
+    assert base.rows("SELECT v, _checkpoint FROM orders ORDER BY v") == [(1, 1), (7, 2), (8, 2)]
+    assert base.loaded_tables() == []
+
+
+def test_rows_become_visible_in_the_transaction_that_completes_the_checkpoint(mart, here):
+    shop = mart(orders=PostgresSink("orders"), others=PostgresSink("others"))
+    shop.finalize()
+    xids = here.rows(
+        "SELECT xmin::text FROM orders UNION ALL SELECT xmin::text FROM others UNION ALL "
+        "SELECT xmin::text FROM tidegate.checkpoints"
+    )
+    assert len(xids) == 3
+    assert len(set(xids)) == 1
+
+
+def test_rows_elsewhere_become_visible_after_it(mart, here, there):
+    shop = mart(orders=PostgresSink("orders", connection="marts"))
+    id_ = shop.finalize()
+    assert there.rows("SELECT to_regclass('orders')") == [None]
+    shop.coordinator.notify(id_)
+    assert there.rows("SELECT v FROM orders") == [1]
+
+
+@BOTH
+def test_a_restore_takes_rows_back_and_an_undo_brings_them_again(mart, base, connection):
+    shop = mart(orders=PostgresSink("orders", connection=connection))
+    for _ in range(3):
+        shop.take()
+    for _ in range(2):
+        shop.restore(1)
+        assert base.rows("SELECT v FROM orders ORDER BY v") == [1]
+        shop.restore()
+        assert base.rows("SELECT v FROM orders ORDER BY v") == [1, 2, 3]
+    shop.restore(2)
+    assert shop.take() == 4
+    assert base.rows("SELECT v FROM orders ORDER BY v") == [1, 2, 4]
+    assert shop.sinks["orders"].withdrawn() == [3]
