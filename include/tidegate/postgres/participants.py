@@ -21,6 +21,8 @@ BOUND = 300.0  # seconds
 
 _ALLOWED = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE", "ALTER", "DROP", "TRUNCATE", "LOCK")
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL)
+#: A name in quotes, which may hold a semicolon.
+_NAME = re.compile(r'"(?:[^"]|"")*"')
 _TRANSACTION = text("SELECT pg_current_xact_id()::text")
 _TIMEOUT = text("SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'")  # milliseconds, 0 for none
 _SET_TIMEOUT = text("SELECT set_config('statement_timeout', :value, true)")
@@ -92,7 +94,7 @@ class _Statements:
 def _require_own(statement: str) -> None:
     found = _FIRST_WORD.match(statement)
     word = found[1].upper() if found else ""
-    if word not in _ALLOWED or ";" in statement.rstrip().rstrip(";"):
+    if word not in _ALLOWED or ";" in _NAME.sub("", statement).rstrip().rstrip(";"):
         raise SinkError(
             f"A sink asked for {word or statement[:40]!r} in the transaction that completes the checkpoint. One "
             f"statement at a time is allowed, which begins with {', '.join(_ALLOWED)}: the transaction and its "
