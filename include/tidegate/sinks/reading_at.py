@@ -48,7 +48,9 @@ def current(root: str, checkpoint_id: int, staged: Sequence[StateHandle] | None)
         return _table([[os.path.join(version, name) for name in names]])
     wanted = {os.path.basename(handle.path): os.path.join(root, confined(handle.path)) for handle in staged}
     # A checkpoint in which nothing changed is shown by the version of an earlier one.
-    for directory in (version, os.path.realpath(os.path.join(root, publish.CURRENT))):
+    shown, newest = publish.current_checkpoint(root), max(handle.created_by for handle in staged)
+    earlier = [version_of(shown)] if shown is not None and newest <= shown < checkpoint_id else []
+    for directory in (version, *(os.path.join(root, each) for each in earlier)):
         if wanted.keys() == set(_names(directory) or ()):
             return _table([[os.path.join(directory, name) for name in sorted(wanted)]])
     if all(os.path.exists(path) for path in wanted.values()):
