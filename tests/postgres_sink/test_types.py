@@ -91,17 +91,25 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_type(mart, here, case):
-    kind, given, made, expected = CASES[case]
-    shop = mart(t=PostgresSink("t"))
-    shop.take(t=values(*given, None, kind=kind))
-    question = (
-        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'v'"
+LONGEST = 1 + max(len(given) for _, given, _, _ in CASES.values())
+
+
+def test_each_type_and_its_nulls_are_what_they_are(mart, here):
+    given = {
+        name: pa.array([*given, *[None] * (LONGEST - len(given))], kind) for name, (kind, given, _, _) in CASES.items()
+    }
+    mart(t=PostgresSink("t")).take(t=pa.table(given))
+    made = dict(
+        here.rows(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = 't'::regclass AND attnum > 0 AND attname <> '_checkpoint'"
+        )
     )
-    assert here.rows(question) == [made]
-    found = here.rows("SELECT v FROM t")
-    assert [bytes(value) if isinstance(value, memoryview) else value for value in found] == [*(expected or given), None]
+    assert made == {name: case[2] for name, case in CASES.items()}
+    for name, found in zip(made, zip(*here.rows("SELECT * FROM t"), strict=True), strict=False):
+        _, given, _, expected = CASES[name]
+        plain = [bytes(value) if isinstance(value, memoryview) else value for value in found]
+        assert plain == [*(expected or given), *[None] * (LONGEST - len(given))], name
 
 
 def test_a_number_that_is_none_stays_none_and_is_no_null(mart, here):

@@ -32,7 +32,7 @@ class Server:
     @contextmanager
     def session(self) -> Iterator[Any]:
         """A cursor; what it does is committed by the caller, or never."""
-        connection = psycopg2.connect(self.url)
+        connection = psycopg2.connect(self.url, options="-c search_path=public")  # the owner has a schema of its name
         try:
             with connection.cursor() as cursor:
                 yield cursor

@@ -23,6 +23,7 @@ class StatementError:
         table: Of the constraint or column that is broken, with its schema; empty if the server does not say.
         constraint: The constraint's name, likewise.
         column: The column's name, likewise.
+        role: Of whom the statement was; empty if that is not known.
     """
 
     sqlstate: str
@@ -31,6 +32,7 @@ class StatementError:
     table: str = ""
     constraint: str = ""
     column: str = ""
+    role: str = ""
 
 
 class CommitStatements(Protocol):

@@ -27,7 +27,7 @@ _TRANSACTION = text("SELECT pg_current_xact_id()::text")
 _TIMEOUT = text("SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'")  # milliseconds, 0 for none
 _SET_TIMEOUT = text("SELECT set_config('statement_timeout', :value, true)")
 #: So that a constraint that waits for the COMMIT is broken here, where it is known whose it is.
-_CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
+CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def run(connection: Connection, participants: Sequence[Participant]) -> None:
@@ -43,7 +43,7 @@ def run(connection: Connection, participants: Sequence[Participant]) -> None:
         except DBAPIError as error:
             raise statements.explained(error, participant) from error
     try:
-        connection.execute(_CHECK_NOW)
+        connection.execute(CHECK_NOW)
     except DBAPIError as error:  # the first one explains: only the table's name tells whose the constraint is
         raise statements.explained(error, participants[0]) from error
     connection.execute(_SET_TIMEOUT, {"value": str(timeout)})
@@ -73,7 +73,7 @@ class _Statements:
             return error
         if sqlstate(error) == QUERY_CANCELED:
             return too_long() if monotonic() >= self._ends_at else error
-        return participant.explain(_said(error))
+        return participant.explain(statement_error(error, self._connection))
 
     def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
         return self._run(statement, parameters).rowcount
@@ -102,7 +102,8 @@ def _require_own(statement: str) -> None:
         )
 
 
-def _said(error: DBAPIError) -> StatementError:
+def statement_error(error: DBAPIError, connection: Connection) -> StatementError:
+    """What a participant is told of an error."""
     said: Any = getattr(error.orig, "diag", None)
 
     def of(name: str) -> str:
@@ -110,6 +111,7 @@ def _said(error: DBAPIError) -> StatementError:
 
     table = ".".join(filter(None, (of("schema_name"), of("table_name"))))
     message = of("message_primary") or str(error.orig).strip().partition("\n")[0]
+    role = connection.engine.url.username or ""
     return StatementError(
-        sqlstate(error), message, of("message_detail"), table, of("constraint_name"), of("column_name")
+        sqlstate(error), message, of("message_detail"), table, of("constraint_name"), of("column_name"), role
     )

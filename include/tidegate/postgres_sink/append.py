@@ -29,7 +29,7 @@ from tidegate.ports import Branch, CommitStatements, StatementError, Withdrawn
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
-from tidegate.postgres_sink.refusals import lost_rows, refused
+from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
 from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name
 from tidegate.protocol.facts.errors import CheckpointError
 
@@ -63,7 +63,7 @@ class Append:
         statements.execute(DropTable(loaded.table))
 
     def explain(self, error: StatementError) -> CheckpointError:
-        return refused(error, self.target, self.checkpoint_id)
+        return refused(error, self.target, forward(self.target, self.checkpoint_id, self.attempt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RewindAppended:
         statements.execute(insert(into).from_select(list(self.columns), select(*gone.c)))
 
     def explain(self, error: StatementError) -> CheckpointError:
-        return refused(error, self.target, self.checkpoint_id)
+        return refused(error, self.target, rewind(self.target, self.checkpoint_id, self.attempt))
 
 
 def readable(target: Target, names: Sequence[str]) -> Table:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _SYSTEM = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
 
 
+class ZeroCharacterError(ValueError):
+    """Text in Postgres holds no such character."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowColumn:
     """A column of rows: its name, the type it is loaded as, and the type of a table that is made for it."""
@@ -137,6 +141,8 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, float) and not isfinite(value):
         return "NaN" if isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if isinstance(value, str) and "\0" in value:
+        raise ZeroCharacterError("a text in a nested value has a character zero")
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, bytes):

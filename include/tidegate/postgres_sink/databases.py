@@ -10,9 +10,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.embedded_postgres.locate import airflow_connection, connection_url, has_airflow, locate_database
+from tidegate.ports import CommitAttempt, Participant
 from tidegate.postgres.engine import connect, database_url
-from tidegate.postgres.outcomes import is_disconnect, sqlstate
-from tidegate.protocol.facts.errors import CheckpointError, MissingConnectionError, SinkError
+from tidegate.postgres.outcomes import is_disconnect, is_repeatable
+from tidegate.postgres.participants import CHECK_NOW, statement_error
+from tidegate.postgres_sink.names import Target
+from tidegate.postgres_sink.positions import OwnStatements
+from tidegate.postgres_sink.refusals import away, outside, refused
+from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
 
 #: Of a connection `marts`, the variable `TIDEGATE_CONNECTION_MARTS`.
 VARIABLE = "TIDEGATE_CONNECTION_"
@@ -41,30 +46,50 @@ def _engine(url: URL) -> Engine:
 
 
 @contextmanager
-def connected(connection: str | None, where: str) -> Iterator[Connection]:
-    """A connection to the database, committed in the end. `where` is for errors: they say what became of the rows.
-    Raises `SinkError` if the database is away or refuses something, which was not changed then."""
+def connected(connection: str | None, target: Target) -> Iterator[Connection]:
+    """A connection to the database of a table, committed in the end. Raises `SinkError` if the database is away or
+    refuses something, which was not changed then."""
     try:
         with _engine(url_of(connection)).begin() as opened:
-            yield opened
+            try:
+                yield opened
+            except DBAPIError as error:
+                raise _explained(error, opened, target) from error
     except (DBAPIError, PoolTimeoutError) as error:
-        raise explained(error, where) from error
+        raise away(target, first_line(error)) from error
 
 
-def explained(error: DBAPIError | PoolTimeoutError, where: str) -> CheckpointError:
-    """What an error outside of the checkpoint's transaction means."""
-    said = _first_line(error)
-    if isinstance(error, PoolTimeoutError) or is_disconnect(error):
-        return SinkError(
-            f"The database of {where} cannot be reached ({said}). The rows are staged and safe, and readers see what "
-            "they saw before. Check that it runs, then repeat the step."
-        )
-    return SinkError(
-        f"The database of {where} refused a statement ({sqlstate(error) or 'no code'}: {said}). The rows are staged "
-        "and safe, and readers see what they saw before. Fix the cause, then repeat the step."
-    )
+def _explained(error: DBAPIError, opened: Connection, target: Target) -> SinkError:
+    if is_disconnect(error):
+        return away(target, first_line(error))
+    return refused(statement_error(error, opened), target, outside(target))
 
 
-def _first_line(error: DBAPIError | PoolTimeoutError) -> str:
+def carry_out(connection: str | None, participant: Participant, target: Target, attempt: CommitAttempt) -> None:
+    """Run it in a transaction of its own. If another transaction came first, or the connection was lost, that is
+    repeated once: what has been done is not done again. Raises what it raises, `SupersededAttemptError`."""
+    for again in (True, False):
+        try:
+            with _engine(url_of(connection)).begin() as opened:
+                attempt.confirm()
+                _run(opened, participant, again)
+            return
+        except (DBAPIError, PoolTimeoutError) as error:
+            if not (again and isinstance(error, DBAPIError) and is_repeatable(error)):
+                raise away(target, first_line(error)) from error
+
+
+def _run(opened: Connection, participant: Participant, again: bool) -> None:
+    """A constraint that waits for the COMMIT is broken here, where it is known whose it is."""
+    try:
+        participant.run(OwnStatements(opened))
+        opened.execute(CHECK_NOW)
+    except DBAPIError as error:
+        if is_disconnect(error) or (again and is_repeatable(error)):
+            raise
+        raise participant.explain(statement_error(error, opened)) from error
+
+
+def first_line(error: Exception) -> str:
     lines = str(getattr(error, "orig", None) or error).strip().splitlines() or ["no message"]
     return lines[0].rstrip(".")

@@ -5,16 +5,20 @@ The table is unlogged: after a crash of the server it is empty, so whoever takes
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlalchemy import URL, BigInteger, Column, Connection, Identity, MetaData, Table, inspect, text
 from sqlalchemy.schema import CreateTable
 
-from tidegate.postgres_sink.columns import RowColumn, as_loaded
+from tidegate.ports import StatementError
+from tidegate.postgres_sink.columns import RowColumn, ZeroCharacterError, as_loaded
 from tidegate.postgres_sink.databases import connected, url_of
 from tidegate.postgres_sink.names import SCHEMA, Target
-from tidegate.protocol.facts.errors import NotInstalledError, SinkError
+from tidegate.postgres_sink.refusals import away, outside, refused
+from tidegate.protocol.facts.errors import RowsRefusedError, SinkError
 from tidegate.protocol.text.installed import not_installed
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 #: The order in which rows were loaded: of several rows of a key, the last one counts.
 NUMBER = "_number"
+_NO_TEXT = "22021"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,67 +51,81 @@ def load(
     table = Table(
         name, MetaData(), own, *(Column(c.name, c.loaded) for c in columns), schema=SCHEMA, prefixes=["UNLOGGED"]
     )
-    with connected(connection, f"table {target}") as opened:
+    with connected(connection, target) as opened:
         opened.execute(CreateTable(table))
-    rows = _copy(url_of(connection), name, target, batches)
-    with connected(connection, f"table {target}") as opened:
+    rows = _copy(url_of(connection), name, target, _Counted(batches))
+    with connected(connection, target) as opened:
         opened.execute(text(f"ANALYZE {SCHEMA}.{name}"))
     return Loaded(table, tuple(columns), rows)
 
 
-def _copy(url: URL, name: str, target: Target, batches: Iterable["pa.RecordBatch"]) -> int:
-    try:
-        from adbc_driver_manager import Error
-        from adbc_driver_postgresql import dbapi
-    except ModuleNotFoundError as error:
-        missing: NotInstalledError | None = not_installed(error.name)
-        raise missing or error from None
+class _Counted:
+    """Batches as they are loaded, and what was raised among them: a reader of Arrow passes on its text only."""
+
+    def __init__(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        self._batches = batches
+        self.rows = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator["pa.RecordBatch"]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                yield as_loaded(batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _copy(url: URL, name: str, target: Target, counted: _Counted) -> int:
+    require_driver()
     import pyarrow as pa
+    from adbc_driver_manager import Error
+    from adbc_driver_postgresql import dbapi
 
-    rows = 0
-
-    def counted() -> Iterator["pa.RecordBatch"]:
-        nonlocal rows
-        for batch in batches:
-            rows += batch.num_rows
-            yield as_loaded(batch)
-
-    reading = counted()
-    first = next(reading, None)
-    if first is None:
-        return 0
-    reader = pa.RecordBatchReader.from_batches(first.schema, _with(first, reading))
     try:
+        batches = iter(counted)
+        first = next(batches, None)
+        if first is None:
+            return 0
+        reader = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
         with dbapi.connect(libpq(url)) as opened, opened.cursor() as cursor:
             cursor.adbc_ingest(name, reader, mode="append", db_schema_name=SCHEMA)
             opened.commit()
-    except Error as error:
-        raise _explained(error, target) from error
-    return rows
+    except (Error, ZeroCharacterError) as error:
+        cause = counted.error or error
+        known = isinstance(cause, Error | ZeroCharacterError)
+        raise (_explained(cause, target, url.username or "") if known else cause) from error
+    return counted.rows
 
 
-def _with(first: "pa.RecordBatch", rest: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-    yield first
-    yield from rest
+def require_driver() -> None:
+    """Raises `NotInstalledError` if what loads rows is not installed."""
+    for module in ("adbc_driver_manager", "adbc_driver_postgresql"):
+        if find_spec(module) is None:
+            missing = not_installed(module)
+            assert missing is not None
+            raise missing
 
 
 def libpq(url: URL) -> str:
     """The URL as libpq takes it."""
-    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+    url = url.set(drivername="postgresql").update_query_dict({"application_name": "tidegate"})
+    return url.render_as_string(hide_password=False)
 
 
-def _explained(error: Exception, target: Target) -> SinkError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[0].rpartition("ERROR:")[2].strip() if lines else "no message"
-    if getattr(error, "sqlstate", None) == "22021":
-        return SinkError(
-            f"Rows for table {target} cannot be loaded: {said}. Text in Postgres holds no character zero. Nothing is "
-            "visible. Take that character out in a transform, then run again."
+def _explained(error: Exception, target: Target, role: str) -> SinkError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    said = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip()
+    state = getattr(error, "sqlstate", None) or ""
+    if state == _NO_TEXT or isinstance(error, ZeroCharacterError):
+        return RowsRefusedError(
+            f"Rows for table {target} cannot be loaded: {said}. Text in Postgres holds no character zero. "
+            f"{outside(target).safe} Take that character out in a transform, then run again."
         )
-    return SinkError(
-        f"Rows for table {target} could not be loaded ({said}). They are staged and safe, and readers see what they "
-        "saw before. Fix the cause, then repeat the step."
-    )
+    if not state or state[:2] in ("08", "57"):
+        return away(target, said)
+    return refused(StatementError(state, said, role=role), target, outside(target))
 
 
 def loaded_tables(connection: Connection, target: Target) -> list[str]:

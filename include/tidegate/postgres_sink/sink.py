@@ -1,6 +1,6 @@
 """`PostgresSink`: a table in Postgres that changes together with the checkpoint, or in one transaction after it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -10,11 +10,12 @@ from sqlalchemy.schema import DropTable
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
 from tidegate.postgres_sink import positions, tables
 from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
-from tidegate.postgres_sink.databases import connected
-from tidegate.postgres_sink.loading import NUMBER, Loaded, load, loaded_tables
+from tidegate.postgres_sink.databases import carry_out, connected
+from tidegate.postgres_sink.loading import NUMBER, Loaded, load, loaded_tables, require_driver
 from tidegate.postgres_sink.modes import Appending, Mode, Upserting
 from tidegate.postgres_sink.names import DELETE, SCHEMA, Target, target_of
-from tidegate.protocol.facts.errors import PipelineDefinitionError, SinkError
+from tidegate.postgres_sink.refusals import Occasion, forward, unfit
+from tidegate.protocol.facts.errors import ConfigurationError, PipelineDefinitionError, SinkUnavailableError
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks.staged_parquet import StagedParquet
 from tidegate.sinks.staging import staging_of
@@ -122,25 +123,31 @@ class PostgresSink(StagedParquet):
         found += unusable_names(names)
         if found:
             return found
+        require_driver()
         try:
             with self._connected() as connection:
                 existing = tables.look(connection, self.target)
-                return [] if existing is None else self._problems(connection, existing, self._taken(columns))
-        except SinkError:  # the first run finds out, before anything is visible
+                if existing is None:
+                    return [] if self.create else [f"there is no table {self.target}, and create=False: make it"]
+                return self._problems(connection, existing, self._taken(columns))
+        except (SinkUnavailableError, ConfigurationError):  # the first run finds out, before anything is visible
             return []
 
     # -- in the commit
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return self._forward(checkpoint_id, staged, None)
+        return self._forward(checkpoint_id, staged, None, lambda: None)
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
         return self._mode.rewind(self._existing(), checkpoint_id, branch, None)
 
-    def _forward(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: int | None) -> Participant:
-        loaded = self._load(checkpoint_id, staged)
+    def _forward(
+        self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: int | None, keep: Callable[[], None]
+    ) -> Participant:
+        """`keep` is called while rows are loaded."""
+        loaded = self._load(forward(self.target, checkpoint_id, attempt), checkpoint_id, staged, keep)
         return self._mode.forward(self._existing(), checkpoint_id, loaded, attempt)
 
     # -- after the commit
@@ -150,18 +157,17 @@ class PostgresSink(StagedParquet):
         with self._connected() as connection:
             if positions.numbers(connection, self.target)[0] >= checkpoint_id:
                 return
-        self._run(self._forward(checkpoint_id, staged, attempt.number), attempt)
+        participant = self._forward(checkpoint_id, staged, attempt.number, attempt.keep)
+        carry_out(self.connection, participant, self.target, attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
-        self._run(self._mode.rewind(self._existing(), checkpoint_id, branch, attempt.number), attempt)
+        participant = self._mode.rewind(self._existing(), checkpoint_id, branch, attempt.number)
+        carry_out(self.connection, participant, self.target, attempt)
 
-    def _run(self, participant: Participant, attempt: CommitAttempt) -> None:
-        with self._connected() as connection:
-            attempt.confirm()
-            participant.run(positions.OwnStatements(connection))
-
-    def _load(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Loaded | None:
+    def _load(
+        self, occasion: Occasion, checkpoint_id: int, staged: Sequence[StateHandle], keep: Callable[[], None]
+    ) -> Loaded | None:
         """Rows in a table of their own, and the table that takes them over; None if there are none."""
         with self._connected() as connection:
             positions.make(connection)
@@ -170,29 +176,29 @@ class PostgresSink(StagedParquet):
         schema = self.columns_of(staged)
         rows = self._taken(schema)
         with self._connected() as connection:
-            self._made(connection, rows, checkpoint_id)
-        names = [row.name for row in rows]
-        batches = (batch.select(names) for batch in self.batches(staged))
-        loaded = load(self.connection, self.target, checkpoint_id, rows, batches)
+            self._made(connection, rows, occasion)
+        loaded = load(self.connection, self.target, checkpoint_id, rows, self._selected(rows, staged, keep))
         with self._connected() as connection:
             return self._mode.check(connection, loaded)
 
-    def _made(self, connection: Connection, rows: Sequence[RowColumn], checkpoint_id: int) -> None:
+    def _selected(
+        self, rows: Sequence[RowColumn], staged: Sequence[StateHandle], keep: Callable[[], None]
+    ) -> "Iterator[pa.RecordBatch]":
+        names = [row.name for row in rows]
+        for batch in self.batches(staged):
+            keep()
+            yield batch.select(names)
+
+    def _made(self, connection: Connection, rows: Sequence[RowColumn], occasion: Occasion) -> None:
         existing = tables.look(connection, self.target)
-        if existing is None:
-            if not self.create:
-                raise SinkError(
-                    f"There is no table {self.target} for the rows of checkpoint {checkpoint_id}, or this role may not "
-                    "use its schema. Nothing is visible, and the rows are staged and safe. Make it, or leave "
-                    "create=False out; then repeat the finalize step."
-                )
+        if existing is not None:
+            if problems := self._problems(connection, existing, rows):
+                raise unfit(occasion, problems)
+        elif self.create:
             shown = self._mode.shown(rows)
             tables.make(connection, self.target, shown, self.keys, checkpoint=self._mode.keeps_checkpoint)
-        elif problems := self._problems(connection, existing, rows):
-            raise SinkError(
-                f"Table {self.target} does not take the rows of checkpoint {checkpoint_id}: {'; '.join(problems)}. "
-                "Nothing is visible, and the rows are staged and safe. Then repeat the finalize step."
-            )
+        else:
+            raise unfit(occasion, ["it is not there, and create=False: make it, or let the sink make it"])
 
     def _problems(self, connection: Connection, existing: tables.Existing, rows: Sequence[RowColumn]) -> list[str]:
         shown, checkpoint = self._mode.shown(rows), self._mode.keeps_checkpoint
@@ -293,4 +299,4 @@ class PostgresSink(StagedParquet):
         return [name for name in names if self.target.checkpoint_of(name) <= shown]
 
     def _connected(self) -> Any:
-        return connected(self.connection, f"table {self.target}")
+        return connected(self.connection, self.target)

@@ -13,9 +13,9 @@ from tidegate.postgres_sink.append import readable
 from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import NUMBER, Loaded
 from tidegate.postgres_sink.names import DELETE, Target
-from tidegate.postgres_sink.refusals import lost_rows, refused
+from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
 from tidegate.postgres_sink.tables import quoted
-from tidegate.protocol.facts.errors import CheckpointError, SinkError
+from tidegate.protocol.facts.errors import CheckpointError, RowsRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Upsert:
         statements.execute(DropTable(rows))
 
     def explain(self, error: StatementError) -> CheckpointError:
-        return refused(error, self.target, self.checkpoint_id)
+        return refused(error, self.target, forward(self.target, self.checkpoint_id, self.attempt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class RewindUpserted:
         positions.show(statements, self.target, self.checkpoint_id, self.attempt)
 
     def explain(self, error: StatementError) -> CheckpointError:
-        return refused(error, self.target, self.checkpoint_id)
+        return refused(error, self.target, rewind(self.target, self.checkpoint_id, self.attempt))
 
 
 def lock_table(target: Target) -> TextClause:
@@ -100,7 +100,7 @@ def require_one_row_a_key(connection: Connection, loaded: Loaded, key: Sequence[
     columns = [rows.c[name] for name in key]
     nulls = connection.execute(select(func.count()).where(or_(*(column.is_(None) for column in columns)))).scalar_one()
     if nulls:
-        raise SinkError(
+        raise RowsRefusedError(
             f"{nulls} rows for table {target} have no value in {', '.join(key)}, the key. Nothing is visible, and the "
             "rows are staged. Take such rows out in a transform in front of the sink, then run again."
         )

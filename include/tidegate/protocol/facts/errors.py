@@ -262,3 +262,11 @@ class SinkError(CheckpointError):
     """A sink could not stage or commit its rows."""
 
     reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+
+
+class SinkUnavailableError(UnavailableError, SinkError):
+    """The database of a sink's table cannot be reached or has no room, or another session holds a lock on the table."""
+
+
+class RowsRefusedError(DeterministicError, SinkError):
+    """A sink's table does not take its rows: a constraint, a type or a right is against it. Rows are staged."""
