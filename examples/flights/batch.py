@@ -3,10 +3,11 @@
 Only the two schemas of the pipeline are used, so that a mistake in the pipeline is not repeated here.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flights.layout import TABLES
 from flights.pipeline import FLIGHTS, WEATHER
@@ -51,18 +52,25 @@ def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
     }
 
 
-def compare(spark: "SparkSession", tables: Path, expected: Mapping[str, "DataFrame"]) -> list[Comparison]:
-    """Compare each table below `tables` with what it should hold, row for row, counting repeated rows."""
+def compare(
+    spark: "SparkSession", tables: Path, mart: Sequence[tuple[Any, ...]], expected: Mapping[str, "DataFrame"]
+) -> list[Comparison]:
+    """Compare each table below `tables`, and the rows of the mart, with what they should hold, row for row, counting
+    repeated rows."""
     comparisons = []
     for name, wanted in expected.items():
-        found = spark.read.parquet(str((tables / TABLES[name]).resolve())).select(wanted.columns)
+        shown = spark.read.parquet(str((tables / TABLES[name]).resolve())).select(wanted.columns)
         comparisons.append(
             Comparison(
                 name,
-                found.count(),
+                shown.count(),
                 wanted.count(),
-                missing=wanted.exceptAll(found).count(),
-                surplus=found.exceptAll(wanted).count(),
+                missing=wanted.exceptAll(shown).count(),
+                surplus=shown.exceptAll(wanted).count(),
             )
         )
-    return comparisons
+    has, must = Counter(mart), Counter(tuple(row) for row in expected["carrier_delays"].collect())
+    return [
+        *comparisons,
+        Comparison("carrier_mart", has.total(), must.total(), (must - has).total(), (has - must).total()),
+    ]

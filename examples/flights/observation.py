@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from flights import mart
 from flights.layout import TABLES
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.records import HandleKind, StateHandle
@@ -30,8 +32,8 @@ class Observation:
     state: dict[str, Content]
 
 
-def observe(store: CheckpointStore, pipeline_id: str, home: Path) -> Observation:
-    """Observe what readers see below `home`, and what the next checkpoint would start from."""
+def observe(store: CheckpointStore, pipeline_id: str, home: Path, database_url: str) -> Observation:
+    """Observe what readers see below `home` and in the database, and what the next checkpoint would start from."""
     positions: dict[str, list[StateHandle]] = {}
     state: dict[str, list[StateHandle]] = {}
     with store.transaction(pipeline_id) as transaction:
@@ -43,8 +45,9 @@ def observe(store: CheckpointStore, pipeline_id: str, home: Path) -> Observation
                 positions.setdefault(subtask.operator_id, []).append(handle)
             elif handle.kind is HandleKind.RUN:
                 state.setdefault(subtask.operator_id, []).append(handle)
+    tables = {name: _table(home / "tables" / path) for name, path in TABLES.items()}
     return Observation(
-        {name: _table(home / "tables" / path) for name, path in TABLES.items()},
+        tables | {"carrier_mart": _rows(mart.rows(database_url))},
         {name: _handles(handles) for name, handles in positions.items()},
         {name: _handles(handles) for name, handles in state.items()},
     )
@@ -53,6 +56,10 @@ def observe(store: CheckpointStore, pipeline_id: str, home: Path) -> Observation
 def _handles(handles: list[StateHandle]) -> Content:
     recorded = "".join(f"{handle.path} {handle.checksum}\n" for handle in handles)
     return Content(sum(handle.rows for handle in handles), sha256(recorded.encode()).hexdigest())
+
+
+def _rows(rows: list[tuple[Any, ...]]) -> Content:
+    return Content(len(rows), sha256(repr(rows).encode()).hexdigest())
 
 
 def _table(directory: Path) -> Content:

@@ -3,7 +3,7 @@
 This is all that a user writes, apart from the three lines of the DAG file.
 """
 
-from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, expect, max_, suite, sum_
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, PostgresSink, count, expect, max_, suite, sum_
 
 FLIGHTS = """
     year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT,
@@ -65,6 +65,7 @@ carriers.sink(
         expect("column_values_to_be_between", column="worst", max_value=A_DAY),
     ),
 )
+carriers.sink("carrier_mart", PostgresSink("carrier_delays", mode="upsert", key="carrier"))
 delay_by_weather.sink(
     "delay_by_weather",
     ParquetSink("tables/delay_by_weather", mode="latest"),

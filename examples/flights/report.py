@@ -66,6 +66,13 @@ def completed(console: Console, record: CheckpointRecord, seen: Observation, att
     console.print(table)
 
 
+def at_once(console: Console, record: CheckpointRecord, transaction: int) -> None:
+    console.print(
+        f"carrier_mart, a table in Postgres, and checkpoint {record.checkpoint_id} became visible in the same "
+        f"transaction, {transaction}."
+    )
+
+
 def stopped(console: Console, record: CheckpointRecord, verdicts: Sequence[Verdict], reports: Path) -> None:
     """Why validation refused a checkpoint: the expectations that failed, and rows they failed on."""
     reason = record.failure_reason.name if record.failure_reason else ""

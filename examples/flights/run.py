@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from flights import report
+from flights import mart, report
 from flights.data import Deliveries
 from flights.deployment import deploy, deploy_mistake
 from flights.layout import Layout
@@ -95,7 +95,11 @@ class Demonstration:
     def good(self, run_id: str, batch: Batch) -> None:
         report.chapter(self.console, run_id, self._deliver(batch))
         self._finish(run_id, "success")
-        report.completed(self.console, self._record(run_id), self._observe())
+        record = self._record(run_id)
+        report.completed(self.console, record, self._observe())
+        rows, checkpoint = mart.transactions(self.stack.database_url, pipeline.name, record.checkpoint_id)
+        _must(rows == checkpoint, f"Transaction {rows} wrote the mart, and {checkpoint} completed the checkpoint.")
+        report.at_once(self.console, record, checkpoint)
 
     def bad(self, run_id: str, batch: Batch) -> date:
         """A DAG run in which one file has delays in seconds. Returns its day."""
@@ -173,7 +177,9 @@ class Demonstration:
             with _errors_into(self.stack.logs / "comparison.log"):
                 spark = open_session(SparkSettings.local())
             try:
-                comparisons = compare(spark, self.layout.tables, compute(spark, self.layout.landing))
+                comparisons = compare(
+                    spark, self.layout.tables, mart.rows(self.stack.database_url), compute(spark, self.layout.landing)
+                )
             finally:
                 spark.stop()
         report.compared(self.console, comparisons)
@@ -202,7 +208,7 @@ class Demonstration:
         return next(record for record in self.store.history(pipeline.name, 10) if record.request_id.startswith(request))
 
     def _observe(self) -> Observation:
-        return observe(self.store, pipeline.name, self.layout.home)
+        return observe(self.store, pipeline.name, self.layout.home, self.stack.database_url)
 
 
 @contextmanager

@@ -97,7 +97,6 @@ def start_embedded(data_dir: Path, owner: bool = False) -> str:
     server.create_database()
     if is_behind(server.url()):
         upgrade(server.url())
-        server.let_running_role_make_tables()
     return server.url() if owner else server.running_url()
 
 

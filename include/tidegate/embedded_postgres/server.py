@@ -100,8 +100,9 @@ class EmbeddedPostgres:
         return f"postgresql+psycopg2://{user}:{self._secret(secret)}@127.0.0.1:{port}/{database}"
 
     def create_database(self, name: str = DATABASE, settings: Mapping[str, str] | None = None) -> None:
-        """Create a database in the running server, and the role that runs pipelines, unless they exist. `settings`
-        apply to the database's sessions from the next on."""
+        """Create a database in the running server, and the role that runs pipelines, unless they exist. That role may
+        make tables in its schema `public`, for sinks: the server belongs to one project. `settings` apply to the
+        database's sessions from the next on."""
         # Imported here, so that starting and stopping a server needs the standard library only.
         import psycopg2
         from psycopg2 import errors, sql
@@ -126,9 +127,9 @@ class EmbeddedPostgres:
             pass  # another process was faster
         finally:
             connection.close()
+        self._let_running_role_make_tables(name)
 
-    def let_running_role_make_tables(self, database: str = DATABASE) -> None:
-        """In the schema `public`, for sinks: this server belongs to one project. Elsewhere an administrator decides."""
+    def _let_running_role_make_tables(self, database: str) -> None:
         import psycopg2
         from psycopg2 import sql
 
