@@ -143,12 +143,15 @@ PLAN = {
     "pipeline": "flights", "status": "RUNNING", "checkpoint": 7, "can_go_on": False,
     "summary": "Pipeline flights cannot go on from checkpoint 7 with this code.",
     "vertices": [
-        {"kind": "source", "name": "flights", "verdict": "same", "changes": [], "way_out": None, "table": None},
+        {
+            "kind": "source", "name": "flights", "verdict": "same", "changes": [], "way_out": None, "table": None,
+            "commits": None,
+        },
         {
             "kind": "operator", "name": "carriers", "verdict": "refused",
             "changes": ["its key was carrier, and is route"],
             "way_out": "Give the operator another name: it then begins anew, and the old state is dropped.",
-            "table": None,
+            "table": None, "commits": None,
         },
     ],
 }  # fmt: skip

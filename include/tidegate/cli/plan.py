@@ -11,7 +11,14 @@ from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, s
 from tidegate.cli.tables import Table
 from tidegate.documents import plan_models
 from tidegate.documents.plan_models import PlannedVertex
+from tidegate.ports import SinkCommit
 from tidegate.protocol.recovery.changes import ChangePlan
+
+_WHEN = {
+    SinkCommit.IN_THE_COMMIT: "shows rows in the commit",
+    SinkCommit.AFTER_THE_COMMIT: "shows rows after the commit",
+    SinkCommit.AT_LEAST_ONCE: "shows rows after the commit, at least once",
+}
 
 
 def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
@@ -39,6 +46,7 @@ def _answer(planned: ChangePlan) -> plan_models.ChangePlan:
                 changes=list(each.changes),
                 way_out=each.way_out or None,
                 table=None if each.table is None else each.table.value,
+                commits=each.commits,
             )
             for each in planned.vertices
         ],
@@ -49,6 +57,7 @@ def plan_tables(plan: plan_models.ChangePlan) -> Group:
     """Everything that a person decides by; what is said of a vertex wraps in its own column."""
     table = Table("Vertex", "Kind", "Verdict", "What changes", leave=("Kind",), wrap=("What changes",))
     for each in plan.vertices:
-        said = [*each.changes, *([each.way_out] if each.way_out else [])]
+        when = [] if each.commits is None else [_WHEN[SinkCommit(each.commits)]]
+        said = [*when, *each.changes, *([each.way_out] if each.way_out else [])]
         table.add_row(each.name, each.kind, each.verdict, Text("\n".join(map(plain, said))))
     return Group(Text(plan.summary), table)

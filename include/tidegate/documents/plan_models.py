@@ -14,6 +14,7 @@ class PlannedVertex(Document):
     changes: list[str]
     way_out: str | None
     table: str | None
+    commits: str | None
 
 
 class ChangePlan(Document):

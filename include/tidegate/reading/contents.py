@@ -148,7 +148,8 @@ def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) ->
             operator_id=operator_id,
             type=endpoints[operator_id].type if operator_id in endpoints else None,
             place=endpoints[operator_id].place if operator_id in endpoints else None,
-            guarantee=_guarantee(definitions.get(operator_id, {})),
+            guarantee=_promise(definitions.get(operator_id, {}), "guarantee"),
+            commits=_promise(definitions.get(operator_id, {}), "commits"),
             shows=None if shows is None else shows.checkpoint_id,
             shown_at=None if shows is None else utc(shows.since),
             rows=0 if shows is None else rows[shows.checkpoint_id].get(operator_id, 0),
@@ -168,6 +169,6 @@ def _definitions(latest: CheckpointRecord | None, files: MetadataFiles) -> Mappi
     return {} if latest is None else files.described(latest.pipeline_id, latest.checkpoint_id).definitions
 
 
-def _guarantee(definition: Mapping[str, object]) -> str | None:
-    said = definition.get("guarantee")
+def _promise(definition: Mapping[str, object], name: str) -> str | None:
+    said = definition.get(name)
     return said if isinstance(said, str) else None

@@ -129,7 +129,7 @@ def _vertex(
     endpoint = endpoints.get((roles[part.role], name)) if part.role in roles else None
     definition = described.definitions.get(part.id, {})
     inputs = definition.get("inputs")
-    guarantee = definition.get("guarantee")
+    guarantee, commits = definition.get("guarantee"), definition.get("commits")
     return Vertex(
         operator_id=part.id,
         name=name,
@@ -140,7 +140,8 @@ def _vertex(
         type=None if endpoint is None else endpoint.type,
         place=None if endpoint is None else endpoint.place,
         guarantee=guarantee if isinstance(guarantee, str) else None,
-        definition={key: value for key, value in definition.items() if key not in ("inputs", "guarantee")},
+        commits=commits if isinstance(commits, str) else None,
+        definition={key: value for key, value in definition.items() if key not in ("inputs", "guarantee", "commits")},
         num_acknowledged=part.num_acknowledged_subtasks,
         num_finished=part.num_finished_subtasks,
         rows_in=part.rows_in,

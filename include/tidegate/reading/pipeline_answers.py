@@ -119,6 +119,7 @@ class Vertex(Document):
     type: str | None
     place: str | None
     guarantee: str | None
+    commits: str | None
     definition: Mapping[str, Any]
     num_acknowledged: int
     num_finished: int
@@ -340,6 +341,7 @@ class TableAt(Document):
     type: str | None
     place: str | None
     guarantee: str | None
+    commits: str | None
     shows: int | None
     shown_at: MomentOrNone
     rows: int

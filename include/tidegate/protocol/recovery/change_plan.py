@@ -84,7 +84,9 @@ def plan_changes(
     if recorded is None:
         refused = by_operator(places, definition)
         return tuple(
-            _refused(VertexChange(v.kind, v.name, ChangeVerdict.NEW), refused.get(v.plan.operator_id))
+            _refused(
+                VertexChange(v.kind, v.name, ChangeVerdict.NEW, commits=_commits(v)), refused.get(v.plan.operator_id)
+            )
             for v in definition.vertices
         )
     plan = _Plan(recorded, definition, places)
@@ -109,6 +111,10 @@ def _refused(change: VertexChange, refusals: Sequence[Refusal] | None) -> Vertex
     return replace(change, verdict=ChangeVerdict.REFUSES, changes=why, way_out=way_out)
 
 
+def _commits(vertex: DefinedVertex) -> str | None:
+    return str(vertex.options["commits"]) if "commits" in vertex.options else None
+
+
 class _Plan:
     def __init__(self, recorded: Recorded, definition: Definition, places: Sequence[Refusal]) -> None:
         self._recorded = recorded
@@ -122,7 +128,8 @@ class _Plan:
         for vertex in self._definition.vertices:
             former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
             if former not in self._before:
-                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, (_NEW[vertex.kind],))
+                said = (_NEW[vertex.kind],)
+                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, said, commits=_commits(vertex))
                 yield self._refused(new, vertex.plan.operator_id)
                 continue
             migrations = tuple(self._migrations(vertex, former))
@@ -133,6 +140,7 @@ class _Plan:
                 ChangeVerdict.MIGRATES if migrations else ChangeVerdict.SAME,
                 (*migrations, *self._adjustments(vertex, former), *([table.said] if table and table.said else ())),
                 table=None if table is None else table.verdict,
+                commits=_commits(vertex),
             )
             yield self._refused(change, vertex.plan.operator_id)
 

@@ -83,7 +83,8 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class VertexChange:
     """What becomes of a vertex. `changes` are phrases; of a refusal they say why, in whole sentences, and `way_out`
-    says what to do. `table`: of a sink that has written before, how its table is read from then on."""
+    says what to do. `table`: of a sink that has written before, how its table is read from then on. `commits`: of a
+    sink, when it shows rows."""
 
     kind: VertexKind
     name: str
@@ -91,6 +92,7 @@ class VertexChange:
     changes: tuple[str, ...] = ()
     way_out: str = ""
     table: TableVerdict | None = None
+    commits: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
