@@ -62,7 +62,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "ReadableStorage",
         },
     ),
-    "testing": ("Tests of your own sinks, sources and pipelines", {"tidegate.testing": "SinkSuite"}),
+    "testing": ("Tests of your own sinks, sources and pipelines", {"tidegate.testing": "SinkSuite SourceSuite"}),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
 }
 
@@ -78,6 +78,7 @@ WITH_METHODS = {
     "Tables": "",
     "StagedParquet": "commit describe batches staged_in",
     "SinkSuite": "sink shown row commit",
+    "SourceSuite": "source arrive row",
     "RangeSource": "latest read_between describe size has_ended divide",
     "SparkSettings": "from_environment",
 }

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidegate.testing.sinks import SinkSuite
+    from tidegate.testing.sources import SourceSuite
 
-__all__ = ["SinkSuite"]
-_PUBLIC = {"SinkSuite": "tidegate.testing.sinks"}
+__all__ = ["SinkSuite", "SourceSuite"]
+_PUBLIC = {"SinkSuite": "tidegate.testing.sinks", "SourceSuite": "tidegate.testing.sources"}
 
 
 def __getattr__(name: str) -> object:

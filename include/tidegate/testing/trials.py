@@ -96,11 +96,7 @@ class Trial:
         if any(shown == rows or (self.repeats and set(shown) == set(rows)) for rows in possible):
             return
         nearest = min(possible, key=lambda rows: (rows - shown).total() + (shown - rows).total())
-        raise AssertionError(
-            f"{when}, readers see {shown.total()} rows"
-            + _listed(", missing", nearest - shown)
-            + _listed(", not to be there", shown - nearest)
-        )
+        raise AssertionError(f"{when}, readers see {shown.total()} rows{difference(shown, nearest)}")
 
 
 def counted(rows: Rows) -> Counter[str]:
@@ -120,6 +116,11 @@ def _plain(value: Any) -> Any:
             return [_plain(each) for each in value]
         case _:
             return value
+
+
+def difference(found: Counter[str], expected: Counter[str]) -> str:
+    """What is missing, and what should not be there."""
+    return _listed(", missing", expected - found) + _listed(", not to be there", found - expected)
 
 
 def _listed(what: str, rows: Counter[str]) -> str:
