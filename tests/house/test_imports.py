@@ -60,7 +60,7 @@ ROOMS = {
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
-    "tables": room("assembly pipeline ports protocol reading settings sinks", DATABASE, QUALITY, AIRFLOW),
+    "tables": room("assembly pipeline ports postgres_sink protocol reading settings sinks", DATABASE, QUALITY, AIRFLOW),
     "ui": room("assembly coordination documents protocol reading settings", HEAVY, DATABASE),
     "airflow": room(
         "assembly coordination documents embedded_postgres pipeline postgres protocol reporting settings spark ui",

@@ -62,20 +62,23 @@ def shop(store, running_url, tmp_path, monkeypatch):
 
 
 class Past:
-    """What the pipeline has behind it: `branches` has the ids of each checkpoint's branch, `latest` is the present."""
+    """What the pipeline has behind it: `branches` has the ids of each checkpoint's branch, `latest` is the present,
+    `kept` are those to which a restore can go back."""
 
     def __init__(self, shop: SeveralTables) -> None:
-        self._shop, self.branches, self.latest = shop, dict[int, list[int]](), 0
+        self._shop, self.branches, self.latest, self.kept = shop, dict[int, list[int]](), 0, list[int]()
 
     def look(self) -> None:
         """Whatever the last step has come to, by the database."""
         with self._shop.store.transaction("shop") as tx:
-            pending, newest = tx.in_progress(), tx.latest_completed()
+            pending, retained = tx.in_progress(), tx.retained()
         for record in pending:
             self._shop.coordinator.abort(record.checkpoint_id, FailureReason.TASK_FAILURE, "It died.")
-        if newest is not None and newest.checkpoint_id not in self.branches:
-            self.branches[newest.checkpoint_id] = [*self.branches.get(self.latest, []), newest.checkpoint_id]
-        self.latest = self.latest if newest is None else newest.checkpoint_id
+        self.kept = [record.checkpoint_id for record in retained]
+        newest = self.kept[-1]
+        if newest not in self.branches:
+            self.branches[newest] = [*self.branches.get(self.latest, []), newest]
+        self.latest = newest
 
 
 @sizes("checkpoints", 40, 1000)
@@ -91,7 +94,7 @@ def test_no_read_sees_two_checkpoints(shop, checkpoints, monkeypatch):
             deaths.left = draw.choice([None, None, draw.randrange(60)])
             try:
                 if draw.random() < 0.15:
-                    shop.restore(draw.choice(past.branches[past.latest][-3:]))
+                    shop.restore(draw.choice(past.kept))
                 else:
                     shop.take()
             except Died:

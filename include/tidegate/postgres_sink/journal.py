@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from tidegate.ports import Branch, CommitStatements, Withdrawn
+from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.append import is_in, readable
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name
@@ -137,6 +138,7 @@ def forget(connection: Connection, target: Target, oldest: int) -> None:
     if look(connection, noted) is not None:
         table = readable(noted, [CHECKPOINT])
         connection.execute(delete(table).where(table.c[CHECKPOINT] <= oldest))
+        positions.forget(connection, target, oldest)
 
 
 def columns_of(existing: Existing) -> tuple[str, ...]:

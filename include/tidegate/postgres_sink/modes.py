@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 
 from tidegate.ports import Branch, Participant, Withdrawn
-from tidegate.postgres_sink import append, journal
+from tidegate.postgres_sink import append, journal, reading
 from tidegate.postgres_sink.columns import RowColumn
 from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import Loaded
@@ -55,6 +55,10 @@ class Mode(Protocol):
         self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None
     ) -> Participant: ...
 
+    def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
+        """The rows that the checkpoints of a branch have made of the table."""
+        ...
+
     def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
     def withdrawn(self, connection: Connection) -> list[int]: ...
     def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
@@ -92,6 +96,9 @@ class Appending:
     def rewind(self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None) -> Participant:
         columns = () if existing is None else journal.columns_of(existing)
         return append.RewindAppended(self.target, columns, checkpoint_id, branch, attempt)
+
+    def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
+        return reading.appended(connection, self.target, journal.columns_of(existing), branch)
 
     def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
         return append.shown_beside(connection, self.target, branch)
@@ -140,6 +147,9 @@ class Upserting:
 
     def rewind(self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None) -> Participant:
         return RewindUpserted(self._journal(existing), self.target, checkpoint_id, branch, attempt)
+
+    def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
+        return reading.upserted(connection, Journal(self.target, self.key, journal.columns_of(existing)), branch)
 
     def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
         return journal.shown_beside(connection, self.target, branch)

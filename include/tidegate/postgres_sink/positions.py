@@ -12,6 +12,7 @@ from sqlalchemy import (
     DateTime,
     Executable,
     MetaData,
+    Select,
     Table,
     Text,
     func,
@@ -39,6 +40,8 @@ positions = Table(
     Column("shows", BigInteger),
     Column("attempt", BigInteger, nullable=False, server_default=text("0")),
     Column("shown_at", DateTime(timezone=True)),
+    # What checkpoints up to this one have replaced is not kept any more.
+    Column("forgotten", BigInteger, nullable=False, server_default=text("0")),
     schema=SCHEMA,
 )
 
@@ -129,6 +132,27 @@ def show(statements: CommitStatements, target: Target, checkpoint_id: int, attem
             shown_at=func.now(),
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The newest checkpoint that was applied, the one that the table shows, and the newest of which it is not kept any
+    more what that has replaced."""
+
+    checkpoint_id: int
+    shows: int | None
+    forgotten: int
+
+
+def kept_rows(target: Target) -> Select[tuple[int, int | None, int]]:
+    """The statement that reads `Kept`."""
+    return select(positions.c.checkpoint_id, positions.c.shows, positions.c.forgotten).where(_is(target))
+
+
+def forget(connection: Connection, target: Target, checkpoint_id: int) -> None:
+    """Record that it is not kept any more what checkpoints up to this one have replaced."""
+    newest = func.greatest(positions.c.forgotten, checkpoint_id)
+    connection.execute(update(positions).where(_is(target)).values(forgotten=newest))
 
 
 def numbers(connection: Connection, target: Target) -> tuple[int, int]:

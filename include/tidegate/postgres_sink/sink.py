@@ -10,12 +10,18 @@ from sqlalchemy.schema import DropTable
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
 from tidegate.postgres_sink import positions, tables
 from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
-from tidegate.postgres_sink.databases import carry_out, connected
+from tidegate.postgres_sink.databases import carry_out, connected, url_of
 from tidegate.postgres_sink.loading import NUMBER, Loaded, load, loaded_tables, require_driver
 from tidegate.postgres_sink.modes import Appending, Mode, Upserting
 from tidegate.postgres_sink.names import DELETE, SCHEMA, Target, target_of
+from tidegate.postgres_sink.reading import RowsAt
 from tidegate.postgres_sink.refusals import Occasion, forward, unfit
-from tidegate.protocol.facts.errors import ConfigurationError, PipelineDefinitionError, SinkUnavailableError
+from tidegate.protocol.facts.errors import (
+    CheckpointInDoubtError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    SinkUnavailableError,
+)
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks.staged_parquet import StagedParquet
 from tidegate.sinks.staging import staging_of
@@ -240,6 +246,22 @@ class PostgresSink(StagedParquet):
         """See `ports.JournalingSink`."""
         with self._connected() as connection:
             self._mode.forget(connection, oldest)
+
+    # -- reading
+
+    def read_at(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> RowsAt:
+        """See `ports.ReadableAtSink`."""
+        with self._connected() as connection:
+            existing = tables.look(connection, self.target)
+            if existing is None:
+                raise CheckpointInDoubtError(
+                    f"Table {self.target} cannot be read as of checkpoint {checkpoint_id}: there is no such table yet, "
+                    "or this role may not use its schema. Nothing was changed."
+                )
+            rows = self._mode.rows_at(connection, existing, branch)
+        types = {column.name: column.type for column in existing.columns}
+        shown = {column.name: types[column.name] for column in rows.selected_columns}
+        return RowsAt(url_of(self.connection), self.target, checkpoint_id, rows, shown)
 
     # -- whose it is
 

@@ -6,15 +6,30 @@ from typing import Any
 from tidegate.ports import ReadableAtSink
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.reading.cuts import SinkAt
-from tidegate.sinks.parquet import ParquetSink
+
+#: What stands in a sink's place for the database of the checkpoints.
+_DEFAULT = "tidegate_default"
 
 
-def _parquet(place: str, definition: Mapping[str, Any]) -> ParquetSink:
+def _parquet(place: str, definition: Mapping[str, Any]) -> ReadableAtSink:
+    from tidegate.sinks.parquet import ParquetSink
+
     return ParquetSink(place, definition["mode"])
 
 
+def _postgres(place: str, definition: Mapping[str, Any]) -> ReadableAtSink:
+    from tidegate.postgres_sink.sink import PostgresSink
+
+    connection, _, table = place.removeprefix("postgres://").partition("/")
+    key, columns = definition.get("key"), definition.get("columns")
+    return PostgresSink(table, definition["mode"], None if connection == _DEFAULT else connection, key, columns)
+
+
 #: By the type that a sink's `describe` gives.
-_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], ReadableAtSink]] = {"ParquetSink": _parquet}
+_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], ReadableAtSink]] = {
+    "ParquetSink": _parquet,
+    "PostgresSink": _postgres,
+}
 
 
 def sink_of(pipeline_id: str, sink: SinkAt) -> ReadableAtSink:
