@@ -46,7 +46,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self.over.is_set():
+            while not self.over.wait(0.02):
                 found = tidegate.read("shop")
                 self.seen.append((found.checkpoint, values(found)))
         except BaseException as error:
@@ -81,7 +81,7 @@ class Past:
         self.latest = newest
 
 
-@sizes("checkpoints", 40, 1000)
+@sizes("checkpoints", 30, 1000)
 @pytest.mark.timeout(900)
 def test_no_read_sees_two_checkpoints(shop, checkpoints, monkeypatch):
     draw, deaths, reader, past = Random(checkpoints), Deaths(monkeypatch), Reader(), Past(shop)
