@@ -15,6 +15,7 @@ from sqlalchemy.schema import CreateTable
 
 from tidegate.ports import StatementError
 from tidegate.postgres_sink.columns import RowColumn, ZeroCharacterError, as_loaded
+from tidegate.postgres_sink.copying import copying
 from tidegate.postgres_sink.databases import connected, url_of
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.refusals import away, outside, refused
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: The order in which rows were loaded: of several rows of a key, the last one counts.
 NUMBER = "_number"
 _NO_TEXT = "22021"
+#: Rows from which on the planner is told how many there are.
+_MANY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,9 @@ def load(
     with connected(connection, target) as opened:
         opened.execute(CreateTable(table))
     rows = _copy(url_of(connection), name, target, _Counted(batches))
-    with connected(connection, target) as opened:
-        opened.execute(text(f"ANALYZE {SCHEMA}.{name}"))
+    if rows >= _MANY:
+        with connected(connection, target) as opened:
+            opened.execute(text(f"ANALYZE {SCHEMA}.{name}"))
     return Loaded(table, tuple(columns), rows)
 
 
@@ -81,7 +85,6 @@ def _copy(url: URL, name: str, target: Target, counted: _Counted) -> int:
     require_driver()
     import pyarrow as pa
     from adbc_driver_manager import Error
-    from adbc_driver_postgresql import dbapi
 
     try:
         batches = iter(counted)
@@ -89,7 +92,7 @@ def _copy(url: URL, name: str, target: Target, counted: _Counted) -> int:
         if first is None:
             return 0
         reader = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-        with dbapi.connect(libpq(url)) as opened, opened.cursor() as cursor:
+        with copying(url) as opened, opened.cursor() as cursor:
             cursor.adbc_ingest(name, reader, mode="append", db_schema_name=SCHEMA)
             opened.commit()
     except (Error, ZeroCharacterError) as error:
@@ -106,12 +109,6 @@ def require_driver() -> None:
             missing = not_installed(module)
             assert missing is not None
             raise missing
-
-
-def libpq(url: URL) -> str:
-    """The URL as libpq takes it."""
-    url = url.set(drivername="postgresql").update_query_dict({"application_name": "tidegate"})
-    return url.render_as_string(hide_password=False)
 
 
 def _explained(error: Exception, target: Target, role: str) -> SinkError:
