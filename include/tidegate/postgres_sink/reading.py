@@ -32,8 +32,8 @@ from sqlalchemy.dialects import postgresql
 from tidegate.ports import Branch
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.append import is_in, readable
+from tidegate.postgres_sink.copying import libpq
 from tidegate.postgres_sink.journal import THERE, Journal
-from tidegate.postgres_sink.loading import libpq
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.tables import look
 from tidegate.protocol.facts.errors import (
