@@ -127,9 +127,10 @@ class EmbeddedPostgres:
             pass  # another process was faster
         finally:
             connection.close()
-        self._let_running_role_make_tables(name)
+        self.let_running_role_make_tables(name)
 
-    def _let_running_role_make_tables(self, database: str) -> None:
+    def let_running_role_make_tables(self, database: str) -> None:
+        """In the schema `public`, where sinks make their tables."""
         import psycopg2
         from psycopg2 import sql
 
