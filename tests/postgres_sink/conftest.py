@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from databases import Databases
 from marts import Mart, Server
-from sqlalchemy.engine import make_url
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -19,11 +18,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def here(
-    postgres_server: EmbeddedPostgres, postgres_url: str, running_url: str, monkeypatch: pytest.MonkeyPatch
-) -> Server:
+def here(postgres_url: str, running_url: str, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The store's database, in which the running role may make tables."""
-    postgres_server.let_running_role_make_tables(make_url(postgres_url).database or "")
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
     return Server(postgres_url)
 

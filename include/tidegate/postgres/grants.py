@@ -37,6 +37,8 @@ RIGHTS = {
     "event_deliveries": _COMES_AND_GOES,
     "database_identity": "SELECT",
     "live_references": "SELECT",
+    "tidegate_current": "SELECT",
+    "tidegate_history": "SELECT",
     "schema_version": "SELECT",
 }
 

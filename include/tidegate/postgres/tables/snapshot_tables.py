@@ -19,6 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from tidegate.postgres.guards import HANDLE_GUARDS, SUBTASK_GUARDS
+from tidegate.postgres.reader_views import CURRENT, HISTORY
 from tidegate.postgres.rules import HANDLES_FUNCTION, HANDLES_TRIGGERS, LIVE_REFERENCES
 from tidegate.postgres.tables.columns import INSTANT, after_create, confined, members, metadata
 from tidegate.protocol.facts.names import SAVED_AT, STAGED_BY, STORAGE
@@ -166,4 +167,4 @@ after_create(
 
 after_create(subtasks, *SUBTASK_GUARDS)
 after_create(handles, HANDLES_FUNCTION, *HANDLES_TRIGGERS, *HANDLE_GUARDS)
-after_create(metadata, LIVE_REFERENCES)
+after_create(metadata, LIVE_REFERENCES, HISTORY, CURRENT)

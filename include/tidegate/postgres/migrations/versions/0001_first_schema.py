@@ -12,7 +12,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-FILES = ("pipelines", "checkpoints", "history", "functions", "triggers")
+FILES = ("pipelines", "checkpoints", "history", "functions", "triggers", "views")
 
 
 def upgrade() -> None:
