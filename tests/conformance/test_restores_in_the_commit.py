@@ -77,6 +77,31 @@ def test_wherever_it_dies_tables_and_checkpoints_are_of_one_moment(world, death)
     assert at >= 5
 
 
+def test_the_second_phase_of_an_older_restore_does_not_go_on_behind_a_newer_one(world):
+    """It was about to change a table when somebody undid the restore: tables stay where that has taken them."""
+    late, seen, after = world.coordinator, [], world.sinks["after"]
+
+    def undo(checkpoint_id):
+        world.sinks["out"].before_rewind = lambda checkpoint_id: None
+        after.before_rewind = refuse
+        world.reopen(world.store)
+        with pytest.raises(SinkError, match="comes later"):
+            world.coordinator.restore(Undo())
+
+    def refuse(checkpoint_id):
+        seen.append((checkpoint_id, in_the_commit(world)))
+        if len(seen) == 1:
+            raise SinkError("the second phase comes later")
+
+    world.sinks["out"].before_rewind = undo
+    late.restore(ToCheckpoint(2))
+    assert [shown for _, shown in seen] == [[1, 2, 3, 4]] * len(seen)
+    assert world.ids() == ([1, 2, 3, 4], [])
+    world.reopen(world.store)
+    assert world.take("r5") == 5
+    assert world.shown() == [1, 2, 3, 4, 5]
+
+
 def test_tables_that_cannot_go_back_leave_everything_as_it_is(world):
     def fail():
         raise SinkError("somebody holds the table")

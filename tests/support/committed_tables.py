@@ -3,7 +3,7 @@
 Nothing is unique in these tables: a row that is shown twice is there twice.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -51,8 +51,19 @@ class Place(Protocol):
 
     def read(self, away: bool = False) -> list[Row]: ...
 
-    def by_itself(self, participant: Participant) -> None:
-        """In a transaction of its own, after the commit."""
+    def by_itself(self, participant: Participant, confirm: Callable[[], None] = lambda: None) -> None:
+        """In a transaction of its own, after the commit. Who changes the table holds it first, then confirms."""
+
+
+@dataclass
+class _Confirming:
+    confirm: Callable[[], None]
+
+    def run(self, statements: CommitStatements) -> None:
+        self.confirm()
+
+    def explain(self, error: StatementError) -> SinkError:
+        raise AssertionError("it has no statements")
 
 
 class InMemory:
@@ -86,8 +97,8 @@ class InMemory:
         rows = self._store.tables.rows.get(self._name, {}).values()
         return sorted((id_, path) for id_, path, is_away in rows if is_away is away)
 
-    def by_itself(self, participant: Participant) -> None:
-        with self._store.tables.changed_by([participant]):
+    def by_itself(self, participant: Participant, confirm: Callable[[], None] = lambda: None) -> None:
+        with self._store.tables.changed_by([_Confirming(confirm), participant]):
             pass
 
 
@@ -119,8 +130,10 @@ class OnPostgres:
         with self._engine.connect() as connection:
             return sorted((id_, path) for id_, path in connection.execute(wanted))
 
-    def by_itself(self, participant: Participant) -> None:
+    def by_itself(self, participant: Participant, confirm: Callable[[], None] = lambda: None) -> None:
         with self._engine.begin() as connection:
+            connection.execute(text(f"LOCK TABLE {SCHEMA}.{self._has.name} IN EXCLUSIVE MODE"))
+            confirm()
             participant.run(_Statements(connection))
 
 
@@ -216,12 +229,13 @@ class TableSink(MemorySink):
         attempt.confirm()
         self.before_commit(checkpoint_id)
         self.acts.append(f"commit {checkpoint_id}")
-        self.place.by_itself(Bringing(self, checkpoint_id, tuple(handle.path for handle in staged), only_new=True))
+        bringing = Bringing(self, checkpoint_id, tuple(handle.path for handle in staged), only_new=True)
+        self.place.by_itself(bringing, attempt.confirm)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         attempt.confirm()
         self.before_rewind(checkpoint_id)
-        self.place.by_itself(_Rewinding(self, branch))
+        self.place.by_itself(_Rewinding(self, branch), attempt.confirm)
 
     def withdrawn(self) -> list[int]:
         return sorted({id_ for id_, _ in self.place.read(away=True)})

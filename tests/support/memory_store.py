@@ -47,6 +47,7 @@ class MemoryCheckpointStore:
         self._changes: dict[str, int] = {}
         self._seen = threading.local()
         self._identity = f"memory-{next(_NUMBERS)}"
+        self.patience = LOCK_TIMEOUT
         self.tables = MemoryTables()
 
     @contextmanager
@@ -60,7 +61,7 @@ class MemoryCheckpointStore:
     def _locked(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
         with self._changed:
             lock = self._locks.setdefault(pipeline_id, threading.Lock())
-        if not lock.acquire(timeout=LOCK_TIMEOUT):
+        if not lock.acquire(timeout=self.patience):
             raise StoreUnavailableError(f"Another transaction has held pipeline {pipeline_id!r} for too long.")
         try:
             before = self._state(pipeline_id)

@@ -31,6 +31,7 @@ class MemoryTables:
 
     def __init__(self) -> None:
         self.rows: Tables = {}
+        self.patience = LOCK_TIMEOUT
         self._lock = threading.Lock()
 
     @contextmanager
@@ -38,7 +39,7 @@ class MemoryTables:
         if not participants:
             yield
             return
-        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
+        if not self._lock.acquire(timeout=self.patience):
             raise StoreUnavailableError("Another transaction has held the tables for too long.")
         try:
             changed = {name: dict(rows) for name, rows in self.rows.items()}

@@ -97,7 +97,11 @@ class Participant(Protocol):
 class CommittingSink(Protocol):
     """A sink that is `SinkCommit.IN_THE_COMMIT`: its tables lie in the store's database, and change in the transaction
     that completes a checkpoint or restores the pipeline. `Sink.commit` is still needed: a checkpoint that completed
-    without it, because the sink was another kind of sink then, or is brought back from storage, is committed by it."""
+    without it, because the sink was another kind of sink then, or is brought back from storage, is committed by it.
+
+    A restore ends the attempt of whoever is about to commit or rewind afterwards. So a transaction of the sink's own
+    first locks what says where the table is, then calls `CommitAttempt.confirm`, and only then changes the table.
+    """
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """Do what takes long, such as to load rows, before the transaction begins. Repeated after crashes, and done by

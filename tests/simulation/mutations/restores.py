@@ -104,7 +104,7 @@ def _(original):
 
 @mutation("a plan is carried out although another checkpoint has completed since", (Restoring, "_require_as_planned"))
 def _(original):
-    return lambda self, plan, facts: None
+    return lambda self, plan, facts, present: None
 
 
 # -- what readers see

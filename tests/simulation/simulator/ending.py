@@ -11,6 +11,7 @@ from made_gestures import resume, suspend
 
 from simulator.cleaning import check_report
 from simulator.forks import fork_in_peace
+from simulator.in_the_commit import CommittedSink
 from simulator.live_files import references
 from simulator.moving import move
 from simulator.peace import take_checkpoint
@@ -164,7 +165,7 @@ def _all_is_read(world: "World") -> bool:
 def _compare_output(world: "World") -> None:
     for name, sink in world.sinks.items():
         expected = world.comparison.sequential.outputs[name]
-        require(sink.rows() == expected, f"{name} shows {sink.rows()}, but a plain execution gives {expected}")
+        require(sink.is_right(expected), f"{name} shows {sink.rows()}, but a plain execution gives {expected}")
 
 
 def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
@@ -189,6 +190,9 @@ def _compare_files(world: "World") -> None:
     needed = {("storage", path) for path in world.store.state.compactions}
     for record in _retained(world):
         needed |= references(world, record)
+    for name, sink in world.sinks.items():
+        if isinstance(sink, CommittedSink):
+            needed |= {(f"sink:{name}-sink", path) for path in sink.referenced(list(sink.staged))}
     there = {("storage", path) for path in world.storage.files if path.startswith(f"{world.pipeline_id}/")}
     there |= {(f"sink:{name}-sink", path) for name, sink in world.sinks.items() for path in sink.staged}
     left = {(owner, path) for owner, path in there - needed if path not in world.foreign}

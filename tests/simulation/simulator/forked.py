@@ -11,6 +11,7 @@ from simulator.fork_checks import ForkObserver
 from simulator.graphs import rebuilt
 from simulator.hearing import listening
 from simulator.holding import Holding
+from simulator.in_the_commit import accepted, make_sink
 from simulator.messages import Messages
 from simulator.sinks import SimulatedSink
 from simulator.storage import SimulatedStorage
@@ -53,9 +54,9 @@ class Forked:
     def _with_own_table(self, vertex: Any) -> Any:
         if not isinstance(vertex, SinkVertex):
             return vertex
-        sink = SimulatedSink(self, vertex.name, vertex.sink.input, f"/{self.pipeline_id}.{vertex.name}")
+        sink = make_sink(self, vertex.name, vertex.sink.input, f"/{self.pipeline_id}.{vertex.name}")
         self.sinks[vertex.name] = sink
-        return replace(vertex, sink=sink)
+        return replace(vertex, sink=sink, guarantee=accepted(sink))
 
     def open_coordinator(self) -> CheckpointCoordinator:
         self.pipeline.listeners = listening(lambda: self.store.state, self.point, self.messages.missed)

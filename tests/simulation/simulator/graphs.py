@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import draw_ttl
 from simulator.folding import draw_history
-from simulator.sinks import SimulatedSink
+from simulator.in_the_commit import accepted, make_sink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
@@ -167,9 +167,10 @@ def _draw_sink(world: "World", random: Random, stream: Stream) -> None:
     (origin,) = (vertex for vertex in stream.pipeline.vertices if vertex.name == stream.origin)
     current = isinstance(origin, KeyedVertex) and random.random() < 0.5 and not origin.emits
     name = f"sink{len(world.sinks)}"
-    sink = SimulatedSink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
+    sink = make_sink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
     world.sinks[name] = sink
-    stream.sink(name, sink, world.holding.suite() if random.random() < 0.6 or world.holding.hold_for else None)
+    suite = world.holding.suite() if random.random() < 0.6 or world.holding.hold_for else None
+    stream.sink(name, sink, suite, accepted(sink))
 
 
 def describe(world: "World") -> list[str]:
@@ -194,7 +195,8 @@ def describe(world: "World") -> list[str]:
             for vertex in world.graph.keyed
         ),
         *(
-            f"  {vertex.name}: {vertex.sink.input} of {vertex.input.origin}{', judged' if vertex.expect else ''}"
+            f"  {vertex.name}: {vertex.sink.input} of {vertex.input.origin}{', judged' if vertex.expect else ''}, "
+            f"{vertex.sink.commits}"
             for vertex in world.graph.sinks
         ),
     ]

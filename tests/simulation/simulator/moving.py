@@ -44,7 +44,9 @@ def _has_its_tables(world: "World", directory: SavedDirectory) -> bool:
 def _lose_the_database(world: "World", savepoint: int) -> None:
     """What still ran is stopped first. Directories are their owner's from now on."""
     lost, keeps_storage = world.store.state, world.aside.random() < 0.5
+    tables = world.store.database.tables
     world.store = SimulatedStore(world)
+    world.store.database.tables = tables  # brought back from a copy, as they were
     world.forks = []
     world.observer.history.forget(savepoint, lost.checkpoints)
     world.comparison.sequential.go_on_from(*world.observer.history.started())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from simulator.failures import check_failures
 from simulator.folding import check_folded
 from simulator.history import History, Moment, Return, is_rewinding
+from simulator.in_the_commit import check_tables
 from simulator.live_files import exists
 from simulator.requests import is_like
 from simulator.restores import check_restores, check_subsumed
@@ -85,6 +86,7 @@ class Observer:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")
         require(before.checkpoints.keys() <= after.checkpoints.keys(), "a checkpoint was forgotten")
+        check_tables(self.world.sinks)
         for path in after.compactions.keys() - before.compactions.keys():
             creator = after.checkpoints[after.compactions[path].handle.created_by]
             require(creator.status is Status.IN_PROGRESS, f"{path} was recorded when its directory was being swept")
@@ -213,6 +215,8 @@ class Observer:
         require(not self.history.answers_for(before, record.request_id), f"{record.request_id} completed twice")
         check_finished(self.world, record, snapshots)
         self.world.comparison.completes(id_, snapshots)
+        for operator_id in record.committed_sinks:
+            self.world.messages.told(self.world.sinks[operator_id.removesuffix("-sink")], id_)
 
     def _written_down(self, record: CheckpointRecord, after: "PipelineState") -> None:
         """The metadata says what counts, and not what somebody believed who lost a transaction."""

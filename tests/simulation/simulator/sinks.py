@@ -87,6 +87,10 @@ class SimulatedSink:
         require(files is not None, f"{self.name} shows {root['current']}, which is gone")
         return {int(root["current"].rpartition("-")[2]): files}
 
+    def is_right(self, expected: Sequence[Row]) -> bool:
+        """Whether readers see this."""
+        return self.rows() == expected
+
     def put_away(self) -> dict[int, dict[str, Any]]:
         """The same of what is withdrawn."""
         return _partitions(self.world.disk.look(f"{self.root}/_withdrawn") or {})

@@ -1,7 +1,7 @@
 """The in-memory store behind a connection that breaks, and a process that may die around every commit."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memory_store import MemoryCheckpointStore
@@ -50,11 +50,13 @@ def changes_between(before: "PipelineState", after: "PipelineState") -> str:
 
 class SimulatedStore:
     """`ports.CheckpointStore`, as the processes of one pipeline have it; `shared` is the database if it has others.
-    Nobody else has a turn inside a transaction: they are serialised in the real one too."""
+    Others have their turn while sinks run their statements, and nobody once the pipeline is locked: from there on they
+    are serialised in the real one too."""
 
     def __init__(self, world: "World", shared: MemoryCheckpointStore | None = None) -> None:
         self.world = world
         self.database = shared or MemoryCheckpointStore()
+        self.database.patience = self.database.tables.patience = 0.0  # who waits for a lock has waited in vain
         self._inside = False  # a transaction
 
     @property
@@ -71,10 +73,11 @@ class SimulatedStore:
         self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")
-        process, before = self.world.scheduler.current, self.database._state(pipeline_id)
+        process = self.world.scheduler.current
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self.database.transaction(pipeline_id, look, participants) as tx, self._alone():
+        with self._locked(pipeline_id, look, participants) as tx, self._alone():
+            before = self.database._state(pipeline_id)
             yield tx
             changes = fate is not None and tx.state != before
             if changes and when == "before commit":
@@ -91,6 +94,13 @@ class SimulatedStore:
             if changes and when == "after commit":
                 self._end(fate, when)
             self.world.point(f"has committed: {changes_between(before, after)}")
+
+    def _locked(
+        self, pipeline_id: str, look: Look | None, participants: Sequence[Participant]
+    ) -> AbstractContextManager[MemoryTransaction]:
+        held = pipeline_id in self.database._locks and self.database._locks[pipeline_id].locked()
+        require(not held, f"{pipeline_id} is locked while others have their turn")
+        return self.database.transaction(pipeline_id, look, participants)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

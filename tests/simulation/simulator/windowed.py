@@ -10,7 +10,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from simulator.sinks import SimulatedSink
+from simulator.in_the_commit import accepted, make_sink
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
@@ -139,9 +139,10 @@ def _windowed(world: "World", pipeline: Pipeline, name: str, read: Any, column: 
     stream = pipeline.add(vertex)
     for sink_name, what in ((f"{name}_shown", stream), (f"{name}_late", stream.late)):
         if what is stream or world.windows.random() < 0.6:
-            sink = SimulatedSink(world, sink_name, SinkInput.CHANGES)
+            sink = make_sink(world, sink_name, SinkInput.CHANGES)
             world.sinks[sink_name] = sink
-            pipeline.add(SinkVertex(sink_name, what, sink, world.holding.suite() if world.holding.hold_for else None))
+            suite = world.holding.suite() if world.holding.hold_for else None
+            pipeline.add(SinkVertex(sink_name, what, sink, suite, accepted(sink)))
     return stream
 
 

@@ -30,6 +30,7 @@ from simulator.forks import use_forks
 from simulator.graphs import PIPELINE_ID, describe, draw_pipeline, rebuilt
 from simulator.hearing import listening
 from simulator.holding import Holding, let_people_decide
+from simulator.in_the_commit import LOST
 from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
@@ -191,7 +192,7 @@ class World:
             except EXPECTED as error:
                 self.note(f"{type(error).__name__}: {error}")
                 cause = error.__cause__ if isinstance(error, StopIncompleteError) else error
-                harmless = not isinstance(cause, SinkError) or str(cause) == FULL
+                harmless = not isinstance(cause, SinkError) or str(cause) in (FULL, LOST)
                 require(harmless, f"a sink has lost or found what it should not: {cause}")
                 raise
             except Exception as error:

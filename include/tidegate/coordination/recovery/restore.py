@@ -23,7 +23,7 @@ from tidegate.protocol.facts.branches import (
     choose_undone,
     require_restorable,
 )
-from tidegate.protocol.facts.errors import RestoreRefusedError, StateIntegrityError
+from tidegate.protocol.facts.errors import RestoreRefusedError, SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import (
     CheckpointRecord,
@@ -169,7 +169,12 @@ class Restoring:
         self._require_as_planned(plan, facts, facts.present)
         checkpoint_id = facts.record.checkpoint_id
         subtasks = self._context.store.subtasks(self._pipeline_id, checkpoint_id)
-        return facts.present, self._participants.prepare_rewind(checkpoint_id, facts.present, subtasks)
+        try:
+            return facts.present, self._participants.prepare_rewind(checkpoint_id, facts.present, subtasks)
+        except (SinkError, StateIntegrityError, StorageError):
+            with self._context.transaction() as tx:  # its files may be gone, if it is kept no longer
+                self._require_as_planned(plan, self._facts(tx, target), facts.present)
+            raise
 
     def _require_as_planned(self, plan: RestorePlan, facts: RestoreFacts, present: Branch) -> None:
         ends = plan.checkpoint.checkpoint_id, plan.previous and plan.previous.checkpoint_id
@@ -189,6 +194,7 @@ class Restoring:
         abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
         tx.end_region(tx.region().attempt, now)
         tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
+        tx.end_commit(tx.committer().attempt)  # else who changes sinks now would go on behind the restore
         snapshots = {id_: known.snapshot for id_, known in tx.subtasks(restore.checkpoint_id).items()}
         compactions = tx.compactions()
         if obsolete := [*choose_obsolete(snapshots, compactions), *choose_newer(snapshots, compactions)]:
