@@ -4,6 +4,8 @@ import pytest
 from marts import values
 
 from tidegate import PostgresSink
+from tidegate.ports import Branch
+from tidegate.protocol.facts.errors import SupersededAttemptError
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
 
@@ -55,3 +57,21 @@ def test_a_restore_takes_rows_back_and_an_undo_brings_them_again(mart, base, con
     assert shop.take() == 4
     assert base.rows("SELECT v FROM orders ORDER BY v") == [1, 2, 4]
     assert shop.sinks["orders"].withdrawn() == [3]
+
+
+def test_a_table_is_held_before_it_is_asked_whether_the_attempt_is_the_newest(mart, there):
+    """Otherwise a restore could come in between, and the table would go on behind it."""
+    shop = mart(orders=PostgresSink("orders", connection="marts"))
+    shop.take()
+
+    class Ended:
+        number = 9
+
+        def confirm(self):
+            held = "SELECT count(*) FROM pg_locks WHERE relation = 'tidegate_sinks.positions'::regclass AND mode = "
+            assert there.rows(f"{held}'RowShareLock'") == [1]
+            raise SupersededAttemptError("a restore has ended it")
+
+    with pytest.raises(SupersededAttemptError):
+        shop.sinks["orders"].rewind(2, Branch(((2, None),)), (), Ended())
+    assert there.rows("SELECT v FROM orders") == [1]

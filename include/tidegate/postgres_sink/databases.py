@@ -15,7 +15,7 @@ from tidegate.postgres.engine import connect, database_url
 from tidegate.postgres.outcomes import is_disconnect, is_repeatable
 from tidegate.postgres.participants import CHECK_NOW, statement_error
 from tidegate.postgres_sink.names import Target
-from tidegate.postgres_sink.positions import OwnStatements
+from tidegate.postgres_sink.positions import OwnStatements, lock
 from tidegate.postgres_sink.refusals import away, outside, refused
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
 
@@ -71,7 +71,8 @@ def carry_out(connection: str | None, participant: Participant, target: Target, 
     for again in (True, False):
         try:
             with _engine(url_of(connection)).begin() as opened:
-                attempt.confirm()
+                lock(OwnStatements(opened), target, attempt.number)
+                attempt.confirm()  # whoever changes the table now waits, and a restore that came first has ended it
                 _run(opened, participant, again)
             return
         except (DBAPIError, PoolTimeoutError) as error:

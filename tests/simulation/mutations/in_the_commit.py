@@ -66,11 +66,6 @@ def _(original):
     return lambda self, record, *rest: original(self, record.moved(committed_sinks=()), *rest)
 
 
-@mutation("a checkpoint does not know which sinks were in its commit", (Participants, "prepare"))
-def _(original):
-    return lambda self, *about: replace(original(self, *about), operator_ids=())
-
-
 @mutation("tables in the commit go back only in the second phase of a restore", (Participants, "prepare_rewind"))
 def _(original):
     return lambda self, checkpoint_id, branch, subtasks: Participating()
@@ -94,14 +89,3 @@ def _(original):
 @mutation("staged files that a sink has taken over are discarded", (deleting, "find_unreferenced"))
 def _(original):
     return lambda sink, paths: list(paths)
-
-
-@mutation(
-    "a restore is carried out although its tables were prepared for another branch", (CommittedSink, "_rewinding")
-)
-def _(original):
-    def rewinding(self, checkpoint_id, branch, staged):
-        everything = type(branch)(((1, None),))
-        return original(self, checkpoint_id, everything, staged)
-
-    return rewinding

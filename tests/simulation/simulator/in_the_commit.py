@@ -54,7 +54,7 @@ class CommittedSink(SimulatedSink):
         draws = Random(f"kind {world.seed} {self.root}")
         self.takes_over = input is SinkInput.CHANGES and draws.random() < 0.4
         self.crashes = Random(f"server {world.seed} {self.root}")
-        self.crash = draws.choice([0.0, 0.0, 0.05])  # of the server, per load
+        self.crash = draws.choice([0.0, 0.1, 0.2])  # of the server, per load
         self.kinds = [SinkCommit.IN_THE_COMMIT]
         if draws.random() < 0.6:
             either = [SinkCommit.IN_THE_COMMIT, SinkCommit.AFTER_THE_COMMIT]
