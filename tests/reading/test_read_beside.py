@@ -3,15 +3,23 @@ read."""
 
 import os
 import threading
+from contextlib import closing
 from random import Random
 
+import psycopg2
 import pytest
 from several_tables import SeveralTables, values
 from sizes import sizes
 from stopped import EFFECTS
+from worlds import Crash, MortalStore
 
 import tidegate
+from tidegate import PostgresSink
 from tidegate.protocol.facts.reasons import FailureReason
+
+IN_THE_COMMIT = ("mart", "keyed")
+BY_SQL = "SELECT array_agg(v ORDER BY v), (SELECT array_agg(v ORDER BY v) FROM keyed) FROM mart"
+CRASHES = ("crash before commit", "crash after commit")
 
 
 class Died(BaseException):
@@ -38,17 +46,27 @@ class Deaths:
 
 
 class Reader(threading.Thread):
-    """Reads all tables again and again. `seen` are the checkpoints, and what was read as of each."""
+    """Reads all tables, or those in the commit, again and again. `seen` are the checkpoints, and what was read as of
+    each; `by_sql` are the rows of the tables in the commit as one statement of a stranger sees them."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__()
-        self.seen, self.error, self.over = [], None, threading.Event()
+        self.seen, self.by_sql, self.error, self.over = [], [], None, threading.Event()
+        self._url = url.replace("+psycopg2", "")
 
     def run(self) -> None:
         try:
-            while not self.over.wait(0.02):
-                found = tidegate.read("shop")
-                self.seen.append((found.checkpoint, values(found)))
+            with closing(psycopg2.connect(self._url)) as stranger:
+                stranger.autocommit = True
+                while not self.over.wait(0.02):
+                    for names in ((), IN_THE_COMMIT):
+                        found = tidegate.read("shop", *names)
+                        self.seen.append((found.checkpoint, values(found)))
+                    with stranger.cursor() as cursor:
+                        cursor.execute(
+                            "SELECT array_agg(v ORDER BY v), (SELECT array_agg(v ORDER BY v) FROM keyed) FROM mart"
+                        )
+                        self.by_sql.append(cursor.fetchone())
         except BaseException as error:
             self.error = error
 
@@ -58,7 +76,8 @@ def shop(store, running_url, tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
     monkeypatch.setenv("TIDEGATE_STORAGE", str(tmp_path / "checkpoints"))
-    return SeveralTables(store, tmp_path, retained=4, readable_for="2 s")
+    more = {"mart": PostgresSink("mart"), "keyed": PostgresSink("keyed", "upsert", key="v")}
+    return SeveralTables(MortalStore(store), tmp_path, retained=4, readable_for="2 s", **more)
 
 
 class Past:
@@ -81,10 +100,10 @@ class Past:
         self.latest = newest
 
 
-@sizes("checkpoints", 30, 1000)
+@sizes("checkpoints", 20, 1000)
 @pytest.mark.timeout(900)
-def test_no_read_sees_two_checkpoints(shop, checkpoints, monkeypatch):
-    draw, deaths, reader, past = Random(checkpoints), Deaths(monkeypatch), Reader(), Past(shop)
+def test_no_read_sees_two_checkpoints(shop, checkpoints, running_url, monkeypatch):
+    draw, deaths, reader, past = Random(checkpoints), Deaths(monkeypatch), Reader(running_url), Past(shop)
     shop.take()
     past.look()
     reader.start()
@@ -92,15 +111,16 @@ def test_no_read_sees_two_checkpoints(shop, checkpoints, monkeypatch):
     try:
         while len(past.branches) < checkpoints and reader.error is None:
             deaths.left = draw.choice([None, None, draw.randrange(60)])
+            shop.store.plan = (draw.randrange(9), draw.choice(CRASHES)) if draw.random() < 0.2 else None
             try:
                 if draw.random() < 0.15:
                     shop.restore(draw.choice(past.kept))
                 else:
                     shop.take()
-            except Died:
+            except (Died, Crash):
                 died += 1
-                deaths.left = None
                 shop.reopen()
+            deaths.left, shop.store.plan = None, None
             past.look()
     finally:
         reader.over.set()
@@ -109,4 +129,5 @@ def test_no_read_sees_two_checkpoints(shop, checkpoints, monkeypatch):
     assert died > checkpoints / 10
     assert len({id_ for id_, _ in reader.seen}) > checkpoints / 4
     for id_, rows in reader.seen:
-        assert rows == {"events": past.branches[id_], "merged": past.branches[id_], "now": [id_]}
+        assert rows == {name: [id_] if name == "now" else past.branches[id_] for name in rows}
+    assert all(mart == keyed and mart in past.branches.values() for mart, keyed in reader.by_sql)

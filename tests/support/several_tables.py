@@ -10,6 +10,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.protocol.recovery.restore_plan import Accepted
@@ -18,14 +19,18 @@ from tidegate.state.storage import ArrowCheckpointStorage
 
 
 class SeveralTables:
-    """`events` and `merged` are appended to, of the latter there are few files, too; `now` has the current rows."""
+    """`events` and `merged` are appended to, of the latter there are few files, too; `now` has the current rows. `more`
+    are other sinks, by name."""
 
-    def __init__(self, store: CheckpointStore, home: Path, retained: int = 3, readable_for: str = "5 min") -> None:
+    def __init__(
+        self, store: CheckpointStore, home: Path, retained: int = 3, readable_for: str = "5 min", **more: Any
+    ) -> None:
         self.store, self.storage = store, ArrowCheckpointStorage(str(home / "checkpoints"))
-        self.sinks = {
+        self._defined_sinks = {
             "events": ParquetSink("tables/events"),
             "merged": ParquetSink("tables/merged", merge=True, readable_for=readable_for),
             "now": ParquetSink("tables/now", "latest", readable_for=readable_for),
+            **more,
         }
         self.retained = retained
         self.number = 0
@@ -34,6 +39,7 @@ class SeveralTables:
     def reopen(self) -> None:
         """Another process, which may have other sinks."""
         self.pipeline = self._defined()
+        self.sinks: dict[str, Any] = {v.name: v.sink for v in self.pipeline.vertices if isinstance(v, SinkVertex)}
         self.coordinator = CheckpointCoordinator(self.pipeline, self.store, self.storage, ShiftedClock())
 
     def _defined(self) -> Pipeline:
@@ -45,7 +51,7 @@ class SeveralTables:
         def keep(batch: Any, state: Any) -> Any:
             return batch
 
-        for name, sink in self.sinks.items():
+        for name, sink in self._defined_sinks.items():
             keep.sink(name, sink)
         return pipeline
 
