@@ -139,3 +139,23 @@ def test_a_checkpoint_in_which_nothing_changed_is_read_from_the_version_before()
     commit(sink, 2, handles)
     sink.discard([handle.path for handle in handles])
     assert tables(sink, 2, [(1, 2)], handles).arrow()["t"]["v"].to_pylist() == [1]
+
+
+class OwnRows:
+    """`ports.ArrowRows`, as a sink of somebody's own gives them."""
+
+    schema = pa.schema([("v", pa.int64()), ("s", pa.string())])
+
+    def to_table(self, columns):
+        return pa.table({"v": [1, 2], "s": ["a", None]}, self.schema).select(columns)
+
+
+def test_rows_that_lie_in_no_files_are_read_by_all(spark):
+    found = Tables("p", 1, datetime(2026, 3, 1, tzinfo=UTC), {"t": OwnRows()}, dict)
+    connection = duckdb.connect()
+    found.duckdb(connection)
+    rows = [(1, "a"), (2, None)]
+    assert connection.sql("SELECT v, s FROM t ORDER BY v").fetchall() == rows
+    assert list(map(tuple, found.spark(spark)["t"].orderBy("v").collect())) == rows
+    assert found.pandas()["t"].v.tolist() == [1, 2]
+    assert repr(found) == "<tables t of pipeline p as of checkpoint 1>"
