@@ -4,6 +4,7 @@ import pytest
 from marts import values
 
 from tidegate import PostgresSink
+from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import Branch
 from tidegate.protocol.facts.errors import SupersededAttemptError
 
@@ -48,6 +49,8 @@ def test_a_restore_takes_rows_back_and_an_undo_brings_them_again(mart, base, con
     shop = mart(orders=PostgresSink("orders", connection=connection))
     for _ in range(3):
         shop.take()
+    said = [line.partition(" rows (")[0] for line in shop.coordinator.plan_restore(ToCheckpoint(1)).lines()]
+    assert "Sink orders withdraws checkpoints 2, 3: 2" in said
     for _ in range(2):
         shop.restore(1)
         assert base.rows("SELECT v FROM orders ORDER BY v") == [1]

@@ -125,8 +125,15 @@ RESTORE = {
     ],
     "operators": [_CARRIERS, _CARRIERS | {"operator_id": "routes", "matched": False, "changes": []}],
     "sinks": [
-        {"sink": "routes", "can_rewind": True, "withdrawn_checkpoints": [6, 7], "files": 4, "bytes": 9_000},
-        {"sink": "mail", "can_rewind": False, "withdrawn_checkpoints": [], "files": 0, "bytes": 0},
+        {
+            "sink": "routes", "can_rewind": True, "withdrawn_checkpoints": [6, 7], "files": 4, "rows": None,
+            "bytes": 9_000,
+        },
+        {
+            "sink": "orders", "can_rewind": True, "withdrawn_checkpoints": [7], "files": 0, "rows": 1_200,
+            "bytes": 60_000,
+        },
+        {"sink": "mail", "can_rewind": False, "withdrawn_checkpoints": [], "files": 0, "rows": None, "bytes": 0},
     ],
 }  # fmt: skip
 FORK = {

@@ -247,7 +247,7 @@ class ShownPipeline:
         missing = [f"landing/flights/2026-01-0{day}{self._text}.csv" for day in (3, 4)]
         document["sources"] = [{"source": "flights", "files": 12, "bytes": 48_000_000, "missing": missing}]
         stuck = {"sink": f"mail{self._text}", "can_rewind": False, "withdrawn_checkpoints": [], "files": 0, "bytes": 0}
-        document["sinks"].append(stuck)
+        document["sinks"].append(stuck | {"rows": None})
         plans.store(plan_id, shown_plan(document), plan_digest(document))
 
     def take(self, number: int, apart: float = 600.0) -> None:

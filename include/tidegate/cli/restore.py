@@ -130,11 +130,11 @@ def plan_tables(document: dict[str, Any]) -> Group:
     operators = returning_states_table(document["operators"], "returns")
     sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks", leave=(), wrap=("Rows of checkpoints",))
     for each in document["sinks"]:
-        files = f"{each['files']:,} files, {decimal(each['bytes'])}"
+        what = f"{each['files']:,} files" if each["rows"] is None else f"{each['rows']:,} rows"
         sinks.add_row(
             each["sink"],
             _some(each["withdrawn_checkpoints"]),
-            files if each["can_rewind"] else "cannot be withdrawn",
+            f"{what}, {decimal(each['bytes'])}" if each["can_rewind"] else "cannot be withdrawn",
         )
     return Group(Text(_summary(document)), *(each for each in (sources, operators, sinks) if each.row_count))
 

@@ -49,6 +49,7 @@ class Withdrawal(Document):
     can_rewind: bool
     withdrawn_checkpoints: list[int]
     files: int
+    rows: int | None
     bytes: int
 
 

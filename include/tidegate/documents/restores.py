@@ -43,6 +43,7 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
                 "can_rewind": each.can_rewind,
                 "withdrawn_checkpoints": list(each.withdrawn),
                 "files": each.files,
+                "rows": each.rows,
                 "bytes": each.bytes,
             }
             for each in plan.sinks

@@ -171,13 +171,15 @@ class Withdrawn:
 
     Attributes:
         checkpoint_id: The checkpoint.
-        files: The number of its files.
-        bytes: Their size.
+        files: The number of its files; 0 if they lie in none.
+        bytes: Their size, or that of the rows.
+        rows: The number of its rows, if they lie in no files.
     """
 
     checkpoint_id: int
     files: int
     bytes: int
+    rows: int | None = None
 
 
 @runtime_checkable

@@ -19,7 +19,6 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    text,
 )
 from sqlalchemy import column as column_of
 from sqlalchemy.dialects.postgresql import JSONB
@@ -30,7 +29,7 @@ from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
-from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name
+from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
 from tidegate.protocol.facts.errors import CheckpointError
 
 
@@ -111,13 +110,15 @@ def make_withdrawn(connection: Connection, target: Target, existing: Existing) -
     """Where withdrawn rows are kept, with the table's columns as they are now."""
     away = Target(SCHEMA, target.withdrawn)
     known = look(connection, away)
-    if known is None:
-        connection.execute(text(f"CREATE TABLE IF NOT EXISTS {quoted(away)} (LIKE {quoted(target)})"))
+    moved = [column for column in existing.columns if not column.generated]
+    if known is None:  # without the table's constraints: what the database fills by itself is not kept
+        listed = ", ".join(f"{quoted_name(column.name)} {column.type}" for column in moved)
+        connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(away)} ({listed})"))
         return
-    for column in existing.columns:
+    for column in moved:
         if known.column(column.name) is None:
             added = f"ADD COLUMN {quoted_name(column.name)} {column.type}"
-            connection.execute(text(f"ALTER TABLE {quoted(away)} {added}"))
+            connection.execute(statement(f"ALTER TABLE {quoted(away)} {added}"))
 
 
 def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
@@ -126,7 +127,7 @@ def shown_beside(connection: Connection, target: Target, branch: Branch) -> list
     id_ = table.c[CHECKPOINT]
     size = func.sum(func.pg_column_size(literal_column("t.*")))
     asked = select(id_, func.count(), size).where(id_ > 0, not_(is_in(branch))).group_by(id_).order_by(id_)
-    return [Withdrawn(checkpoint_id, rows, int(bytes_)) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:

@@ -21,14 +21,13 @@ from sqlalchemy import (
     literal_column,
     not_,
     select,
-    text,
 )
 
 from tidegate.ports import Branch, CommitStatements, Withdrawn
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.append import is_in, readable
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
-from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name
+from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
 
 #: Whether the key had a row.
 THERE = "_there"
@@ -98,13 +97,14 @@ def make(connection: Connection, target: Target, existing: Existing) -> None:
         known = look(connection, noted)
         if known is None:
             listed = ", ".join([f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL", *columns])
-            connection.execute(text(f"CREATE TABLE IF NOT EXISTS {quoted(noted)} ({listed})"))
+            connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(noted)} ({listed})"))
             index = quoted_name(f"{name}_checkpoint")
-            connection.execute(text(f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(noted)} USING brin ({CHECKPOINT})"))
+            indexing = f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(noted)} USING brin ({CHECKPOINT})"
+            connection.execute(statement(indexing))
             continue
         for each, declared in zip((c for c in existing.columns if not c.generated), columns, strict=True):
             if known.column(each.name) is None:
-                connection.execute(text(f"ALTER TABLE {quoted(noted)} ADD COLUMN {declared}"))
+                connection.execute(statement(f"ALTER TABLE {quoted(noted)} ADD COLUMN {declared}"))
 
 
 def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
@@ -116,7 +116,7 @@ def shown_beside(connection: Connection, target: Target, branch: Branch) -> list
     id_ = table.c[CHECKPOINT]
     size = func.sum(func.pg_column_size(literal_column("t.*")))
     asked = select(id_, func.count(), size).where(not_(is_in(branch))).group_by(id_).order_by(id_)
-    return [Withdrawn(checkpoint_id, rows, int(bytes_)) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:

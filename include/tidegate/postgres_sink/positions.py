@@ -38,6 +38,7 @@ positions = Table(
     Column("database", Text, nullable=False),
     Column("checkpoint_id", BigInteger, nullable=False, server_default=text("0")),
     Column("shows", BigInteger),
+    Column("content", Text),
     Column("attempt", BigInteger, nullable=False, server_default=text("0")),
     Column("shown_at", DateTime(timezone=True)),
     # What checkpoints up to this one have replaced is not kept any more.
@@ -61,11 +62,13 @@ class OwnStatements:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The newest checkpoint that was applied, the one that the table shows since a restore, and the newest attempt."""
+    """The newest checkpoint that was applied, the one that the table shows since a restore, the newest attempt, and of
+    a table that is replaced what it has."""
 
     checkpoint_id: int
     shows: int | None
     attempt: int
+    content: str | None
 
 
 def exists(connection: Connection) -> bool:
@@ -105,7 +108,7 @@ def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = Fal
 def lock(statements: CommitStatements, target: Target, attempt: int | None) -> Position:
     """Wait for others that change the table, and find out where it is. Raises `SupersededAttemptError` if a newer
     attempt was here."""
-    columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt
+    columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt, positions.c.content
     rows = statements.query(select(*columns).where(_is(target)).with_for_update())
     if not rows:
         raise SinkError(
@@ -120,7 +123,9 @@ def lock(statements: CommitStatements, target: Target, attempt: int | None) -> P
     return found
 
 
-def show(statements: CommitStatements, target: Target, checkpoint_id: int, attempt: int | None) -> None:
+def show(
+    statements: CommitStatements, target: Target, checkpoint_id: int, attempt: int | None, content: str | None = None
+) -> None:
     """Record what the table shows from here on."""
     statements.execute(
         update(positions)
@@ -128,6 +133,7 @@ def show(statements: CommitStatements, target: Target, checkpoint_id: int, attem
         .values(
             checkpoint_id=func.greatest(positions.c.checkpoint_id, checkpoint_id),
             shows=checkpoint_id,
+            content=content,
             attempt=func.greatest(positions.c.attempt, attempt or 0),
             shown_at=func.now(),
         )
@@ -153,6 +159,14 @@ def forget(connection: Connection, target: Target, checkpoint_id: int) -> None:
     """Record that it is not kept any more what checkpoints up to this one have replaced."""
     newest = func.greatest(positions.c.forgotten, checkpoint_id)
     connection.execute(update(positions).where(_is(target)).values(forgotten=newest))
+
+
+def shown(connection: Connection, target: Target) -> tuple[int | None, str | None]:
+    """Which checkpoint the table shows, and of a table that is replaced what it has."""
+    if not exists(connection):
+        return None, None
+    row = connection.execute(select(positions.c.shows, positions.c.content).where(_is(target))).one_or_none()
+    return (None, None) if row is None else (row.shows, row.content)
 
 
 def numbers(connection: Connection, target: Target) -> tuple[int, int]:

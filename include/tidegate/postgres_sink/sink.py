@@ -23,7 +23,7 @@ from tidegate.protocol.facts.errors import (
     SinkUnavailableError,
 )
 from tidegate.protocol.recovery.ownership import Owner
-from tidegate.sinks.staged_parquet import StagedParquet
+from tidegate.sinks.staged_parquet import StagedParquet, StagedParquetWriter
 from tidegate.sinks.staging import staging_of
 
 if TYPE_CHECKING:
@@ -138,6 +138,11 @@ class PostgresSink(StagedParquet):
                 return self._problems(connection, existing, self._taken(columns))
         except (SinkUnavailableError, ConfigurationError):  # the first run finds out, before anything is visible
             return []
+
+    def writer(self) -> StagedParquetWriter:
+        """See `ports.Sink`. Raises `NotInstalledError` before anything is staged that could not be loaded."""
+        require_driver()
+        return super().writer()
 
     # -- in the commit
 

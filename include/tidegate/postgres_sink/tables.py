@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, Dialect, Index, MetaData, PrimaryKeyConstraint, Table, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Dialect,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    TextClause,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres_sink.columns import RowColumn
@@ -58,6 +69,11 @@ def quoted(target: Target) -> str:
 
 def quoted_name(name: str) -> str:
     return _DIALECT.identifier_preparer.quote_identifier(name)
+
+
+def statement(sql: str) -> TextClause:
+    """One without parameters: a colon in a name begins none."""
+    return text(sql.replace(":", "\\:"))
 
 
 def look(connection: Connection, target: Target) -> Existing | None:

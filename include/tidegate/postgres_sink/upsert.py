@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, func, or_, select, text, true
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, func, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.schema import DropTable
 
@@ -14,7 +14,7 @@ from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import NUMBER, Loaded
 from tidegate.postgres_sink.names import DELETE, Target
 from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
-from tidegate.postgres_sink.tables import quoted
+from tidegate.postgres_sink.tables import quoted, statement
 from tidegate.protocol.facts.errors import CheckpointError, RowsRefusedError
 
 
@@ -90,7 +90,7 @@ class RewindUpserted:
 def lock_table(target: Target) -> TextClause:
     """Others may read, and write once the transaction has ended: else a row that they change meanwhile would not be
     noted as it was."""
-    return text(f"LOCK TABLE {quoted(target)} IN SHARE ROW EXCLUSIVE MODE")
+    return statement(f"LOCK TABLE {quoted(target)} IN SHARE ROW EXCLUSIVE MODE")
 
 
 def require_one_row_a_key(connection: Connection, loaded: Loaded, key: Sequence[str], target: Target) -> Loaded:

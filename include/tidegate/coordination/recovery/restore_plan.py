@@ -122,7 +122,8 @@ class RestorePlanner:
             shown = vertex.sink.shown_beside(facts.present)
             ids = tuple(each.checkpoint_id for each in shown)
             files, size = sum(each.files for each in shown), sum(each.bytes for each in shown)
-            found.append(RewoundSink(vertex.name, True, ids, files, size))
+            counted = [each.rows for each in shown if each.rows is not None]
+            found.append(RewoundSink(vertex.name, True, ids, files, size, sum(counted) if counted else None))
         return [*found, *(RewoundSink(name, False) for name in self._removed_sinks(facts))]
 
     def _removed_sinks(self, facts: RestoreFacts) -> list[str]:

@@ -38,13 +38,15 @@ class ReturningState:
 
 @dataclass(frozen=True, slots=True)
 class RewoundSink:
-    """A sink, and the checkpoints whose rows readers see no more. `can_rewind`: else its rows stay as they are."""
+    """A sink, and the checkpoints whose rows readers see no more. `can_rewind`: else its rows stay as they are. `rows`:
+    how many, if they lie in no files."""
 
     sink: str
     can_rewind: bool
     withdrawn: tuple[int, ...] = ()
     files: int = 0
     bytes: int = 0
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,8 @@ class RestorePlan:
                 lines.append(f"Sink {sink.sink} cannot go back.")
             elif sink.withdrawn:
                 shown = ", ".join(map(str, sink.withdrawn))
-                lines.append(
-                    f"Sink {sink.sink} withdraws checkpoints {shown}: {sink.files} files ({sink.bytes} bytes)."
-                )
+                what = f"{sink.files} files" if sink.rows is None else f"{sink.rows} rows"
+                lines.append(f"Sink {sink.sink} withdraws checkpoints {shown}: {what} ({sink.bytes} bytes).")
         return lines
 
 

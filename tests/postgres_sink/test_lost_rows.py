@@ -1,0 +1,157 @@
+"""Loaded rows that a crash of the server has emptied, tables with loaded rows that nobody needs, attempts that come too
+late, and places that are another pipeline's."""
+
+import os
+import signal
+from contextlib import suppress
+
+import psycopg2
+import pytest
+from commits import Attempt
+from embedded_servers import process_of
+from marts import Mart, Server, values
+from public_directories import public_directory
+
+from tidegate import PostgresSink
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.ports import StageContext
+from tidegate.postgres.engine import connect
+from tidegate.postgres.migrate import upgrade
+from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.postgres_sink.append import Append
+from tidegate.postgres_sink.databases import carry_out
+from tidegate.protocol.facts.errors import (
+    PipelineIdentityError,
+    SinkError,
+    SupersededAttemptError,
+    UnavailableError,
+)
+from tidegate.protocol.recovery.ownership import Owner
+
+BOTH = pytest.mark.parametrize("connection", [None, "marts"])
+
+
+def before_running(monkeypatch, do):
+    """Let something happen between the loading and the transaction, once."""
+    run, done = Append.run, []
+
+    def late(self, statements):
+        if not done:
+            done.append(True)
+            do()
+        run(self, statements)
+
+    monkeypatch.setattr(Append, "run", late)
+
+
+@BOTH
+def test_rows_that_were_lost_since_they_were_loaded_are_missed_and_loaded_again(
+    mart, here, request, monkeypatch, connection
+):
+    base = request.getfixturevalue("there") if connection else here
+    shop = mart(orders=PostgresSink("orders", connection=connection))
+    before_running(monkeypatch, lambda: base.do(f"TRUNCATE tidegate_sinks.{base.loaded_tables()[0]}"))
+    id_ = shop.finalize() if connection else shop.validated()
+    step = shop.coordinator.notify if connection else shop.coordinator.finalize
+    with pytest.raises(SinkError, match=r"0 rows for table .* were loaded, and 1 were staged") as raised:
+        step(id_)
+    assert raised.value.retries is None
+    assert base.rows("SELECT * FROM orders") == []
+    step(id_)
+    assert base.rows("SELECT v FROM orders") == [1]
+
+
+@pytest.fixture
+def server():
+    """One of the test's own, which it may kill."""
+    with public_directory("tidegate-killed-") as home:
+        server = EmbeddedPostgres(home / "postgres", fsync=False)
+        server.start()
+        server.create_database()
+        upgrade(server.url())
+        server.let_running_role_make_tables()
+        server.create_database("marts")
+        yield server
+
+
+@BOTH
+def test_a_server_that_is_killed_between_staging_and_the_commit_loses_nothing(server, home, monkeypatch, connection):
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", server.running_url())
+    monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", server.url("marts"))
+    base = Server(server.url("marts" if connection else "tidegate"))
+    store = PostgresCheckpointStore(connect(server.running_url()))
+    shop = Mart(store, home, orders=PostgresSink("orders", connection=connection))
+    shop.take()
+
+    def kill():
+        with base.session() as cursor:
+            os.kill(process_of(server), signal.SIGKILL)
+            with pytest.raises(psycopg2.OperationalError):
+                cursor.execute("SELECT pg_sleep(60)")
+        server.start()
+
+    before_running(monkeypatch, kill)
+    id_ = shop.finalize() if connection else shop.validated()
+    step = shop.coordinator.notify if connection else shop.coordinator.finalize
+    for _ in range(4):
+        with suppress(SinkError, UnavailableError):
+            step(id_)
+            break
+        assert base.rows("SELECT v FROM orders") == [1]
+    assert base.rows("SELECT v FROM orders ORDER BY v") == [1, 2]
+    assert shop.status(id_) == "COMPLETED"
+    shop.store.close()
+
+
+def test_tables_that_crashed_attempts_have_left_are_found_and_dropped(mart, here):
+    shop = mart(orders=PostgresSink("orders"))
+    sink = shop.sinks["orders"]
+    id_ = shop.validated()
+    (staged,) = [handle for known in shop.store.subtasks("mart", id_).values() for handle in known.snapshot.handles]
+    for _ in range(2):  # two attempts load, and end there
+        sink.prepare(id_, [staged])
+    assert len(here.loaded_tables()) == 2
+    assert [path for path in sink.staged_paths(id_) if path.endswith(".loaded")] == []  # they may still be needed
+    shop.coordinator.finalize(id_)
+    assert here.rows("SELECT v FROM orders") == [1]
+    left = [path for path in sink.staged_paths(id_) if path.endswith(".loaded")]
+    assert len(left) == 2
+    assert sink.staged_checkpoints() == [1]
+    sink.discard(left)
+    assert here.loaded_tables() == []
+    assert here.rows("SELECT v FROM orders") == [1]
+
+
+def test_a_repeated_commit_adds_nothing_and_a_late_attempt_changes_nothing(mart, here, there):
+    sink = mart(orders=PostgresSink("orders", connection="marts")).sinks["orders"]
+    sink.mark(Owner("mart", "orders", "x"))
+    one, two = (sink.writer().stage(values(number), StageContext(number, 0, 1, "u")) for number in (1, 2))
+    first = Attempt()
+    sink.commit(1, one, first)
+    sink.commit(1, one, first)
+    assert there.rows("SELECT v FROM orders") == [1]
+    late, newer = Attempt(), Attempt()
+    sink.commit(2, two, newer)
+    stopped = Append(sink.target, 3, None, late.number)
+
+    class Unaware:
+        number = late.number
+
+        def confirm(self):
+            """It was the newest when it asked."""
+
+        def keep(self): ...
+
+    with pytest.raises(SupersededAttemptError, match="was overtaken by attempt"):
+        carry_out("marts", stopped, sink.target, Unaware())
+    assert there.rows("SELECT v FROM orders ORDER BY v") == [1, 2]
+
+
+@BOTH
+def test_a_table_has_one_pipeline(mart, here, request, connection):
+    if connection:
+        request.getfixturevalue("there")
+    sink = PostgresSink("orders", connection=connection)
+    mart(name="one", orders=sink).take()
+    with pytest.raises(PipelineIdentityError, match="one"):
+        mart(name="two", orders=sink).take()
