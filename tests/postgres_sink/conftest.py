@@ -1,6 +1,7 @@
 """What tests of tables in Postgres share: a project, its database, and another database."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from databases import Databases
 from marts import Mart, Server
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 
 
@@ -39,3 +41,14 @@ def there(postgres_server: EmbeddedPostgres, databases: Databases, monkeypatch: 
 def mart(here: Server, store: PostgresCheckpointStore, home: Path) -> Callable[..., Mart]:
     """Makes pipelines on the store's database."""
     return lambda **given: Mart(store, home, **given)
+
+
+@pytest.fixture
+def impatient(
+    here: Server, running_url: str, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> Iterator[Callable[..., Mart]]:
+    """Makes pipelines that wait 400 ms for a lock, instead of a minute."""
+    url = f"{running_url}?options=-c%20lock_timeout%3D400"
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", url)
+    with closing(PostgresCheckpointStore(connect(url))) as store:
+        yield lambda **given: Mart(store, home, **given)

@@ -69,7 +69,6 @@ def server():
         server.start()
         server.create_database()
         upgrade(server.url())
-        server.let_running_role_make_tables()
         server.create_database("marts")
         yield server
 

@@ -43,9 +43,10 @@ def copying(url: URL) -> Iterator["Connection"]:
 
 
 def libpq(url: URL) -> str:
-    """The URL as libpq takes it."""
+    """The URL as libpq takes it, for which a plus sign is no space."""
     url = url.set(drivername="postgresql").update_query_dict({"application_name": "tidegate"})
-    return url.render_as_string(hide_password=False)
+    place, _, query = url.render_as_string(hide_password=False).partition("?")
+    return f"{place}?{query.replace('+', '%20')}"
 
 
 def _answers(connection: "Connection") -> bool:

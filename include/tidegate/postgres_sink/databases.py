@@ -16,7 +16,7 @@ from tidegate.postgres.outcomes import is_disconnect, is_repeatable
 from tidegate.postgres.participants import CHECK_NOW, statement_error
 from tidegate.postgres_sink.names import Target
 from tidegate.postgres_sink.positions import OwnStatements, lock
-from tidegate.postgres_sink.refusals import away, outside, refused
+from tidegate.postgres_sink.refusals import Occasion, away, outside, refused
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
 
 #: Of a connection `marts`, the variable `TIDEGATE_CONNECTION_MARTS`.
@@ -46,23 +46,23 @@ def _engine(url: URL) -> Engine:
 
 
 @contextmanager
-def connected(connection: str | None, target: Target) -> Iterator[Connection]:
+def connected(connection: str | None, target: Target, occasion: Occasion | None = None) -> Iterator[Connection]:
     """A connection to the database of a table, committed in the end. Raises `SinkError` if the database is away or
-    refuses something, which was not changed then."""
+    refuses something, which was not changed then. `occasion`: what it is for, if for a table's rows."""
     try:
         with _engine(url_of(connection)).begin() as opened:
             try:
                 yield opened
             except DBAPIError as error:
-                raise _explained(error, opened, target) from error
+                raise _explained(error, opened, target, occasion or outside(target)) from error
     except (DBAPIError, PoolTimeoutError) as error:
         raise away(target, first_line(error)) from error
 
 
-def _explained(error: DBAPIError, opened: Connection, target: Target) -> SinkError:
+def _explained(error: DBAPIError, opened: Connection, target: Target, occasion: Occasion) -> SinkError:
     if is_disconnect(error):
         return away(target, first_line(error))
-    return refused(statement_error(error, opened), target, outside(target))
+    return refused(statement_error(error, opened), target, occasion)
 
 
 def carry_out(connection: str | None, participant: Participant, target: Target, attempt: CommitAttempt) -> None:

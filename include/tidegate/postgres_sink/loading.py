@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlalchemy import URL, BigInteger, Column, Connection, Identity, MetaData, Table, inspect, text
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateTable, DropTable
 
 from tidegate.ports import StatementError
 from tidegate.postgres_sink.columns import RowColumn, ZeroCharacterError, as_loaded
 from tidegate.postgres_sink.copying import copying
 from tidegate.postgres_sink.databases import connected, url_of
 from tidegate.postgres_sink.names import SCHEMA, Target
+from tidegate.postgres_sink.positions import numbers
 from tidegate.postgres_sink.refusals import away, outside, refused
 from tidegate.protocol.facts.errors import RowsRefusedError, SinkError
 from tidegate.protocol.text.installed import not_installed
@@ -125,7 +126,19 @@ def _explained(error: Exception, target: Target, role: str) -> SinkError:
     return refused(StatementError(state, said, role=role), target, outside(target))
 
 
-def loaded_tables(connection: Connection, target: Target) -> list[str]:
-    """All tables with loaded rows of a target, those of crashed attempts too."""
-    names = inspect(connection).get_table_names(schema=SCHEMA)
-    return sorted(name for name in names if name.startswith(target.loaded_prefix))
+def left_over(connection: Connection, target: Target) -> dict[int, list[str]]:
+    """Tables with loaded rows of checkpoints that the table shows, or has gone beyond, by checkpoint: crashed attempts
+    left them, and nobody needs them."""
+    newest, _ = numbers(connection, target)
+    found: dict[int, list[str]] = {}
+    for name in sorted(inspect(connection).get_table_names(schema=SCHEMA)):
+        if name.startswith(target.loaded_prefix) and (id_ := target.checkpoint_of(name)) <= newest:
+            found.setdefault(id_, []).append(name)
+    return found
+
+
+def drop(connection: Connection, target: Target, names: Sequence[str]) -> None:
+    """Drop tables that are left over. Missing ones are fine, others are not touched."""
+    for name in names:
+        if name.startswith(target.loaded_prefix):
+            connection.execute(DropTable(Table(name, MetaData(), schema=SCHEMA), if_exists=True))

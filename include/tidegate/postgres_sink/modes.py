@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Select
 
 from tidegate.ports import Branch, Participant, Withdrawn
-from tidegate.postgres_sink import append, journal, reading
+from tidegate.postgres_sink import append, journal, reading, replace
 from tidegate.postgres_sink.columns import RowColumn
 from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import Loaded
@@ -35,7 +35,7 @@ class Mode(Protocol):
     @property
     def key(self) -> tuple[str, ...]: ...
 
-    def problems(self, existing: Existing) -> list[str]:
+    def problems(self, connection: Connection, existing: Existing) -> list[str]:
         """A phrase for what the table lacks for this mode."""
         ...
 
@@ -47,6 +47,17 @@ class Mode(Protocol):
         """Look at loaded rows before the commit. Raises `SinkError`."""
         ...
 
+    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
+    def withdrawn(self, connection: Connection) -> list[int]: ...
+    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
+    def forget(self, connection: Connection, oldest: int) -> None:
+        """Delete what only a restore to a checkpoint older than this one would need."""
+        ...
+
+
+class ChangingMode(Mode, Protocol):
+    """One that changes the table that is there."""
+
     def forward(
         self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
     ) -> Participant: ...
@@ -57,13 +68,6 @@ class Mode(Protocol):
 
     def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
         """The rows that the checkpoints of a branch have made of the table."""
-        ...
-
-    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
-    def withdrawn(self, connection: Connection) -> list[int]: ...
-    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
-    def forget(self, connection: Connection, oldest: int) -> None:
-        """Delete what only a restore to a checkpoint older than this one would need."""
         ...
 
 
@@ -79,7 +83,7 @@ class Appending:
     def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
         return list(rows)
 
-    def problems(self, existing: Existing) -> list[str]:
+    def problems(self, connection: Connection, existing: Existing) -> list[str]:
         return []
 
     def make(self, connection: Connection, existing: Existing) -> None:
@@ -125,7 +129,7 @@ class Upserting:
     def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
         return [row for row in rows if row.name != DELETE]
 
-    def problems(self, existing: Existing) -> list[str]:
+    def problems(self, connection: Connection, existing: Existing) -> list[str]:
         if frozenset(self.key) in existing.unique:
             return []
         listed = ", ".join(self.key)
@@ -162,3 +166,35 @@ class Upserting:
 
     def forget(self, connection: Connection, oldest: int) -> None:
         journal.forget(connection, self.target, oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """Nothing is kept beside the table: a checkpoint that may be restored keeps all rows, as they were staged."""
+
+    target: Target
+    key: tuple[str, ...] = ()
+    keeps_checkpoint: bool = False
+
+    def reserved(self) -> Sequence[str]:
+        return []
+
+    def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
+        return list(rows)
+
+    def problems(self, connection: Connection, existing: Existing) -> list[str]:
+        return replace.problems(connection, self.target)
+
+    def make(self, connection: Connection, existing: Existing) -> None: ...
+
+    def check(self, connection: Connection, loaded: Loaded) -> Loaded:
+        return loaded
+
+    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return replace.shown_beside(connection, self.target, branch)
+
+    def withdrawn(self, connection: Connection) -> list[int]:
+        return []
+
+    def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
+    def forget(self, connection: Connection, oldest: int) -> None: ...

@@ -1,21 +1,21 @@
 """`PostgresSink`: a table in Postgres that changes together with the checkpoint, or in one transaction after it."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from sqlalchemy import Connection, MetaData, Table
-from sqlalchemy.schema import DropTable
+from sqlalchemy import Connection
 
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
 from tidegate.postgres_sink import positions, tables
 from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
 from tidegate.postgres_sink.databases import carry_out, connected, url_of
-from tidegate.postgres_sink.loading import NUMBER, Loaded, load, loaded_tables, require_driver
-from tidegate.postgres_sink.modes import Appending, Mode, Upserting
-from tidegate.postgres_sink.names import DELETE, SCHEMA, Target, target_of
+from tidegate.postgres_sink.loading import NUMBER, Loaded, drop, left_over, load, require_driver
+from tidegate.postgres_sink.modes import Appending, ChangingMode, Mode, Replacing, Upserting
+from tidegate.postgres_sink.names import DELETE, Target, target_of
 from tidegate.postgres_sink.reading import RowsAt
-from tidegate.postgres_sink.refusals import Occasion, forward, unfit
+from tidegate.postgres_sink.refusals import Occasion, forward, rewind, unfit
+from tidegate.postgres_sink.replace import Filled, Replace, content_of, fill, has
 from tidegate.protocol.facts.errors import (
     CheckpointInDoubtError,
     ConfigurationError,
@@ -45,7 +45,8 @@ class PostgresSink(StagedParquet):
     Args:
         table: `name` or `schema.name`, without quotes; by default in the schema `public`.
         mode: `"append"`: each checkpoint adds rows, in a column `_checkpoint` with its id. `"upsert"`: each checkpoint
-            replaces the rows of its keys; a row whose column `_delete` is true removes its key.
+            replaces the rows of its keys; a row whose column `_delete` is true removes its key. `"replace"`: each
+            checkpoint that changes an operator's state replaces the whole table by all its current rows.
         connection: The name of a connection to another database, in Airflow or the environment.
         key: The columns that tell rows apart, with `"upsert"`. None of them is null.
         columns: Those of the rows that are written, by default all.
@@ -66,7 +67,7 @@ class PostgresSink(StagedParquet):
     """
 
     table: str
-    mode: Literal["append", "upsert"] = "append"
+    mode: Literal["append", "upsert", "replace"] = "append"
     connection: str | None = None
     key: str | Sequence[str] | None = None
     columns: Sequence[str] | None = None
@@ -74,13 +75,13 @@ class PostgresSink(StagedParquet):
 
     def __post_init__(self) -> None:
         target_of(self.table)
-        if self.mode not in ("append", "upsert"):
-            self._refuse(f'the mode is {self.mode!r}, but must be "append" or "upsert"')
+        if self.mode not in ("append", "upsert", "replace"):
+            self._refuse(f'the mode is {self.mode!r}, but must be "append", "upsert" or "replace"')
         if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
             self._refuse("columns is a list of names")
         if self.mode == "upsert" and not self.keys:
             self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
-        if self.mode == "append" and self.key is not None:
+        if self.mode != "upsert" and self.key is not None:
             self._refuse('key= is for mode="upsert"')
         if self.columns is not None and (missing := [name for name in self.keys if name not in self.columns]):
             self._refuse(f"columns lacks {', '.join(missing)}, which the key names")
@@ -95,6 +96,10 @@ class PostgresSink(StagedParquet):
 
     @property
     def _mode(self) -> Mode:
+        return Replacing(self.target) if self.mode == "replace" else self._changing
+
+    @property
+    def _changing(self) -> ChangingMode:
         return Appending(self.target) if self.mode == "append" else Upserting(self.target, self.keys)
 
     @property
@@ -107,7 +112,7 @@ class PostgresSink(StagedParquet):
 
     @property
     def input(self) -> SinkInput:
-        return SinkInput.CHANGES
+        return SinkInput.CURRENT if self.mode == "replace" else SinkInput.CHANGES
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. `create` is no part of it: it changes nothing of the rows."""
@@ -148,18 +153,11 @@ class PostgresSink(StagedParquet):
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return self._forward(checkpoint_id, staged, None, lambda: None)
+        return self._forward(checkpoint_id, staged, None)
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return self._mode.rewind(self._existing(), checkpoint_id, branch, None)
-
-    def _forward(
-        self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: int | None, keep: Callable[[], None]
-    ) -> Participant:
-        """`keep` is called while rows are loaded."""
-        loaded = self._load(forward(self.target, checkpoint_id, attempt), checkpoint_id, staged, keep)
-        return self._mode.forward(self._existing(), checkpoint_id, loaded, attempt)
+        return self._back(checkpoint_id, branch, staged, None)
 
     # -- after the commit
 
@@ -168,36 +166,68 @@ class PostgresSink(StagedParquet):
         with self._connected() as connection:
             if positions.numbers(connection, self.target)[0] >= checkpoint_id:
                 return
-        participant = self._forward(checkpoint_id, staged, attempt.number, attempt.keep)
-        carry_out(self.connection, participant, self.target, attempt)
+        carry_out(self.connection, self._forward(checkpoint_id, staged, attempt), self.target, attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
-        participant = self._mode.rewind(self._existing(), checkpoint_id, branch, attempt.number)
-        carry_out(self.connection, participant, self.target, attempt)
+        carry_out(self.connection, self._back(checkpoint_id, branch, staged, attempt), self.target, attempt)
+
+    # -- both
+
+    def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None) -> Participant:
+        """Without an attempt, for the transaction of the commit."""
+        number = None if attempt is None else attempt.number
+        occasion = forward(self.target, id_, number)
+        if self.mode == "replace":
+            filled = self._filled(occasion, id_, staged, attempt)
+            return Replace(self.target, id_, content_of(staged), filled, occasion, False, number)
+        loaded = self._load(occasion, id_, staged, attempt)
+        return self._changing.forward(self._existing(), id_, loaded, number)
+
+    def _back(
+        self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt | None
+    ) -> Participant:
+        number = None if attempt is None else attempt.number
+        if self.mode == "replace":
+            occasion = rewind(self.target, id_, number)
+            filled = self._filled(occasion, id_, staged, attempt)
+            return Replace(self.target, id_, content_of(staged), filled, occasion, True, number)
+        return self._changing.rewind(self._existing(), id_, branch, number)
+
+    def _filled(
+        self, occasion: Occasion, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None
+    ) -> Filled | None:
+        """A table with all these rows; None if the table that is there has them."""
+        with self._connected() as connection:
+            positions.make(connection)
+            if has(connection, self.target, content_of(staged)):
+                return None
+        loaded = self._load(occasion, id_, staged, attempt)
+        with connected(self.connection, self.target, occasion) as connection:
+            return fill(connection, self.target, id_, loaded)
 
     def _load(
-        self, occasion: Occasion, checkpoint_id: int, staged: Sequence[StateHandle], keep: Callable[[], None]
+        self, occasion: Occasion, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None
     ) -> Loaded | None:
         """Rows in a table of their own, and the table that takes them over; None if there are none."""
         with self._connected() as connection:
             positions.make(connection)
-        if not sum(handle.rows for handle in staged):
+        if not staged or (self.mode != "replace" and not sum(handle.rows for handle in staged)):
             return None
-        schema = self.columns_of(staged)
-        rows = self._taken(schema)
+        rows = self._taken(self.columns_of(staged))
         with self._connected() as connection:
             self._made(connection, rows, occasion)
-        loaded = load(self.connection, self.target, checkpoint_id, rows, self._selected(rows, staged, keep))
+        loaded = load(self.connection, self.target, id_, rows, self._selected(rows, staged, attempt))
         with self._connected() as connection:
             return self._mode.check(connection, loaded)
 
     def _selected(
-        self, rows: Sequence[RowColumn], staged: Sequence[StateHandle], keep: Callable[[], None]
+        self, rows: Sequence[RowColumn], staged: Sequence[StateHandle], attempt: CommitAttempt | None
     ) -> "Iterator[pa.RecordBatch]":
         names = [row.name for row in rows]
         for batch in self.batches(staged):
-            keep()
+            if attempt is not None:
+                attempt.keep()
             yield batch.select(names)
 
     def _made(self, connection: Connection, rows: Sequence[RowColumn], occasion: Occasion) -> None:
@@ -213,7 +243,7 @@ class PostgresSink(StagedParquet):
 
     def _problems(self, connection: Connection, existing: tables.Existing, rows: Sequence[RowColumn]) -> list[str]:
         shown, checkpoint = self._mode.shown(rows), self._mode.keeps_checkpoint
-        return [*tables.problems(connection, existing, shown, checkpoint), *self._mode.problems(existing)]
+        return [*tables.problems(connection, existing, shown, checkpoint), *self._mode.problems(connection, existing)]
 
     def _taken(self, schema: "pa.Schema") -> list[RowColumn]:
         """The columns that are written, in the order of the rows."""
@@ -263,7 +293,7 @@ class PostgresSink(StagedParquet):
                     f"Table {self.target} cannot be read as of checkpoint {checkpoint_id}: there is no such table yet, "
                     "or this role may not use its schema. Nothing was changed."
                 )
-            rows = self._mode.rows_at(connection, existing, branch)
+            rows = self._changing.rows_at(connection, existing, branch)
         types = {column.name: column.type for column in existing.columns}
         shown = {column.name: types[column.name] for column in rows.selected_columns}
         return RowsAt(url_of(self.connection), self.target, checkpoint_id, rows, shown)
@@ -298,32 +328,22 @@ class PostgresSink(StagedParquet):
     # -- what crashed attempts leave
 
     def staged_checkpoints(self) -> list[int]:
-        ids = {self.target.checkpoint_of(name) for name in self._left()}
-        return sorted({*super().staged_checkpoints(), *ids})
+        with self._connected() as connection:
+            return sorted({*super().staged_checkpoints(), *left_over(connection, self.target)})
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        left = [name for name in self._left() if self.target.checkpoint_of(name) == checkpoint_id]
-        return [
-            *super().staged_paths(checkpoint_id),
-            *(f"{staging_of(checkpoint_id)}/{name}{_LOADED}" for name in left),
-        ]
+        with self._connected() as connection:
+            left = left_over(connection, self.target).get(checkpoint_id, [])
+        beside = [f"{staging_of(checkpoint_id)}/{name}{_LOADED}" for name in left]
+        return [*super().staged_paths(checkpoint_id), *beside]
 
     def discard(self, paths: Sequence[str]) -> None:
         loaded = [path for path in paths if path.endswith(_LOADED)]
         super().discard([path for path in paths if path not in loaded])
         if loaded:
             with self._connected() as connection:
-                for path in loaded:
-                    name = path.rpartition("/")[2].removesuffix(_LOADED)
-                    if name.startswith(self.target.loaded_prefix):
-                        connection.execute(DropTable(Table(name, MetaData(), schema=SCHEMA), if_exists=True))
-
-    def _left(self) -> list[str]:
-        """Tables with loaded rows of checkpoints that the table shows, or has gone beyond: nobody needs them."""
-        with self._connected() as connection:
-            shown, _ = positions.numbers(connection, self.target)
-            names = loaded_tables(connection, self.target)
-        return [name for name in names if self.target.checkpoint_of(name) <= shown]
+                names = [path.rpartition("/")[2].removesuffix(_LOADED) for path in loaded]
+                drop(connection, self.target, names)
 
     def _connected(self) -> Any:
         return connected(self.connection, self.target)

@@ -1,0 +1,170 @@
+"""A table that each checkpoint which changes it replaces: a new one is filled beside it, and takes its place.
+
+The new table is like the old one, with its defaults, indexes, checks and grants. What it cannot take along is refused
+before any row is loaded: views and foreign keys would go on with the old table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from uuid import uuid4
+
+from sqlalchemy import Connection, cast, func, insert, literal_column, select, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.schema import DropTable
+
+from tidegate.ports import Branch, CommitStatements, StateHandle, StatementError, Withdrawn
+from tidegate.postgres_sink import positions
+from tidegate.postgres_sink.append import readable
+from tidegate.postgres_sink.loading import Loaded
+from tidegate.postgres_sink.names import SCHEMA, Target
+from tidegate.postgres_sink.refusals import Occasion, lost_rows, refused
+from tidegate.postgres_sink.tables import look, quoted, quoted_name, statement
+from tidegate.protocol.facts.errors import CheckpointError, SinkError
+
+#: What is about the table itself and is not taken along.
+_STAYS = text("""
+SELECT DISTINCT 'view ' || r.ev_class::regclass FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
+WHERE d.classid = 'pg_rewrite'::regclass AND d.refobjid = to_regclass(:name) AND r.ev_class <> d.refobjid
+UNION ALL SELECT 'foreign key ' || quote_ident(conname) || ' of ' || conrelid::regclass FROM pg_constraint
+WHERE contype = 'f' AND conparentid = 0 AND to_regclass(:name) IN (confrelid, conrelid)
+UNION ALL SELECT 'trigger ' || quote_ident(tgname) FROM pg_trigger
+WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal
+UNION ALL SELECT 'policy ' || quote_ident(polname) FROM pg_policy WHERE polrelid = to_regclass(:name)
+UNION ALL SELECT 'publication ' || quote_ident(p.pubname) FROM pg_publication_rel r JOIN pg_publication p
+ON p.oid = r.prpubid WHERE r.prrelid = to_regclass(:name)
+UNION ALL SELECT 'partition or child ' || inhrelid::regclass FROM pg_inherits
+WHERE to_regclass(:name) IN (inhparent, inhrelid)
+UNION ALL SELECT 'sequence ' || objid::regclass FROM pg_depend WHERE classid = 'pg_class'::regclass AND deptype = 'a'
+AND refobjid = to_regclass(:name) AND refobjsubid > 0
+AND EXISTS (SELECT FROM pg_class WHERE oid = objid AND relkind = 'S')
+UNION ALL SELECT 'no table: it is a view or a foreign table' FROM pg_class
+WHERE oid = to_regclass(:name) AND relkind NOT IN ('r', 'p')
+""")
+#: A table as it is: another one of its name, or other grants, are noticed. NULL if there is none.
+_STATE = text("""
+SELECT concat_ws(' ', oid, relacl, (SELECT string_agg(attacl::text, ' ' ORDER BY attnum) FROM pg_attribute
+WHERE attrelid = c.oid)) FROM pg_class c WHERE oid = to_regclass(:name)
+""")
+_GRANTS = text("""
+SELECT privilege_type AS right, '' AS columns, grantee, is_grantable FROM pg_class c, aclexplode(c.relacl)
+WHERE c.oid = to_regclass(:name) AND grantee <> c.relowner
+UNION ALL SELECT privilege_type, quote_ident(attname), grantee, is_grantable
+FROM pg_attribute a, aclexplode(a.attacl) WHERE a.attrelid = to_regclass(:name) AND NOT attisdropped
+""")
+_ROLE = text("SELECT quote_ident(rolname) FROM pg_roles WHERE oid = :oid")
+_OWNS = text("""
+SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(:name)
+""")
+_COMMENT = text("SELECT quote_literal(obj_description(to_regclass(:name), 'pg_class'))")
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A new table with all rows, and the old one as it was when the new one was made like it."""
+
+    table: Target
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """`ports.Participant`: the new table takes the old one's place. Without `filled`, the table has these rows already.
+    Readers wait until the transaction has ended, and it for transactions that have read the table. `back`: also if the
+    table was further."""
+
+    target: Target
+    checkpoint_id: int
+    content: str
+    filled: Filled | None
+    occasion: Occasion
+    back: bool = False
+    attempt: int | None = None
+
+    def run(self, statements: CommitStatements) -> None:
+        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        found = positions.lock(statements, self.target, self.attempt)
+        if found.checkpoint_id >= self.checkpoint_id and not self.back:
+            return
+        if self.filled is not None:
+            self._swap(statements, self.filled)
+        elif found.content != self.content:
+            raise self._changed()
+        positions.show(statements, self.target, self.checkpoint_id, self.attempt, self.content)
+
+    def _swap(self, statements: CommitStatements, filled: Filled) -> None:
+        old, new = quoted(self.target), quoted(filled.table)
+        statements.execute(statement(f"LOCK TABLE {old} IN ACCESS EXCLUSIVE MODE"))
+        if statements.query(_STATE, {"name": old}) != [(filled.state,)]:
+            raise self._changed()
+        statements.execute(statement(f"DROP TABLE {old}"))
+        statements.execute(statement(f"ALTER TABLE {new} SET SCHEMA {quoted_name(self.target.schema)}"))
+        moved = quoted(Target(self.target.schema, filled.table.name))
+        statements.execute(statement(f"ALTER TABLE {moved} RENAME TO {quoted_name(self.target.name)}"))
+
+    def _changed(self) -> SinkError:
+        return SinkError(
+            f"{self.occasion.what}: the table or its grants were changed while its successor was filled. "
+            f"{self.occasion.safe} Then {self.occasion.again}."
+        )
+
+    def explain(self, error: StatementError) -> CheckpointError:
+        return refused(error, self.target, self.occasion)
+
+
+def content_of(staged: Sequence[StateHandle]) -> str:
+    """What tells apart the rows of staged files."""
+    return sha256("\n".join(sorted(f"{each.path} {each.checksum}" for each in staged)).encode()).hexdigest()
+
+
+def problems(connection: Connection, target: Target) -> list[str]:
+    """A phrase for what keeps the table from being replaced."""
+    old = quoted(target)
+    asked = {"name": old}
+    found = [
+        f"{each} would be lost, or stay with the old table: take it off, or use mode='upsert', which keeps the table"
+        for each in sorted(connection.execute(_STAYS, asked).scalars())
+    ]
+    if connection.execute(_OWNS, asked).scalar() is False:
+        found.append(f"only its owner may replace it, and that is another role: ALTER TABLE {old} OWNER TO this one")
+    return found
+
+
+def has(connection: Connection, target: Target, content: str) -> bool:
+    """Whether the table that is there has these rows."""
+    return positions.shown(connection, target)[1] == content and look(connection, target) is not None
+
+
+def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loaded | None) -> Filled:
+    """Make a table like the target with these rows, and drop what they were loaded into. Raises `SinkError`."""
+    old, table = quoted(target), Target(SCHEMA, target.loaded(checkpoint_id, f"{uuid4().hex[:12]}_new"))
+    new = quoted(table)
+    connection.execute(statement(f"CREATE TABLE {new} (LIKE {old} INCLUDING ALL)"))
+    if loaded is not None:
+        names = [column.name for column in loaded.columns]
+        rows = (cast(loaded.table.c[c.name], JSONB) if c.is_json else loaded.table.c[c.name] for c in loaded.columns)
+        found = connection.execute(insert(readable(table, names)).from_select(names, select(*rows))).rowcount
+        if found != loaded.rows:
+            raise lost_rows(target, checkpoint_id, found, loaded.rows)
+        connection.execute(DropTable(loaded.table))
+    asked = {"name": old}
+    for grant in connection.execute(_GRANTS, asked).all():
+        whom = "PUBLIC" if grant.grantee == 0 else connection.execute(_ROLE, {"oid": grant.grantee}).scalar_one()
+        columns = f" ({grant.columns})" if grant.columns else ""
+        further = " WITH GRANT OPTION" if grant.is_grantable else ""
+        connection.execute(statement(f"GRANT {grant.right}{columns} ON {new} TO {whom}{further}"))
+    if comment := connection.execute(_COMMENT, asked).scalar():
+        connection.execute(statement(f"COMMENT ON TABLE {new} IS {comment}"))
+    connection.execute(statement(f"ANALYZE {new}"))
+    return Filled(table, connection.execute(_STATE, asked).scalar_one())
+
+
+def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
+    """All rows, if the table shows another branch's checkpoint."""
+    shows, _ = positions.shown(connection, target)
+    if shows is None or shows in branch or look(connection, target) is None:
+        return []
+    table = readable(target, []).alias("t")
+    size = func.coalesce(func.sum(func.pg_column_size(literal_column("t.*"))), 0)
+    rows, bytes_ = connection.execute(select(func.count(), size).select_from(table)).one()
+    return [Withdrawn(shows, 0, int(bytes_), rows)]
