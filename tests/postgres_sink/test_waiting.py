@@ -102,7 +102,7 @@ def test_a_limit_that_is_reached_while_rows_are_loaded(mart, there, postgres_ser
     there.do("CREATE SCHEMA tidegate_sinks AUTHORIZATION tidegate_runner")
     monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", postgres_server.running_url(str(name)))
     shop = mart(orders=PostgresSink("orders", mode="upsert", key="v", connection="marts"))
-    with pytest.raises(SinkUnavailableError, match="temporary file size exceeds temp_file_limit") as raised:
+    with pytest.raises(SinkUnavailableError, match='temporary file size exceeds "temp_file_limit"') as raised:
         shop.take(orders=values(*range(200_000)))
     assert "readers see what they saw before" in str(raised.value)
 

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(),
     name: Annotated[str | None, typer.Option(help="Of the package in include/; default: the directory's.")] = None,
+    postgres: Annotated[bool, typer.Option("--postgres", help="Its tables are in Postgres, too.")] = False,
 ) -> None:
     """Begin a project: a pipeline that runs, its DAG, and a test that kills it once."""
     from tidegate.project.scaffold import begin
 
-    for path in begin(directory, name):
+    for path in begin(directory, name, postgres):
         typer.echo(path.relative_to(directory.resolve()))
     there = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     say(f"Run it: {there}tidegate run example")

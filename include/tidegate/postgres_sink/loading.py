@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The order in which rows were loaded: of several rows of a key, the last one counts.
 NUMBER = "_number"
+#: What follows the name of a table with loaded rows where it stands among the files of its checkpoint.
+LOADED = ".loaded"
 _NO_TEXT = "22021"
 #: Rows from which on the planner is told how many there are.
 _MANY = 1000
@@ -127,18 +129,19 @@ def _explained(error: Exception, target: Target, role: str) -> SinkError:
 
 
 def left_over(connection: Connection, target: Target) -> dict[int, list[str]]:
-    """Tables with loaded rows of checkpoints that the table shows, or has gone beyond, by checkpoint: crashed attempts
-    left them, and nobody needs them."""
+    """Tables with loaded rows of checkpoints that the table shows, or has gone beyond, by checkpoint and as files:
+    crashed attempts left them, and nobody needs them."""
     newest, _ = numbers(connection, target)
     found: dict[int, list[str]] = {}
     for name in sorted(inspect(connection).get_table_names(schema=SCHEMA)):
         if name.startswith(target.loaded_prefix) and (id_ := target.checkpoint_of(name)) <= newest:
-            found.setdefault(id_, []).append(name)
+            found.setdefault(id_, []).append(f"{name}{LOADED}")
     return found
 
 
-def drop(connection: Connection, target: Target, names: Sequence[str]) -> None:
+def drop(connection: Connection, target: Target, paths: Sequence[str]) -> None:
     """Drop tables that are left over. Missing ones are fine, others are not touched."""
-    for name in names:
+    for path in paths:
+        name = path.rpartition("/")[2].removesuffix(LOADED)
         if name.startswith(target.loaded_prefix):
             connection.execute(DropTable(Table(name, MetaData(), schema=SCHEMA), if_exists=True))

@@ -7,20 +7,25 @@ before any row is loaded: views and foreign keys would go on with the old table.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlalchemy import Connection, cast, func, insert, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.schema import DropTable
 
-from tidegate.ports import Branch, CommitStatements, StateHandle, StatementError, Withdrawn
+from tidegate.ports import Branch, CommitStatements, StateHandle, StatementError, TableFiles, Withdrawn
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.append import readable
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.refusals import Occasion, lost_rows, refused
 from tidegate.postgres_sink.tables import look, quoted, quoted_name, statement
-from tidegate.protocol.facts.errors import CheckpointError, SinkError
+from tidegate.protocol.facts.errors import CheckpointError, CheckpointNotRetainedError, SinkError
+from tidegate.sinks.staging import confined
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: What is about the table itself and is not taken along.
 _STAYS = text("""
@@ -168,3 +173,23 @@ def shown_beside(connection: Connection, target: Target, branch: Branch) -> list
     size = func.coalesce(func.sum(func.pg_column_size(literal_column("t.*"))), 0)
     rows, bytes_ = connection.execute(select(func.count(), size).select_from(table)).one()
     return [Withdrawn(shows, 0, int(bytes_), rows)]
+
+
+def files_at(
+    root: str,
+    target: Target,
+    checkpoint_id: int,
+    staged: Sequence[StateHandle] | None,
+    rows: "pa.Schema | None",
+    columns: Sequence[str] | None,
+) -> TableFiles:
+    """See `ports.ReadableAtSink`: what the checkpoint staged, as long as it is kept."""
+    import pyarrow as pa
+
+    if staged is None:
+        raise CheckpointNotRetainedError(
+            f"Table {target} cannot be read as of checkpoint {checkpoint_id}: its rows of then are not kept any more. "
+            "Read a checkpoint that is retained."
+        )
+    shown = [field for field in rows or () if columns is None or field.name in columns]
+    return TableFiles(tuple(f"{root}/{confined(each.path)}" for each in staged), pa.schema(shown))

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from sqlalchemy import Connection
 
-from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, Withdrawn
+from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, TableFiles, Withdrawn
 from tidegate.postgres_sink import positions, tables
 from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
 from tidegate.postgres_sink.databases import carry_out, connected, url_of
-from tidegate.postgres_sink.loading import NUMBER, Loaded, drop, left_over, load, require_driver
+from tidegate.postgres_sink.loading import LOADED, NUMBER, Loaded, drop, left_over, load, require_driver
 from tidegate.postgres_sink.modes import Appending, ChangingMode, Mode, Replacing, Upserting
 from tidegate.postgres_sink.names import DELETE, Target, target_of
 from tidegate.postgres_sink.reading import RowsAt
 from tidegate.postgres_sink.refusals import Occasion, forward, rewind, unfit
-from tidegate.postgres_sink.replace import Filled, Replace, content_of, fill, has
+from tidegate.postgres_sink.replace import Filled, Replace, content_of, files_at, fill, has
 from tidegate.protocol.facts.errors import (
     CheckpointInDoubtError,
     ConfigurationError,
@@ -28,9 +28,6 @@ from tidegate.sinks.staging import staging_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: What follows the name of a table with loaded rows where it stands among the files of its checkpoint.
-_LOADED = ".loaded"
 
 
 @dataclass(frozen=True)
@@ -172,8 +169,6 @@ class PostgresSink(StagedParquet):
         """See `ports.RewindableSink`."""
         carry_out(self.connection, self._back(checkpoint_id, branch, staged, attempt), self.target, attempt)
 
-    # -- both
-
     def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None) -> Participant:
         """Without an attempt, for the transaction of the commit."""
         number = None if attempt is None else attempt.number
@@ -284,8 +279,11 @@ class PostgresSink(StagedParquet):
 
     # -- reading
 
-    def read_at(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> RowsAt:
+    def read_at(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> RowsAt | TableFiles:
         """See `ports.ReadableAtSink`."""
+        if self.mode == "replace":
+            rows = self.columns_of(staged) if staged else None
+            return files_at(self.root, self.target, checkpoint_id, staged, rows, self.columns)
         with self._connected() as connection:
             existing = tables.look(connection, self.target)
             if existing is None:
@@ -334,16 +332,14 @@ class PostgresSink(StagedParquet):
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         with self._connected() as connection:
             left = left_over(connection, self.target).get(checkpoint_id, [])
-        beside = [f"{staging_of(checkpoint_id)}/{name}{_LOADED}" for name in left]
-        return [*super().staged_paths(checkpoint_id), *beside]
+        return [*super().staged_paths(checkpoint_id), *(f"{staging_of(checkpoint_id)}/{path}" for path in left)]
 
     def discard(self, paths: Sequence[str]) -> None:
-        loaded = [path for path in paths if path.endswith(_LOADED)]
+        loaded = [path for path in paths if path.endswith(LOADED)]
         super().discard([path for path in paths if path not in loaded])
         if loaded:
             with self._connected() as connection:
-                names = [path.rpartition("/")[2].removesuffix(_LOADED) for path in loaded]
-                drop(connection, self.target, names)
+                drop(connection, self.target, loaded)
 
     def _connected(self) -> Any:
         return connected(self.connection, self.target)

@@ -23,9 +23,10 @@ _FILES = {
 _TAKEN = {"tidegate", "airflow", "pyspark", "example", "dags", "include", "tests"} | sys.stdlib_module_names
 
 
-def begin(directory: Path, name: str | None = None) -> list[Path]:
+def begin(directory: Path, name: str | None = None, postgres: bool = False) -> list[Path]:
     """Write a project into a directory, and return its files. A pyproject.toml that is there gets what it lacks; a
-    .gitignore that is there is left as it is. `name` is that of its package; default: that of the directory.
+    .gitignore that is there is left as it is. `name` is that of its package; default: that of the directory. With
+    `postgres`, its tables are in Postgres, too.
 
     Raises `ConfigurationError` if a file is in the way, or the name is none for a package. Nothing was written then.
     """
@@ -43,6 +44,9 @@ def begin(directory: Path, name: str | None = None) -> list[Path]:
             "written. Choose another directory, or move the files away."
         )
     texts = {path: _text(template, package, home) for path, template in new.items()} | _project_file(home, package)
+    if postgres:
+        pipelines = home / "include" / package / "pipelines.py"
+        texts[pipelines] = _with_marts(texts[pipelines], package, home)
     if not (home / ".gitignore").exists():
         texts[home / ".gitignore"] = _text("gitignore", package, home)
     return [*_written(home, texts), _first_orders(home, package)]
@@ -71,6 +75,12 @@ def _project_file(home: Path, package: str) -> dict[Path, str]:
 def _text(template: str, package: str, home: Path) -> str:
     text = (_TEMPLATE / f"{template}.txt").read_text()
     return text.replace("PROJECT_NAME", package).replace("PROJECT_HOME", str(home))
+
+
+def _with_marts(pipelines: str, package: str, home: Path) -> str:
+    imported = "ParquetSink, Pipeline, count"
+    assert imported in pipelines
+    return pipelines.replace(imported, "ParquetSink, Pipeline, PostgresSink, count") + _text("marts.py", package, home)
 
 
 def _written(home: Path, texts: Mapping[Path, str]) -> list[Path]:
