@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 from commands import Command, CommandHere, environment_of
 
 from tidegate.cli.exit_codes import ExitCode
+from tidegate.pipeline.vertices import SinkVertex
 from tidegate.project.scaffold import begin
 from tidegate.protocol.facts.errors import ConfigurationError
 
@@ -104,6 +106,16 @@ def test_a_project_of_ones_own_gets_what_it_lacks_and_loses_nothing(tmp_path):
 def test_the_package_is_called_after_the_directory_or_as_is_said(tmp_path, directory, name, package):
     begin(tmp_path / directory, name)
     assert (tmp_path / directory / "include" / package / "pipelines.py").exists()
+
+
+def test_its_tables_are_in_postgres_too_if_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    begin(tmp_path, "mine", postgres=True)
+    pipeline = runpy.run_path(str(tmp_path / "include/mine/pipelines.py"))["example"]
+    sinks = {each.name: each.sink.describe()["type"] for each in pipeline.vertices if isinstance(each, SinkVertex)}
+    assert sinks == {
+        "orders": "ParquetSink", "totals": "ParquetSink", "orders_mart": "PostgresSink", "totals_mart": "PostgresSink",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["class", "json", "1st", "a-b"])

@@ -1,13 +1,16 @@
 """A table that is replaced whole: what it keeps, what it cannot keep, who waits for whom, and the way back."""
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from commits import Attempt, commit
 from marts import values
 
 from tidegate import PostgresSink
 from tidegate.coordination.recovery.restore import ToCheckpoint
-from tidegate.ports import SinkInput
-from tidegate.protocol.facts.errors import RowsRefusedError, SinkUnavailableError
+from tidegate.ports import Branch, SinkInput, StageContext
+from tidegate.protocol.facts.errors import CheckpointNotRetainedError, RowsRefusedError, SinkUnavailableError
+from tidegate.protocol.recovery.ownership import Owner
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
 OID = "SELECT 'totals'::regclass::oid"
@@ -49,6 +52,26 @@ def test_a_checkpoint_in_which_nothing_changed_touches_nothing(mart, here):
     assert here.rows(OID) == was
     here.do("DROP TABLE totals")
     assert sink.prepare(2, staged).filled is not None
+
+
+def test_at_a_checkpoint_before_the_sink_the_table_is_empty_or_not_there(mart, here):
+    sink = mart(totals=PostgresSink("totals", mode="replace")).sinks["totals"]
+    sink.mark(Owner("mart", "totals", "x"))
+    sink.rewind(1, Branch(((1, 1),)), [], Attempt())
+    assert here.rows("SELECT to_regclass('totals')") == [None]
+    commit(sink, 2, sink.writer().stage(values(1), StageContext(2, 0, 1, "u")))
+    assert here.rows("SELECT v FROM totals") == [1]
+    sink.rewind(1, Branch(((1, 1),)), [], Attempt())
+    assert here.rows("SELECT v FROM totals") == []
+
+
+def test_it_is_read_as_of_a_checkpoint_by_what_that_has_staged(mart, here):
+    sink = mart(totals=PostgresSink("totals", mode="replace", columns=["v"])).sinks["totals"]
+    staged = sink.writer().stage(pa.table({"v": [1], "w": [2]}), StageContext(1, 0, 1, "u"))
+    table = sink.read_at(1, Branch(((1, 1),)), staged)
+    assert (table.columns.names, [pq.read_table(path).num_rows for path in table.paths]) == (["v"], [1])
+    with pytest.raises(CheckpointNotRetainedError, match="Read a checkpoint that is retained"):
+        sink.read_at(1, Branch(((1, 1),)), None)
 
 
 def test_what_was_granted_said_and_indexed_stays(mart, here):

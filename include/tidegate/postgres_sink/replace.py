@@ -80,7 +80,7 @@ class Replace:
 
     target: Target
     checkpoint_id: int
-    content: str
+    content: str | None
     filled: Filled | None
     occasion: Occasion
     back: bool = False
@@ -93,7 +93,7 @@ class Replace:
             return
         if self.filled is not None:
             self._swap(statements, self.filled)
-        elif found.content != self.content:
+        elif self.content is not None and found.content != self.content:
             raise self._changed()
         positions.show(statements, self.target, self.checkpoint_id, self.attempt, self.content)
 
@@ -117,8 +117,10 @@ class Replace:
         return refused(error, self.target, self.occasion)
 
 
-def content_of(staged: Sequence[StateHandle]) -> str:
-    """What tells apart the rows of staged files."""
+def content_of(staged: Sequence[StateHandle]) -> str | None:
+    """What tells apart the rows of staged files; None for no files, as of a checkpoint before the sink."""
+    if not staged:
+        return None
     return sha256("\n".join(sorted(f"{each.path} {each.checksum}" for each in staged)).encode()).hexdigest()
 
 
@@ -135,9 +137,11 @@ def problems(connection: Connection, target: Target) -> list[str]:
     return found
 
 
-def has(connection: Connection, target: Target, content: str) -> bool:
-    """Whether the table that is there has these rows."""
-    return positions.shown(connection, target)[1] == content and look(connection, target) is not None
+def has(connection: Connection, target: Target, content: str | None) -> bool:
+    """Whether the table that is there has these rows, or there is none, and need not be."""
+    if look(connection, target) is None:
+        return content is None
+    return content is not None and positions.shown(connection, target)[1] == content
 
 
 def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loaded | None) -> Filled:
