@@ -101,7 +101,7 @@ class Past:
 
 
 @sizes("checkpoints", 20, 1000)
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_no_read_sees_two_checkpoints(shop, checkpoints, running_url, monkeypatch):
     draw, deaths, reader, past = Random(checkpoints), Deaths(monkeypatch), Reader(running_url), Past(shop)
     shop.take()
