@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from effects import Effects, MortalTransactions
 from forks import SAVEPOINT, New
 from made_gestures import resume, suspend
 from records import SOMEBODY
@@ -25,6 +24,7 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureKind
 from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.testing.effects import Effects, MortalTransactions
 
 
 class MovedSink(MemorySink):

@@ -2,7 +2,6 @@
 
 import pytest
 from cleanings import DAY, left_there, past_of_four, settle
-from effects import Effects, Mortal, MortalTransactions
 from sizes import later
 from worlds import Crash, small_pipeline
 
@@ -11,6 +10,7 @@ from tidegate.protocol.cleaning.retention import SWEEP_FOR
 from tidegate.protocol.facts.paths import marker_path, metadata_path
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import Deletion, HandleKind
+from tidegate.testing.effects import Effects, Mortal, MortalTransactions
 
 OUT = "sink:out-sink"
 OVERDUE = {"retained": 1, "retained_for": "7 d", "undo_within": "1 d", "timeout": "30 d"}

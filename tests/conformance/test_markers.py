@@ -4,7 +4,6 @@ checkpoint."""
 from hashlib import sha256
 
 import pytest
-from effects import Effects, Mortal, MortalTransactions
 from made_gestures import dispose
 from pasts import Past
 from sizes import later
@@ -16,6 +15,7 @@ from tidegate.protocol.facts.errors import StateIntegrityError, StorageError
 from tidegate.protocol.facts.paths import marker_path, metadata_path
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.recovery.marker import read_marker
+from tidegate.testing.effects import Effects, Mortal, MortalTransactions
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from desks import Desk
-from effects import Effects, MortalTransactions
 from live_pipelines import Live, shown
 from made_gestures import suspend
 from records import SOMEBODY
@@ -22,6 +21,7 @@ from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
 from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureAnswer, GestureKind
+from tidegate.testing.effects import Effects, MortalTransactions
 
 DONE, REFUSED = AnswerStatus.DONE, AnswerStatus.REFUSED
 SAVEPOINT, STOP = CheckpointKind.SAVEPOINT, CheckpointKind.SYNC_SAVEPOINT

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from desks import Desk
-from effects import Effects, Mortal, MortalTransactions
 from worlds import Crash, Judge
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -21,6 +20,7 @@ from tidegate.protocol.facts.records import (
     SubtaskId,
 )
 from tidegate.protocol.steps.snapshot import SnapshotTask
+from tidegate.testing.effects import Effects, Mortal, MortalTransactions
 
 # -- the coordinator and the sweeper
 

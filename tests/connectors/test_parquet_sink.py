@@ -1,7 +1,6 @@
 """What a `ParquetSink` stages, shows and deletes. No Spark."""
 
 import errno
-import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from tidegate.protocol.facts.errors import (
     SinkError,
     StateIntegrityError,
 )
-from tidegate.protocol.facts.records import HandleKind
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
 
@@ -57,41 +55,6 @@ def test_checkpoints_of_which_something_is_staged_are_listed(append):
     commit(append, 3, [stage(append, 3, 7, attempt=2)])
     assert isinstance(append, StagingSink)
     assert append.staged_checkpoints() == [3, 12]  # one of another attempt stays
-
-
-def test_staged_rows_are_on_disk_named_and_invisible(append: ParquetSink) -> None:
-    handle = stage(append, 5, 1, 2, subtask=3, attempt=2)
-    file = Path(append.root, handle.path)
-    assert handle.path == "_staging/chk-5/3-2-u1.parquet"
-    assert (handle.kind, handle.rows, handle.created_by) == (HandleKind.STAGED, 2, 5)
-    assert handle.bytes == file.stat().st_size
-    assert handle.checksum == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert visible(append) == []
-
-
-def test_append_shows_each_checkpoint_once_whatever_is_repeated(append: ParquetSink) -> None:
-    one = [stage(append, 1, 1, 2), stage(append, 1, 3, subtask=1)]
-    two = [stage(append, 2, 4)]
-    commit(append, 1, one)
-    commit(append, 2, two)
-    commit(append, 1, one)
-    assert visible(append) == [1, 2, 3, 4]
-    assert sorted(p.name for p in Path(append.root).glob("checkpoint=*")) == ["checkpoint=1", "checkpoint=2"]
-    assert append.table() == append.root
-
-
-def test_only_acknowledged_files_become_visible(append: ParquetSink) -> None:
-    zombie = stage(append, 1, 100, attempt=1)
-    good = stage(append, 1, 1, attempt=2)
-    commit(append, 1, [good])
-    late = stage(append, 1, 200, attempt=1)
-    commit(append, 1, [good])
-    assert visible(append) == [1]
-    assert append.staged_paths(1) == sorted([zombie.path, late.path])
-    append.discard([*append.staged_paths(1), good.path])
-    assert visible(append) == [1]
-    assert append.staged_paths(1) == []
-    assert not Path(append.root, "_staging/chk-1").exists()
 
 
 def test_no_rows_make_no_directory(append: ParquetSink) -> None:

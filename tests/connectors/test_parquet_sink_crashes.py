@@ -1,7 +1,5 @@
 """A commit that dies before or after any of its effects: readers see all or nothing, and a repeat finishes it."""
 
-from typing import Any
-
 import pytest
 from commits import commit
 from parquet_sinks import Died, Mortal, prepared, stage, tree, visible
@@ -79,19 +77,3 @@ def test_discarding_that_dies_anywhere_is_repeated(monkeypatch: pytest.MonkeyPat
         assert sink.staged_paths(3) == []
         assert visible(sink) == before
         assert "_staging/chk-3" not in tree(sink)
-
-
-@pytest.mark.parametrize("mode", ["append", "latest"])
-def test_staging_that_dies_anywhere_leaves_only_what_the_sweep_finds(
-    mode: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for at in range(1, 5):
-        sink = ParquetSink(f"stage-{at}", mode)
-        commit(sink, 1, [stage(sink, 1, 1)])
-        with monkeypatch.context() as patch:
-            Mortal(patch, at, after=True)
-            with pytest.raises(Died):
-                stage(sink, 2, 2)
-        sink.discard(sink.staged_paths(2))
-        assert visible(sink) == [1]
-        assert not any("chk-2/" in path for path in tree(sink))

@@ -56,17 +56,6 @@ def test_it_shows_what_it_showed_then_and_after_an_undo_what_it_showed_before(mo
 
 
 @MODES
-def test_it_goes_on_from_there_and_what_was_left_behind_stays_away(mode):
-    table = Table("on-from-there", mode)
-    table.rewind(1)
-    commit(table.sink, 4, [stage(table.sink, 4, 4)])
-    assert visible(table.sink) == ([1, 4, 10] if mode == "append" else [4])
-    commit(table.sink, 5, [stage(table.sink, 5, 5)])
-    table.rewind(3)
-    assert visible(table.sink) == table.shown(3)
-
-
-@MODES
 def test_the_plan_says_what_readers_will_not_see_any_more(mode):
     table = Table("plan", mode)
     (seen,) = table.sink.shown_beside(BACK)

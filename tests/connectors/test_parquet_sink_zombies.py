@@ -6,16 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commits import Attempt, commit
 from parquet_sinks import Died, Mortal, prepared, stage, tree, visible
-from stopped import EFFECTS, Stopped
+from stopped import Stopped
 
 from tidegate.protocol.facts.errors import SupersededAttemptError
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.sinks import fencing, publish
 from tidegate.sinks.parquet import ParquetSink
 
 
@@ -50,29 +48,6 @@ class Zombies:
 
 
 @pytest.mark.parametrize("mode", ["append", "latest"])
-def test_a_stopped_commit_that_goes_on_after_its_successor_changes_nothing(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The successor completes this checkpoint and the next ones."""
-    zombies = Zombies(mode, monkeypatch)
-    for sink, staged, after, zombie in zombies:
-        commit(sink, 3, staged)
-        assert visible(sink) == after
-        commit(sink, 4, [stage(sink, 4, 4)])
-        commit(sink, 5, [stage(sink, 5, 5)])
-        seen = visible(sink)
-        assert seen == (sorted([*after, 4, 5]) if mode == "append" else [5])
-        known = files(sink)
-        zombie.go_on()
-        assert visible(sink) == seen
-        assert files(sink) == known
-    assert set(zombies.stops) >= {*EFFECTS, "confirm", "listdir"} - (
-        {"replace", "symlink", "utime"} if mode == "append" else {"unlink"}
-    )
-    assert len(zombies.stops) > 20
-
-
-@pytest.mark.parametrize("mode", ["append", "latest"])
 def test_a_stopped_commit_that_goes_on_after_its_successor_died_costs_nothing(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,32 +63,3 @@ def test_a_stopped_commit_that_goes_on_after_its_successor_died_costs_nothing(
         commit(sink, 4, [stage(sink, 4, 4)])
         assert visible(sink) == (sorted([*after, 4]) if mode == "append" else [4])
         assert os.listdir(Path(sink.root, "_committing")) == []
-
-
-def without_taking_away(*_: Any) -> None:
-    """What older attempts have prepared stays where it is."""
-
-
-def link_beside(root: str, private: Any, version: str) -> None:
-    """The link is prepared where every attempt prepares it."""
-    following = os.path.join(root, "_following")
-    if os.path.lexists(following):
-        os.unlink(following)
-    os.symlink(version, following)
-    os.replace(following, os.path.join(root, "current"))
-
-
-@pytest.mark.parametrize(
-    ("mode", "place", "name", "mistake"),
-    [
-        ("latest", fencing, "_fence_older", without_taking_away),
-        ("latest", publish, "point_to", link_beside),
-    ],
-    ids=["older attempts are not fenced", "the link is not the attempt's own"],
-)
-def test_the_sweep_notices_a_missing_fence(
-    mode: str, place: Any, name: str, mistake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(place, name, mistake)
-    with pytest.raises(AssertionError):
-        test_a_stopped_commit_that_goes_on_after_its_successor_changes_nothing(mode, monkeypatch)

@@ -4,69 +4,23 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from effects import Effects, Mortal, MortalTransactions
 from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, rows_of
 from sizes import sizes
 from window_clicks import ClickShop
-from worlds import Crash, Judge, ShiftedClock
+from worlds import Judge
 
 from tidegate import FileSource, ParquetSink, Pipeline, Update, count
-from tidegate.clock import SystemClock
-from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.settings import Settings
-from tidegate.state.storage import ArrowCheckpointStorage
+from tidegate.testing.crashing import MortalPipeline, sweep
+from tidegate.testing.effects import Crash
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # some hundred whole checkpoints
 
 
-class Runner:
-    """One process after another on the same pipeline: nothing survives in it but what the ports keep."""
-
-    def __init__(self, tmp_path, store, spark, pipeline=orders_pipeline):
-        from tidegate.spark.region import SparkRegion
-
-        self.effects = Effects()
-        self.clock = ShiftedClock()
-        settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
-        storage = Mortal(ArrowCheckpointStorage(settings.storage), self.effects, "write", "delete")
-        made = pipeline(tmp_path, wrap_sink=lambda sink: Mortal(sink, self.effects, "commit", "discard"))
-        mortal = MortalTransactions(store, self.effects)
-        self.coordinator = CheckpointCoordinator(made, mortal, storage, self.clock)
-        self.region = SparkRegion(self.coordinator.graph, spark, storage, SystemClock(), settings)
-
-    def run(self, request):
-        checkpoint_id = self.coordinator.trigger(request).checkpoint_id
-        self.coordinator.snapshot(checkpoint_id, self.region)
-        self.coordinator.validate(checkpoint_id, Judge(True))
-        self.coordinator.finalize(checkpoint_id)
-        self.coordinator.notify(checkpoint_id)
-        return checkpoint_id
-
-
-def sweep(runner, shop, step, check, **delivery):
-    """Dies before and after every `step`th effect of a checkpoint, and runs it again. Ends when a whole run has met no
-    crash either way: every effect has been met. Returns how many runs there were, and how many crashed."""
-    shop.deliver()
-    runner.run("warm")
-    number, runs, survived, crashes = 0, 0, 0, 0
-    while survived < 2:
-        survived = 0
-        for before in (True, False):
-            shop.deliver(**delivery)
-            request = f"crash-{number}-{before}"
-            runner.effects.die(number, before)
-            try:
-                runner.run(request)
-                survived += 1
-            except Crash:
-                crashes += 1
-                runner.effects.die(None)
-                runner.run(request)
-            runs += 1
-            check(shop)
-        number += step
-    return runs, crashes
+def runner_of(tmp_path, store, spark, pipeline=orders_pipeline):
+    settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
+    return MortalPipeline(pipeline(tmp_path), store, spark, settings, lambda *_: Judge(True))
 
 
 def check_cleaned(runner, store, home):
@@ -79,8 +33,8 @@ def check_cleaned(runner, store, home):
 
 @sizes("step", sample=24, whole=1)
 def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
-    shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
-    runs, crashes = sweep(runner, shop, step, check_tables, files=1)
+    shop, runner = Shop(tmp_path), runner_of(tmp_path, store, spark)
+    runs, crashes = sweep(runner, lambda _: shop.deliver(files=1), lambda _: check_tables(shop), step)
     assert crashes > 40 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     records = store.history("orders", 1000)
     assert all(record.status is not Status.FAILED for record in records)
@@ -93,7 +47,7 @@ def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store,
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, store, spark, before):
     """The run that died is aborted; the next one must take its data, all of it, once."""
-    shop, runner = Shop(tmp_path, seed=2), Runner(tmp_path, store, spark)
+    shop, runner = Shop(tmp_path, seed=2), runner_of(tmp_path, store, spark)
     for number in range(0, 30, step):
         shop.deliver(files=1)
         runner.effects.die(number, before)
@@ -107,17 +61,17 @@ def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, s
     check_cleaned(runner, store, tmp_path)
 
 
-def raffle(home, wrap_sink):
+def raffle(home):
     """Each order draws a ticket, of which two tables and an operator must see the same, and one that emits: what it
     passes on goes to a table and to a further operator."""
     pipeline = Pipeline("raffle", parallelism=2, max_parallelism=16)
     orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA))
     tickets = orders.transform(lambda df: df.selectExpr("*", "uuid() as id"), deterministic=False, name="tickets")
-    tickets.sink("tickets", wrap_sink(ParquetSink(str(home / "tables/tickets"))))
+    tickets.sink("tickets", ParquetSink(str(home / "tables/tickets")))
     stubs = tickets.transform(lambda df: df.select("id"))
-    stubs.sink("stubs", wrap_sink(ParquetSink(str(home / "tables/stubs"))))
+    stubs.sink("stubs", ParquetSink(str(home / "tables/stubs")))
     uses = tickets.key_by("id").aggregate("uses", n=count())
-    uses.sink("uses", wrap_sink(ParquetSink(str(home / "tables/uses"), mode="latest")))
+    uses.sink("uses", ParquetSink(str(home / "tables/uses"), mode="latest"))
 
     @pipeline.keyed(
         "numbered",
@@ -134,9 +88,9 @@ def raffle(home, wrap_sink):
         rows = batch.join(after, batch["customer"].eqNullSafe(after["who"])).select("id", "customer", "after")
         return Update(state.unionByName(counted).groupBy("customer").agg({"n": "sum"}).toDF("customer", "n"), rows)
 
-    numbered.sink("numbered", wrap_sink(ParquetSink(str(home / "tables/numbered"))))
+    numbered.sink("numbered", ParquetSink(str(home / "tables/numbered")))
     emitted = numbered.key_by("id").aggregate("emitted", n=count())
-    emitted.sink("emitted", wrap_sink(ParquetSink(str(home / "tables/emitted"), mode="latest")))
+    emitted.sink("emitted", ParquetSink(str(home / "tables/emitted"), mode="latest"))
     return pipeline
 
 
@@ -162,8 +116,8 @@ def check_raffle(shop):
 
 @sizes("step", sample=24, whole=1)
 def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, store, spark):
-    shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
-    _, crashes = sweep(runner, shop, step, check_raffle, files=1)
+    shop, runner = Shop(tmp_path, seed=3), runner_of(tmp_path, store, spark, raffle)
+    _, crashes = sweep(runner, lambda _: shop.deliver(files=1), lambda _: check_raffle(shop), step)
     assert crashes > 20 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     check_cleaned(runner, store, tmp_path)
 
@@ -172,7 +126,7 @@ def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, sto
 @pytest.mark.parametrize("step", [3])
 def test_each_window_is_shown_once_wherever_it_crashes(step, tmp_path, store, spark):
     shop = ClickShop(tmp_path, seed=4)
-    runner = Runner(tmp_path, store, spark, lambda home, wrap_sink: shop.pipeline(wrap_sink=wrap_sink))
-    _, crashes = sweep(runner, shop, step, ClickShop.check)
+    runner = runner_of(tmp_path, store, spark, lambda home: shop.pipeline())
+    _, crashes = sweep(runner, lambda _: shop.deliver(), lambda _: shop.check(), step)
     assert crashes > 30 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     check_cleaned(runner, store, tmp_path)

@@ -4,7 +4,6 @@ positions are those of a straight run, wherever a restore dies."""
 from datetime import timedelta
 
 import pytest
-from effects import Effects, Mortal, MortalTransactions
 from orders import Shop, check_storage, check_tables, check_tables_of, orders_pipeline
 from sizes import sizes
 from worlds import Crash, Judge, ShiftedClock
@@ -16,6 +15,7 @@ from tidegate.protocol.facts.errors import RestoreRefusedError, SourceChangedErr
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
+from tidegate.testing.effects import Effects, Mortal, MortalTransactions
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -71,7 +71,9 @@ ROOMS = {
         "settings spark state ui",
         HEAVY,
     ),
-    "testing": room("assembly clock coordination pipeline ports protocol settings spark state", DATABASE, AIRFLOW),
+    "testing": room(
+        "assembly clock coordination embedded_postgres pipeline ports protocol settings spark state", DATABASE, AIRFLOW
+    ),
     "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
     "settings": room("protocol", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),

@@ -62,7 +62,10 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "ReadableStorage",
         },
     ),
-    "testing": ("Tests of your own sinks, sources and pipelines", {"tidegate.testing": "SinkSuite SourceSuite"}),
+    "testing": (
+        "Tests of your own sinks, sources and pipelines",
+        {"tidegate.testing": "SinkSuite SourceSuite crash_test CrashReport"},
+    ),
     "errors": ("Errors", {"tidegate": "CheckpointError", ERRORS: ""}),  # and all others of that module
 }
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from effects import Effects, Mortal, MortalTransactions
 from pasts import OP, OUT, ExactStorage, Past
 from worlds import MemorySink, small_pipeline
 
@@ -25,6 +24,7 @@ from tidegate.protocol.facts.records import (
 from tidegate.protocol.facts.savepoints import Label
 from tidegate.protocol.recovery.canonical import FileCopy, Rewrite
 from tidegate.protocol.recovery.editing import Base
+from tidegate.testing.effects import Effects, Mortal, MortalTransactions
 
 
 class CurrentSink(MemorySink):

@@ -10,7 +10,6 @@ from typing import Any
 
 from records import T0
 
-from tidegate.clock import SystemClock
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
@@ -37,10 +36,8 @@ from tidegate.protocol.facts.records import (
     Verdict,
 )
 from tidegate.protocol.steps.snapshot import SnapshotTask
-
-
-class Crash(BaseException):
-    """The process is gone. Not an Exception, so that no handler in the code under test can survive it."""
+from tidegate.testing.effects import Crash as Crash
+from tidegate.testing.effects import ShiftedClock as ShiftedClock
 
 
 class ManualClock:
@@ -60,21 +57,6 @@ class ManualClock:
         self.time += timedelta(seconds=seconds)
 
     sleep = advance
-
-
-class ShiftedClock(SystemClock):
-    """The real time, and what somebody has slept or a test has added."""
-
-    shift = timedelta(0)
-
-    def now(self) -> datetime:
-        return super().now() + self.shift
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.shift.total_seconds()
-
-    def sleep(self, seconds: float) -> None:
-        self.shift += timedelta(seconds=seconds)
 
 
 class MemoryStorage:

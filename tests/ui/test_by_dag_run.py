@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from effects import Effects, MortalTransactions
 from hands import PIPELINE, Hands, said
 from registered_dags import forget, register, runs_of
 from shown_pipelines import ShownPipeline
@@ -17,6 +16,7 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 from tidegate.protocol.recovery.restores_on_pages import gesture_of
+from tidegate.testing.effects import Effects, MortalTransactions
 from tidegate.ui.asking import asking_of
 
 Token = Callable[[str | None], str]

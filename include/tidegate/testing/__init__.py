@@ -4,11 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidegate.testing.crashes import CrashReport, crash_test
     from tidegate.testing.sinks import SinkSuite
     from tidegate.testing.sources import SourceSuite
 
-__all__ = ["SinkSuite", "SourceSuite"]
-_PUBLIC = {"SinkSuite": "tidegate.testing.sinks", "SourceSuite": "tidegate.testing.sources"}
+__all__ = ["CrashReport", "SinkSuite", "SourceSuite", "crash_test"]
+_PUBLIC = {
+    "CrashReport": "tidegate.testing.crashes",
+    "SinkSuite": "tidegate.testing.sinks",
+    "SourceSuite": "tidegate.testing.sources",
+    "crash_test": "tidegate.testing.crashes",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,18 +1,43 @@
 """Counts the effects of everything a checkpoint does through its ports, and dies before or after a chosen one."""
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
-from worlds import Crash
-
+from tidegate.clock import SystemClock
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
 
 
-class Effects:
-    """Shared by all wrapped ports of one process, so that effects are counted in the order they happen."""
+class Crash(BaseException):
+    """The process is gone. Not an Exception, so that no handler in the code under test can survive it."""
 
-    def __init__(self) -> None:
+
+class ShiftedClock(SystemClock):
+    """The real time, and what somebody has slept or a test has added."""
+
+    shift = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.shift
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift.total_seconds()
+
+    def sleep(self, seconds: float) -> None:
+        self.shift += timedelta(seconds=seconds)
+
+
+_TRANSACTION = "transaction"
+
+
+class Effects:
+    """Shared by all wrapped ports of one process, so that effects are counted in the order they happen: those whose
+    name contains `only`."""
+
+    def __init__(self, only: str = "") -> None:
+        self.only = only
         self.count = 0
         self.log: list[str] = []
         self._fatal: int | None = None
@@ -23,6 +48,8 @@ class Effects:
         self.count, self.log, self._fatal, self._before = 0, [], at, before
 
     def around(self, name: str, effect: Callable[[], Any]) -> Any:
+        if self.only not in name:
+            return effect()
         number = self.count
         self.count += 1
         self.log.append(name)
@@ -32,6 +59,22 @@ class Effects:
         if number == self._fatal:
             raise Crash(f"after {name}")
         return result
+
+
+def mortal(port: Any, effects: Effects, *methods: str) -> Any:
+    """A copy of a port whose named methods are effects, and which has all of its abilities."""
+    kind = type(port)
+
+    def dying(name: str) -> Callable[..., Any]:
+        effect: Callable[..., Any] = getattr(kind, name)
+        return lambda self, *args, **kwargs: effects.around(
+            f"{kind.__name__}.{name}", lambda: effect(self, *args, **kwargs)
+        )
+
+    wrapped = {name: dying(name) for name in methods if hasattr(kind, name)}
+    copied = copy.copy(port)
+    object.__setattr__(copied, "__class__", type(kind.__name__, (kind,), {**wrapped, "__module__": kind.__module__}))
+    return copied
 
 
 class Mortal:
@@ -64,12 +107,14 @@ class MortalTransactions:
     def transaction(
         self, pipeline_id: str, look: Look | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
-        number = self._effects.count
+        effects, number = self._effects, self._effects.count
+        counts = effects.only in _TRANSACTION
         with self._store.transaction(pipeline_id, look, participants) as tx:
             yield tx
-            self._effects.count += 1
-            self._effects.log.append("commit")
-            if number == self._effects._fatal and self._effects._before:
-                raise Crash("before commit")
-        if number == self._effects._fatal:
-            raise Crash("after commit")
+            if counts:
+                effects.count += 1
+                effects.log.append(_TRANSACTION)
+                if number == effects._fatal and effects._before:
+                    raise Crash(f"before {_TRANSACTION}")
+        if counts and number == effects._fatal:
+            raise Crash(f"after {_TRANSACTION}")
