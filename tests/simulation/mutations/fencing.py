@@ -17,8 +17,8 @@ def _(original):
 
 @mutation("whoever was overtaken records that the sinks were notified", (MemoryTransaction, "mark_notified"))
 def _(original):
-    return lambda self, checkpoint_id, attempt, at: (
-        original(self, checkpoint_id, self.state.committer.attempt, at) or True
+    return lambda self, checkpoint_id, attempt, at, ends=False: (
+        original(self, checkpoint_id, self.state.committer.attempt, at, ends) or True
     )
 
 

@@ -57,8 +57,8 @@ def _(original):
 
 @mutation("a decision about an earlier checkpoint counts for the one that is held", (Holds, "_decide"))
 def _(original):
-    def decide(self, checkpoint_id, decision, by, comment):
-        return original(self, None, decision, by, comment)
+    def decide(self, checkpoint_id, *rest):
+        return original(self, None, *rest)
 
     return decide
 

@@ -99,7 +99,7 @@ class Unaware:
 
 @mutation("a committer does not look whether its checkpoint was left behind meanwhile", (deliveries, "SinkWork"))
 def _(original):
-    return lambda pipeline_id, what, is_done: original(pipeline_id, what, lambda tx: is_done(Unaware(tx)))
+    return lambda what, is_done: original(what, lambda tx: is_done(Unaware(tx)))
 
 
 @mutation("a plan is carried out although another checkpoint has completed since", (Restoring, "_require_as_planned"))
@@ -112,7 +112,7 @@ def _(original):
 
 @mutation("the next trigger does not finish a restore", (desks, "find_outstanding"))
 def _(original):
-    return lambda tx, up_to=None: replace(original(tx, up_to), restore=None)
+    return lambda tx, up_to=None: replace(original(tx, up_to), restores=())
 
 
 @mutation("whoever was overtaken records that the sinks were rewound", (MemoryTransaction, "mark_rewound"))
@@ -127,8 +127,8 @@ def _(original):
 
 @mutation("a rewind brings nothing back", (rewind, "append"))
 def _(original):
-    def append(root, checkpoint_id, branch, attempt):
-        original(root, checkpoint_id, Without(branch, rewind.withdrawn(root)), attempt)
+    def append(root, checkpoint_id, branch, *rest):
+        original(root, checkpoint_id, Without(branch, rewind.withdrawn(root)), *rest)
 
     return append
 
@@ -146,7 +146,7 @@ class Without:
 
 @mutation("a table of current rows does not go back", (rewind, "replace"))
 def _(original):
-    return publish.replace
+    return lambda *about: publish.replace(*about, timedelta(0))
 
 
 @mutation("a table that was empty then goes on showing its rows", (rewind, "replace"))

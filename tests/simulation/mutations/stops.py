@@ -14,8 +14,8 @@ from tidegate.protocol.steps.stopping import Restart
 
 @mutation("an operator finishes with the first of its inputs", (InputGate, "_ended"))
 def _(original):
-    def ended(self, checkpoint_id):
-        original(self, checkpoint_id)
+    def ended(self, checkpoint_id, captured):
+        original(self, checkpoint_id, captured)
         return next((channel.ended for channel in self._channels if channel.ended is not None), None)
 
     return ended
