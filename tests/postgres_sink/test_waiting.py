@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 
 from tidegate import PostgresSink
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
-from tidegate.protocol.facts.errors import SinkUnavailableError
+from tidegate.protocol.facts.errors import ConfigurationError, SinkUnavailableError
 
 TABLE = "CREATE TABLE orders (v bigint, _checkpoint bigint)"
 TO_RUNNER = "GRANT ALL ON orders TO tidegate_runner"
@@ -157,3 +157,7 @@ def test_a_connection_of_airflow_is_found_by_its_name(there, monkeypatch, mart):
     monkeypatch.setenv("AIRFLOW_HOME", "/nowhere")
     mart(orders=PostgresSink("orders", connection="marts")).take()
     assert there.rows("SELECT v FROM orders") == [1]
+    monkeypatch.setenv("AIRFLOW_CONN_MARTS", "mysql://somebody:s3cret@host/marts")
+    with pytest.raises(ConfigurationError, match="connection 'marts' is of type 'mysql', but must lead to") as raised:
+        mart(name="other", orders=PostgresSink("orders", connection="marts")).take()
+    assert "s3cret" not in str(raised.value)

@@ -129,12 +129,12 @@ def airflow_connection(name: str = CONNECTION_ID) -> "Connection | None":
         return None
 
 
-def connection_url(connection: "Connection") -> URL:
+def connection_url(connection: "Connection", name: str = CONNECTION_ID) -> URL:
     """The database that an Airflow connection names. Raises `ConfigurationError` if it is of another type."""
     if connection.conn_type not in {"tidegate", "postgres", "postgresql"}:
         raise ConfigurationError(
-            f"The Airflow connection {CONNECTION_ID!r} is of type {connection.conn_type!r}; Tidegate's store needs "
-            "PostgreSQL. Change its type to Tidegate or Postgres."
+            f"The Airflow connection {name!r} is of type {connection.conn_type!r}, but must lead to a "
+            "PostgreSQL database. Change its type to Tidegate or Postgres."
         )
     extra = connection.extra_dejson
     return URL.create(

@@ -33,7 +33,7 @@ def url_of(connection: str | None, environment: Mapping[str, str] | None = None)
     if given := env.get(variable):
         return database_url(given)
     if has_airflow(env) and (found := airflow_connection(connection)) is not None:
-        return connection_url(found)
+        return connection_url(found, connection)
     raise MissingConnectionError(
         f"There is no connection {connection!r} for a PostgresSink. Nothing was changed. Define it in Airflow (type "
         f"Postgres), or set {variable} to its URL, for every process that runs the pipeline."
