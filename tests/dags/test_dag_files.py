@@ -26,5 +26,6 @@ def test_flight_delays_takes_a_checkpoint_every_ten_minutes(dag_bag):
     assert {asset.uri for asset in dag.get_task("notify").outlets} == {
         "tidegate://flight_delays/departures",
         "tidegate://flight_delays/carrier_delays",
+        "tidegate://flight_delays/carrier_mart",
         "tidegate://flight_delays/delay_by_weather",
     }

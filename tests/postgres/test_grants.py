@@ -17,7 +17,6 @@ from tidegate.protocol.facts.errors import ConfigurationError
 
 FORBIDDEN = [
     "CREATE TABLE tidegate.mine (n int)",
-    "CREATE TABLE public.mine (n int)",
     "CREATE SCHEMA mine",
     "CREATE DATABASE mine",
     "CREATE ROLE mine",
