@@ -47,6 +47,21 @@ def test_what_an_aborted_one_had_goes_with_the_next() -> None:
     assert chain.now.stale == {1, 3, 9}
 
 
+def test_what_sinks_have_is_known_unless_older_checkpoints_are_in_progress() -> None:
+    chain, id_ = running(), SubtaskId("totals", 0)
+    chain.chain = SimpleNamespace(vertex=SimpleNamespace(operator_id="totals"))  # type: ignore[assignment]
+    chain.show({id_: (first := Snapshot(position={"at": 1})), SubtaskId("table-sink", 0): Snapshot()})
+    assert chain.before() == {id_: first}
+    chain.epochs[1] = Epoch()
+    assert chain.before() == {}
+    chain.completed(1)
+    chain.show({id_: (second := Snapshot(position={"at": 2}))})
+    assert chain.before() == {id_: second}
+    chain.epochs[2] = Epoch()
+    chain.aborted(2)
+    assert chain.before() == {id_: second}
+
+
 def test_a_snapshot_that_is_being_written_needs_its_runs_and_what_came_before_its_barrier() -> None:
     """A merge makes them useless to everybody else, and deletes what nobody needs."""
     run, sent, older = (StateHandle(path, HandleKind.RUN, 1, 1, "", 1) for path in ("run", "sent", "older"))

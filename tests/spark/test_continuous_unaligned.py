@@ -117,7 +117,7 @@ def test_a_scheduled_run_processes_what_is_left_in_flight_of_a_source_that_has_f
     running, source = overtaken(tmp_path, spark, closed=True)
     assert running.completed[SubtaskId("rows", 0)].finished
     scheduled = Checkpoints(running.pipeline, spark, tmp_path, running.completed, checkpoint_id=running.checkpoint_id)
-    plan = plan_checkpoint(scheduled.graph.subtasks, running.completed, scheduled.graph.restaged)
+    plan = plan_checkpoint(scheduled.graph.subtasks, running.completed, scheduled.graph.showing_state)
     scheduled.trigger()
     scheduled.acknowledged = {ack.subtask: ack for ack in plan.acknowledgements()}
     scheduled.attempt_once()

@@ -94,7 +94,7 @@ class Running:
 
     def begin(self, savepoint: bool = False, stop: StopMode | None = None) -> None:
         self.checkpoint_id += 1
-        plan = plan_checkpoint(self.graph.subtasks, self.completed, self.graph.restaged)
+        plan = plan_checkpoint(self.graph.subtasks, self.completed, self.graph.showing_state)
         self.acknowledged = {ack.subtask: ack for ack in plan.acknowledgements()}
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         kind = kind if stop is None else CheckpointKind.SYNC_SAVEPOINT

@@ -31,7 +31,6 @@ from tidegate.dataflow.running import (
     RunningSource,
     RunningVertex,
     append,
-    is_appending,
     is_sink,
     size_of,
 )
@@ -72,7 +71,7 @@ class ContinuousDriver:
         self._at = 0
         self._batches = 0  # that have run in this round
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
-        self._base = DriverBase(parts, [sink for sink in graph.sinks if is_appending(sink)])
+        self._base = DriverBase(parts, [sink for sink in graph.sinks if sink.operator_id not in graph.showing_state])
         self._channels = self._base.channels
         self._chains = [RunningChain(chain, BatchSize(max_batch_bytes)) for chain in self._base.chains]
         self._sources = [RunningSource(vertex) for vertex in graph.sources]
@@ -90,6 +89,7 @@ class ContinuousDriver:
         self._base.put_back(self._state.snapshots)
         self._base.restore_watermarks(self._state.snapshots)
         for running in self._chains:
+            running.show(self._state.snapshots)
             running.closed = running.chain.watermarks.lowest
             first = SubtaskId(running.vertex.operator_id, 0)
             if first in self._state.snapshots:

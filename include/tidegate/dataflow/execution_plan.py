@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
-from tidegate.dataflow.staging import Staging
+from tidegate.dataflow.reports import Report
+from tidegate.dataflow.staging import Had, Staging
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import PlacedSink, SinkInput
 from tidegate.protocol.facts.paths import directory, write_prefix
@@ -20,7 +23,9 @@ from tidegate.protocol.schema.expiry import (
     microseconds,
     newest_recorded,
     recorded_horizon,
+    was_merged_since,
 )
+from tidegate.protocol.steps.sink_marks import SinkMark
 from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
@@ -29,7 +34,7 @@ class ExecutionPlan:
     """`attempts` are of the subtasks to run. `restored` is what each starts from. They write `below` this directory on
     checkpoint storage. Whether state has expired is judged `at` one time, in microseconds, by every subtask and every
     retry: see `protocol.schema.expiry`. What is staged takes up to `at_once` slots of the cluster; None for as many as
-    there are subtasks."""
+    there are subtasks. Sinks of upserts have the state of `before`; None for that of `restored`."""
 
     checkpoint_id: int
     parallelism: int
@@ -38,6 +43,7 @@ class ExecutionPlan:
     below: str
     at: int = 0
     at_once: int | None = None
+    before: Mapping[SubtaskId, Snapshot] | None = None
 
     def pending(self, chain: OperatorChain) -> list[int]:
         """Subtasks with something still to acknowledge."""
@@ -65,28 +71,84 @@ class ExecutionPlan:
         """The state of all its subtasks."""
         return [run for index in range(self.parallelism) for run in self.runs(vertex, index)]
 
-    def staging(self, sink: SinkVertex) -> Staging:
+    def staging(self, sink: SinkVertex, vertex: StepVertex | KeyedVertex | SinkVertex | None = None) -> Staging:
+        """How a sink stages rows, in the tasks of `vertex` if it is chained to that."""
         attempts = dict.fromkeys(range(self.parallelism), self._attempt)
         current = sink.sink.input is SinkInput.CURRENT
-        return Staging(sink.operator_id, sink.sink.writer(), current, attempts, identity_of(sink))
+        staging = Staging(sink.operator_id, sink.sink.writer(), current, attempts, identity_of(sink))
+        return replace(staging, upserts=True, had=self.had(sink, vertex)) if takes_upserts(vertex, sink) else staging
 
     def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
-        """Subtasks whose state a sink of current rows lacks: the sink is new or writes elsewhere now, the parallelism
-        changed, or some of the rows that it has may have expired."""
+        """Subtasks whose state a sink of current rows or of upserts lacks: the sink is new or writes elsewhere now, the
+        parallelism changed, or some of the rows that it has may have expired."""
         vertex = execution.chain.vertex
-        if sink.sink.input is not SinkInput.CURRENT or not isinstance(vertex, KeyedVertex):
+        if not isinstance(vertex, KeyedVertex):
             return []
-        ids = {index: SubtaskId(sink.operator_id, index) for index in self.pending(execution.chain)}
-        current = newest_recorded(runs := self.all_runs(vertex))
-        horizon = recorded_horizon(current, runs, self.moment)
+        if takes_upserts(vertex, sink):
+            lacking = self._to_upsert(sink, vertex)
+        elif sink.sink.input is SinkInput.CURRENT:
+            lacking = self._to_replace(sink, vertex)
+        else:
+            return []
+        subtasks = {index: SubtaskId(sink.operator_id, index) for index in self.pending(execution.chain)}
+        asked = {index for index, id_ in subtasks.items() if id_ in self.attempts and id_ not in execution.reports}
+        return [index for index in lacking if index in asked]
+
+    def _to_replace(self, sink: SinkVertex, vertex: KeyedVertex) -> list[int]:
+        horizon, current = self.horizon(vertex)
         return [
             index
-            for index, subtask in ids.items()
-            if subtask in self.attempts
-            and subtask not in execution.reports
-            and self.runs(vertex, index)
-            and not self._shows(sink, index, current, self.runs(vertex, index), horizon)
+            for index in range(self.parallelism)
+            if (runs := self.runs(vertex, index)) and not self._shows(sink, index, current, runs, horizon)
         ]
+
+    def _to_upsert(self, sink: SinkVertex, vertex: KeyedVertex) -> list[int]:
+        """Of a sink that lacks rows, those that have any; and one at least, unless the pipeline begins: else nothing
+        would say that there are none."""
+        if not (had := self.had(sink, vertex)):
+            begins = not any(id_.operator_id in (sink.operator_id, vertex.operator_id) for id_ in self.restored)
+            return [i for i in range(self.parallelism) if self.runs(vertex, i) or (i == 0 and not begins)]
+        horizon, current = self.horizon(vertex)
+        return [
+            index
+            for index, each in had.items()
+            if not _are_same(self.runs(vertex, index), each.runs)
+            or may_expire_between(current, each.runs, each.horizon, horizon)
+        ]
+
+    def had(self, sink: SinkVertex, vertex: KeyedVertex) -> dict[int, Had]:
+        """By subtask, the state as a sink of upserts has it; empty if it lacks that of any subtask, or if it cannot be
+        told any more which rows it has."""
+        before, identity = self.restored if self.before is None else self.before, identity_of(sink)
+        found = {}
+        for index in range(self.parallelism):
+            mark = SinkMark.of(self.restored.get(SubtaskId(sink.operator_id, index)))
+            state = before.get(SubtaskId(vertex.operator_id, index))
+            if mark is None or state is None or not mark.is_of(identity, vertex.operator_id, self.parallelism):
+                return {}
+            found[index] = Had(tuple(each for each in state.handles if each.kind is HandleKind.RUN), mark.horizon)
+        merged = ((run, each.horizon) for each in found.values() for run in each.runs)
+        if newest_recorded([run for each in found.values() for run in each.runs]) is None:
+            return found
+        return {} if any(was_merged_since(run, horizon) for run, horizon in merged) else found
+
+    def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
+        """By subtask, what a sink of upserts has with this checkpoint. What nothing was staged of is as it was, and
+        nothing of it expires up to now."""
+        horizon, had = self.horizon(vertex)[0], self.had(sink, vertex)
+        found = {}
+        for index in range(self.parallelism):
+            subtask = SubtaskId(sink.operator_id, index)
+            report, before = reports.get(subtask), SinkMark.of(self.restored.get(subtask)) if had else None
+            said: dict[str, Any] = {"layout": None if before is None else before.layout, "horizon": horizon}
+            said |= {} if report is None or report.mark is None else report.mark
+            found[index] = SinkMark(identity_of(sink), vertex.operator_id, self.parallelism, **said)
+        return found
+
+    def horizon(self, vertex: KeyedVertex) -> tuple[int | None, RecordedTtl | None]:
+        """Up to where rows of its state have expired, and by what they live, as its runs say."""
+        current = newest_recorded(runs := self.all_runs(vertex))
+        return recorded_horizon(current, runs, self.moment), current
 
     def _shows(
         self,
@@ -113,6 +175,10 @@ class ExecutionPlan:
     @property
     def _attempt(self) -> int:
         return max(self.attempts.values(), default=0)
+
+
+def _are_same(runs: Sequence[StateHandle], others: Sequence[StateHandle]) -> bool:
+    return [run.view for run in runs] == [run.view for run in others]
 
 
 def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:

@@ -59,8 +59,8 @@ class Jobs(Protocol):
         ...
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
-        """What subtasks start from, without what tables of current rows have staged in other columns than the
-        definition has now: that is staged again."""
+        """What subtasks start from, without what sinks have of a state in other columns than the definition has now:
+        that is staged again."""
         ...
 
     def at_once(self, name: str, most: int) -> AbstractContextManager[JobsAtOnce]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidegate.protocol.facts.records import StateHandle, SubtaskId
 
@@ -12,12 +13,13 @@ ROWS_LATE = "rows_late"
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one execution wrote for a subtask of one operator or sink. `metrics` are fields of `SubtaskMetrics`, and
-    `ROWS_LATE`."""
+    `ROWS_LATE`. `mark` is what a sink of upserts has from here on, by fields of `SinkMark`."""
 
     operator_id: str
     subtask_index: int
     handles: tuple[StateHandle, ...]
     metrics: Mapping[str, int]
+    mark: Mapping[str, Any] | None = None
 
 
 def joined(reports: Iterable[Report]) -> list[Report]:

@@ -5,7 +5,7 @@ in the same jobs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.dataflow.batch_size import BatchSize
@@ -15,7 +15,6 @@ from tidegate.dataflow.in_flight import exchanged
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
-from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.facts.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.steps.snapshot import SnapshotTask
@@ -127,12 +126,12 @@ class Epoch:
 
 @dataclass(eq=False)
 class RunningChain:
-    """A step, a keyed operator with the tables of its current rows, or a sink by itself.
+    """A step, a keyed operator with the sinks that show its state, or a sink by itself.
 
     Of the checkpoints that have not ended, by id: `pending` snapshots that are not acknowledged, how their barriers
     were `aligned`, what is in the `trouble` of one that could not be written, what is `taken` in acknowledgements, and
     the `epochs` that their barriers ended. What came since the last barrier is in `now`. Together the epochs are what
-    no completed checkpoint has.
+    no completed checkpoint has. `shown` is the operator's part of the latest completed one.
     """
 
     chain: OperatorChain
@@ -145,6 +144,7 @@ class RunningChain:
     epochs: dict[int, Epoch] = field(default_factory=dict)
     now: Epoch = field(default_factory=Epoch)
     closed: int | None = None  # the watermark up to which windows have been emitted
+    shown: dict[SubtaskId, Snapshot] = field(default_factory=dict)
 
     @property
     def vertex(self) -> StepVertex | KeyedVertex | SinkVertex:
@@ -219,6 +219,16 @@ class RunningChain:
                     result[SubtaskId(sink.operator_id, index)] = replace(known, handles=rest)
         return result
 
+    def before(self) -> Mapping[SubtaskId, Snapshot]:
+        """The state that sinks of upserts have when a checkpoint that begins now completes. Nobody knows it while older
+        ones are in progress: then it is none, and they are given all rows."""
+        return {} if self.epochs else self.shown
+
+    def show(self, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
+        """Record what a completed checkpoint has of the operator."""
+        own = self.vertex.operator_id
+        self.shown = self.shown | {id_: each for id_, each in snapshots.items() if id_.operator_id == own}
+
     def discard(self, checkpoint_id: int) -> None:
         """Drop the snapshot for a checkpoint: it does not count."""
         for known in (self.pending, self.aligned, self.taken):
@@ -245,7 +255,3 @@ RunningVertex = RunningSource | RunningChain
 
 def is_sink(running: RunningChain) -> bool:
     return isinstance(running.vertex, SinkVertex)
-
-
-def is_appending(sink: SinkVertex) -> bool:
-    return sink.sink.input is SinkInput.CHANGES

@@ -76,7 +76,7 @@ class ScheduledDriver:
         finished = self._base.finished_operators()
         for execution in self._executions:
             chain = execution.chain
-            waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.restaged]
+            waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.showing_state]
             if choose_triggered(waited_for, finished, self._graph.upstreams):
                 for output in chain.gate.drain():  # so that every end is known before the barrier
                     assert isinstance(output, Released | Ended), "before any barrier there is only what was put back"

@@ -140,7 +140,8 @@ class SnapshotSteps:
             return [effect for event in events for effect in vertex.steps.step(event)]
         task = replace(self.task(checkpoint_id), restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
         plan = plan_snapshot(self._parts.graph, task)
-        pending = vertex.take(replace(plan, at_once=max(1, plan.parallelism // 2)))  # micro-batches take the others
+        at_once = max(1, plan.parallelism // 2)  # micro-batches take the others
+        pending = vertex.take(replace(plan, at_once=at_once, before=vertex.before()))
         effects = vertex.steps.step(steps.StepDone(checkpoint_id))
         if pending.has_work:
             self._writes.start(vertex, pending)
@@ -184,4 +185,6 @@ class SnapshotSteps:
         for acknowledgement in taken:
             if acknowledgement.subtask.operator_id in tables:
                 self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
+        if isinstance(vertex, RunningChain):
+            vertex.show({each.subtask: each.snapshot for each in taken})
         vertex.completed(checkpoint_id)

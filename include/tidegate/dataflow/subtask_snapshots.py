@@ -6,6 +6,7 @@ from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report
+from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.records import (
@@ -16,6 +17,7 @@ from tidegate.protocol.facts.records import (
     SubtaskId,
     SubtaskMetrics,
 )
+from tidegate.protocol.steps.sink_marks import SinkMark
 from tidegate.protocol.steps.watermarks import with_watermarks
 
 
@@ -24,17 +26,31 @@ def acknowledgements(
 ) -> list[Acknowledgement]:
     """Of the operator and its sinks, for subtasks whose reports are complete. Without a report, handles carry over."""
     result = []
+    marks = _marks(plan, execution)
     for index in indexes:
         execution.acknowledged.add(index)
         for operator_id in execution.chain.operator_ids:
             subtask = SubtaskId(operator_id, index)
             if subtask in plan.attempts:
-                snapshot = Snapshot(_handles(plan, execution, subtask), finished=execution.is_last)
+                mark = marks.get(subtask)
+                position = None if mark is None else mark.position()
+                snapshot = Snapshot(_handles(plan, execution, subtask), position, finished=execution.is_last)
                 if subtask == SubtaskId(execution.chain.vertex.operator_id, 0):
                     snapshot = with_watermarks(snapshot, execution.watermarks, execution.all_late)
                 metrics = _metrics(execution, subtask, start_delay)
                 result.append(Acknowledgement(subtask, plan.attempts[subtask], snapshot, metrics))
     return result
+
+
+def _marks(plan: ExecutionPlan, execution: Execution) -> dict[SubtaskId, SinkMark]:
+    """What the sinks of upserts have."""
+    vertex = execution.chain.vertex
+    return {
+        SubtaskId(sink.operator_id, index): mark
+        for sink in execution.chain.sinks
+        if takes_upserts(vertex, sink)
+        for index, mark in plan.marked(sink, vertex, execution.reports).items()
+    }
 
 
 def exchange_of(execution: Execution, acknowledged: Mapping[SubtaskId, Snapshot], parallelism: int) -> Exchange:

@@ -17,6 +17,7 @@ from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns, check_promises
 from tidegate.pipeline.places import check_effect, check_places, place_of
+from tidegate.pipeline.sink_inputs import check_input, takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.ttl import check_ttl
 from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex, Vertex
@@ -126,6 +127,17 @@ class Graph:
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
 
     @cached_property
+    def upserted(self) -> frozenset[str]:
+        """The sinks that are given how an operator's state has changed, and all of it if they lack rows."""
+        keyed = {vertex.name: vertex for vertex in self.keyed}
+        return frozenset(v.operator_id for v in self.sinks if takes_upserts(keyed.get(v.input.origin), v))
+
+    @property
+    def showing_state(self) -> frozenset[str]:
+        """The sinks that have what an operator's state has, whenever they have joined."""
+        return self.restaged | self.upserted
+
+    @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The sources and sinks that distinguish the pipeline from another one of its name."""
         home = str(Settings.from_environment().home)
@@ -214,7 +226,7 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         case KeyedVertex():
             _check_keyed(where, vertex)
         case SinkVertex():
-            _check_sink(where, vertex, origins)
+            check_input(where, vertex, origins[vertex.input.origin])
             check_guarantee(pipeline, vertex)
         case CheckVertex():
             names = {v.name for v in pipeline.vertices if isinstance(v, SinkVertex)}
@@ -282,23 +294,6 @@ def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
                 f"before, and so does or is called {other!r}. Only one of them can go on from its state."
             )
         claimed[former] = vertex.name
-
-
-def _check_sink(where: str, vertex: SinkVertex, origins: Mapping[str, Vertex]) -> None:
-    if vertex.sink.input is not SinkInput.CURRENT:
-        return
-    origin = origins[vertex.input.origin]
-    if vertex.input.transforms or not isinstance(origin, KeyedVertex):
-        raise PipelineDefinitionError(
-            f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
-            "transform in front of the operator, or let the sink append."
-        )
-    if origin.emits:
-        raise PipelineDefinitionError(
-            f"The {where} keeps the current row of each key, but {origin.name!r} emits rows, of which none takes the "
-            "place of another. Let the sink append, or put an operator between the two, such as "
-            "key_by(…).aggregate(…)."
-        )
 
 
 def _topological(pipeline: Pipeline) -> list[Vertex]:

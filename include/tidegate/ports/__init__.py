@@ -23,6 +23,7 @@ from tidegate.ports.regions import (
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.sink_abilities import (
     JournalingSink,
+    KeyedSink,
     LingeringSink,
     NumberedSink,
     OwnedSink,
@@ -87,6 +88,7 @@ __all__ = [
     "HandleKind",
     "KeyReader",
     "JournalingSink",
+    "KeyedSink",
     "LaggingSource",
     "LeftToSparkError",
     "LingeringSink",

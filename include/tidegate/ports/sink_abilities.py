@@ -88,6 +88,16 @@ class NumberedSink(Protocol):
 
 
 @runtime_checkable
+class KeyedSink(Protocol):
+    """A sink that tells rows apart by some of their columns."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns; none if it keeps every row."""
+        ...
+
+
+@runtime_checkable
 class PlacedSink(Protocol):
     """A sink that stages below the checkpoint storage. It learns whose it is when it joins a pipeline, so that no two
     sinks stage in one place."""

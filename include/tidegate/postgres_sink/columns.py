@@ -10,7 +10,7 @@ from sqlalchemy import types
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-from tidegate.postgres_sink.names import LONGEST
+from tidegate.postgres_sink.names import DELETE, LONGEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +90,15 @@ def _SIMPLE(of: Any) -> Sequence[tuple[Any, TypeEngine[Any]]]:
             types.LargeBinary(),
         ),
     )
+
+
+def with_deletes(batch: "pa.RecordBatch", names: Sequence[str]) -> "pa.RecordBatch":
+    """With the column that says which keys are gone, if it is among the names: rows that lack it stay."""
+    import pyarrow as pa
+
+    if DELETE not in names or DELETE in batch.schema.names:
+        return batch
+    return batch.append_column(DELETE, pa.nulls(batch.num_rows, pa.bool_()))
 
 
 def as_loaded(batch: "pa.RecordBatch") -> "pa.RecordBatch":

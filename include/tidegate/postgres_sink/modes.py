@@ -59,8 +59,10 @@ class ChangingMode(Mode, Protocol):
     """One that changes the table that is there."""
 
     def forward(
-        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
-    ) -> Participant: ...
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None, whole: bool
+    ) -> Participant:
+        """`whole`: the rows are all that the table is to have."""
+        ...
 
     def rewind(
         self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None
@@ -93,7 +95,7 @@ class Appending:
         return loaded
 
     def forward(
-        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None, whole: bool
     ) -> Participant:
         return append.Append(self.target, checkpoint_id, loaded, attempt)
 
@@ -145,9 +147,9 @@ class Upserting:
         return None if existing is None else Journal(self.target, self.key, journal.columns_of(existing))
 
     def forward(
-        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None
+        self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None, whole: bool
     ) -> Participant:
-        return Upsert(self._journal(existing), self.target, checkpoint_id, loaded, attempt)
+        return Upsert(self._journal(existing), self.target, checkpoint_id, loaded, attempt, whole)
 
     def rewind(self, existing: Existing | None, checkpoint_id: int, branch: Branch, attempt: int | None) -> Participant:
         return RewindUpserted(self._journal(existing), self.target, checkpoint_id, branch, attempt)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from tidegate.ports import Branch, CommitAttempt, Participant, SinkCommit, SinkInput, StateHandle, TableFiles, Withdrawn
 from tidegate.postgres_sink import positions, tables
-from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names
+from tidegate.postgres_sink.columns import RowColumn, columns_of, unusable_names, with_deletes
 from tidegate.postgres_sink.databases import carry_out, connected, url_of
 from tidegate.postgres_sink.loading import LOADED, NUMBER, Loaded, drop, left_over, load, require_driver
 from tidegate.postgres_sink.modes import Appending, ChangingMode, Mode, Replacing, Upserting
@@ -23,11 +23,14 @@ from tidegate.protocol.facts.errors import (
     SinkUnavailableError,
 )
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.sink_marks import gone_first, is_whole
 from tidegate.sinks.staged_parquet import StagedParquet, StagedParquetWriter
 from tidegate.sinks.staging import staging_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS, "replace": SinkInput.CURRENT}
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,12 @@ class PostgresSink(StagedParquet):
     Args:
         table: `name` or `schema.name`, without quotes; by default in the schema `public`.
         mode: `"append"`: each checkpoint adds rows, in a column `_checkpoint` with its id. `"upsert"`: each checkpoint
-            replaces the rows of its keys; a row whose column `_delete` is true removes its key. `"replace"`: each
+            replaces the rows of its keys, and removes those that the state of the operator before it has no more.
+            Behind anything but state, a row whose column `_delete` is true removes its key. `"replace"`: each
             checkpoint that changes an operator's state replaces the whole table by all its current rows.
         connection: The name of a connection to another database, in Airflow or the environment.
-        key: The columns that tell rows apart, with `"upsert"`. None of them is null.
+        key: The columns that tell rows apart, with `"upsert"`: directly behind an operator that keeps state, the
+            operator's. None of them is null.
         columns: Those of the rows that are written, by default all.
         create: Whether to make the table if it is not there.
 
@@ -109,7 +114,7 @@ class PostgresSink(StagedParquet):
 
     @property
     def input(self) -> SinkInput:
-        return SinkInput.CURRENT if self.mode == "replace" else SinkInput.CHANGES
+        return _INPUTS[self.mode]
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. `create` is no part of it: it changes nothing of the rows."""
@@ -177,7 +182,7 @@ class PostgresSink(StagedParquet):
             filled = self._filled(occasion, id_, staged, attempt)
             return Replace(self.target, id_, content_of(staged), filled, occasion, False, number)
         loaded = self._load(occasion, id_, staged, attempt)
-        return self._changing.forward(self._existing(), id_, loaded, number)
+        return self._changing.forward(self._existing(), id_, loaded, number, is_whole(staged))
 
     def _back(
         self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt | None
@@ -209,7 +214,7 @@ class PostgresSink(StagedParquet):
             positions.make(connection)
         if not staged or (self.mode != "replace" and not sum(handle.rows for handle in staged)):
             return None
-        rows = self._taken(self.columns_of(staged))
+        rows = self._taken(self.columns_of(gone_first(staged)))
         with self._connected() as connection:
             self._made(connection, rows, occasion)
         loaded = load(self.connection, self.target, id_, rows, self._selected(rows, staged, attempt))
@@ -223,7 +228,7 @@ class PostgresSink(StagedParquet):
         for batch in self.batches(staged):
             if attempt is not None:
                 attempt.keep()
-            yield batch.select(names)
+            yield with_deletes(batch, names).select(names)
 
     def _made(self, connection: Connection, rows: Sequence[RowColumn], occasion: Occasion) -> None:
         existing = tables.look(connection, self.target)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, exists, func, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.schema import DropTable
 
@@ -20,24 +20,40 @@ from tidegate.protocol.facts.errors import CheckpointError, RowsRefusedError
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """`ports.Participant`: the rows of a checkpoint, once. Without `loaded` there are none. Other writers wait until
-    the transaction has ended, readers do not."""
+    """`ports.Participant`: the rows of a checkpoint, once. Without `loaded` there are none. If they are `whole`, the
+    table keeps no others, unless it had rows before it was this sink's. Other writers wait until the transaction has
+    ended, readers do not."""
 
     journal: Journal | None
     target: Target
     checkpoint_id: int
     loaded: Loaded | None
     attempt: int | None = None
+    whole: bool = False
 
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
         if found.checkpoint_id >= self.checkpoint_id:
             return
-        if self.loaded is not None and self.journal is not None:
+        replaces = self.whole and found.checkpoint_id > 0
+        if self.journal is not None and (self.loaded is not None or replaces):
             statements.execute(lock_table(self.target))
-            self._take_over(statements, self.loaded, self.journal)
+            if replaces:
+                self._remove_others(statements, self.journal)
+            if self.loaded is not None:
+                self._take_over(statements, self.loaded, self.journal)
         positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+
+    def _remove_others(self, statements: CommitStatements, journal: Journal) -> None:
+        """Remove the rows of keys that are not loaded."""
+        table = journal.table
+        which = and_(*(table.c[name].is_not(None) for name in journal.key))
+        if self.loaded is not None:
+            which = and_(which, ~exists().where(journal.same_key(self.loaded.table, table)))
+        others = select(*(table.c[name] for name in journal.key)).where(which).subquery("others")
+        journal.note(statements, journal.before, self.checkpoint_id, others)
+        statements.execute(delete(table).where(which))
 
     def _take_over(self, statements: CommitStatements, loaded: Loaded, journal: Journal) -> None:
         found = statements.query(select(func.count()).select_from(loaded.table))[0][0]

@@ -28,6 +28,7 @@ from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, Subtask
 from tidegate.protocol.steps.approvals import MOST_ROWS
 from tidegate.protocol.steps.carried_verdicts import files_of
 from tidegate.protocol.steps.hold import decide_hold
+from tidegate.protocol.steps.sink_marks import DELETES
 from tidegate.protocol.text.lost_spark import is_lost, lost_error
 from tidegate.quality.arrow_pass import Prepared
 from tidegate.quality.docs import build_docs
@@ -169,7 +170,8 @@ class GreatExpectationsValidator:
             return None
         operator_id = self._graph.sink(target.name).operator_id
         snapshots = [record.snapshot for record in subtasks.values() if record.subtask.operator_id == operator_id]
-        staged = [handle.rows for snapshot in snapshots for handle in snapshot.handles]
+        handles = (handle for snapshot in snapshots for handle in snapshot.handles)
+        staged = [handle.rows for handle in handles if DELETES not in handle.details]
         return sum(staged) if staged else None
 
     def _is_whole(self, target: Target) -> bool:

@@ -11,7 +11,7 @@ from tidegate.postgres import reads
 from tidegate.postgres.lag import lag_of
 from tidegate.protocol.facts.branches import find_unfinished
 from tidegate.protocol.facts.lifecycle import Status
-from tidegate.protocol.facts.names import operator_of_sink, sink_of_operator
+from tidegate.protocol.facts.names import is_sink, operator_of_sink, sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.answer import handles_of
@@ -72,7 +72,8 @@ def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[Source
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     recorded = {e.name: e for e in reads.endpoints_of(connection, record.pipeline_id) if e.role is Role.SOURCE}
     positioned = set(connection.execute(_POSITIONED, asked).scalars())
-    names = [plan.operator_id for plan in record.operators if plan.operator_id in positioned | recorded.keys()]
+    found = {name for name in positioned if not is_sink(name)} | recorded.keys()
+    names = [plan.operator_id for plan in record.operators if plan.operator_id in found]
     behind = {each.source: Lag.model_validate(each) for each in lag_of(connection, record.pipeline_id)}
     return tuple(_source(connection, record, name, recorded.get(name), behind.get(name)) for name in names)
 

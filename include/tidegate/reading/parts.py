@@ -63,7 +63,7 @@ def task_of(record: CheckpointRecord, row: "RowMapping", max_parallelism: int, s
     )
     return Task(
         id=operator_id,
-        role="source" if source else "sink" if is_sink(operator_id) else "operator",
+        role="sink" if is_sink(operator_id) else "source" if source else "operator",
         parallelism=row["number"],
         max_parallelism=max_parallelism,
         status="COMPLETED" if complete else public_status(record.status),

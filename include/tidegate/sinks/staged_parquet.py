@@ -168,7 +168,7 @@ class StagedParquet:
 
     def writer(self) -> "StagedParquetWriter":
         """See `tidegate.ports.Sink`."""
-        return StagedParquetWriter(self.root, stage_empty=self.input is SinkInput.CURRENT)
+        return StagedParquetWriter(self.root, stage_empty=self.input is not SinkInput.CHANGES)
 
     def read_staged(self, spark: "SparkSession", staged: Sequence[StateHandle]) -> "DataFrame | None":
         """See `tidegate.ports.Sink`. Raises `SinkError` if a staged file is missing or unreadable."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from simulator.running_parts import PlainJobs
 
 LIVES = "lives"
-LIVES_TABLES = {kind: f"{LIVES}_{kind.value.lower()}" for kind in SinkInput}
+LIVES_TABLES = {kind: f"{LIVES}_{kind.value.lower()}" for kind in (SinkInput.CHANGES, SinkInput.CURRENT)}
 
 
 def add_expiring(world: "Running", pipeline: Pipeline) -> None:

@@ -12,6 +12,7 @@ from tidegate.protocol.facts.paths import metadata_path
 from tidegate.protocol.facts.records import OF_HOLD, Acknowledgement, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovery.lost_database import Recovered
 from tidegate.protocol.steps.finalize import sizes
+from tidegate.protocol.steps.sink_marks import without_mark
 
 
 class History:
@@ -34,7 +35,11 @@ class History:
 
     def record(self, recovered: Recovered) -> None:
         """A checkpoint, from its trigger to its completion. One that was in doubt completes now."""
-        tx, record, subtasks = self._tx, recovered.record, recovered.metadata.subtasks
+        tx, record = self._tx, recovered.record
+        subtasks = {  # whether a table here has what it had then is not known
+            id_: replace(known, snapshot=without_mark(known.snapshot))
+            for id_, known in recovered.metadata.subtasks.items()
+        }
         checkpoint_id = record.checkpoint_id
         assert record.acknowledged_at is not None
         assert record.validated_at is not None

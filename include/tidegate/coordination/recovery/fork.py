@@ -175,7 +175,7 @@ class Forking:
             tuple(self._sources(restored, origin)),
             tuple(operators),
             tuple(v.name for v in graph.keyed if renamed.get(v.operator_id, v.operator_id) not in stated),
-            tuple(NewTable(v.name, v.operator_id in graph.restaged) for v in graph.sinks),
+            tuple(NewTable(v.name, v.operator_id in graph.showing_state) for v in graph.sinks),
             tuple(find_moved_sources(origin.endpoints, graph.endpoints, graph.renamed)),
             tuple(find_unmatched(snapshots, plans, renamed)),
         )

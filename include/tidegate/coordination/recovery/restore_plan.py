@@ -149,7 +149,8 @@ def returning_states(
     runs: dict[str, dict[str, StateHandle]] = {}  # by operator and path: after a rescale subtasks share them
     for subtask, snapshot in sorted(snapshots.items()):
         mine = {handle.path: handle for handle in snapshot.handles if handle.kind is HandleKind.RUN}
-        if mine or (subtask.operator_id not in known and snapshot.position):
+        is_gone = subtask.operator_id not in known and not is_sink(subtask.operator_id)
+        if mine or (is_gone and snapshot.position):
             runs.setdefault(subtask.operator_id, {}).update(mine)
     return [
         ReturningState(

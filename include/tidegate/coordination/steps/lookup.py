@@ -5,12 +5,14 @@
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import CheckpointStore, StoreTransaction
-from tidegate.protocol.facts.branches import drops_unmatched
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, RewindableSink, StoreTransaction
+from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import CheckpointNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
 from tidegate.protocol.steps.finished import require_legal_restore
 from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism, restore_snapshots
+from tidegate.protocol.steps.sink_marks import without_mark
 
 #: What people ask for may be higher than any id that a store can hold.
 HIGHEST_ID = 2**63 - 1
@@ -27,11 +29,20 @@ def restore_latest(
     known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
     graph, config = context.graph, context.config
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
-    drop = config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
+    restores = tx.restores()
+    if is_restored(latest, restores):
+        snapshots = {id_: without_mark(each) if _stays(graph, id_) else each for id_, each in snapshots.items()}
+    drop = config.allow_non_restored_state or drops_unmatched(latest, restores)
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)
     if latest is not None:
         require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
     return latest, restored
+
+
+def _stays(graph: Graph, id_: SubtaskId) -> bool:
+    """Whether it is of a sink that no restore takes back, so that it has not what it had then."""
+    sinks = (vertex.sink for vertex in graph.sinks if vertex.operator_id == id_.operator_id)
+    return any(not isinstance(sink, RewindableSink) for sink in sinks)
 
 
 def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:

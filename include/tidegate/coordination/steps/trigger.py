@@ -256,7 +256,7 @@ class CheckpointRequests:
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
         restored = restore_latest(tx, self._context)[1] if some_finished else {}
-        plan = plan_checkpoint(self._context.graph.subtasks, restored, self._context.graph.restaged)
+        plan = plan_checkpoint(self._context.graph.subtasks, restored, self._context.graph.showing_state)
         if (dropped := decide_trigger(latest, plan, self._context.config.checkpoints_after_tasks_finish)) is not None:
             return dropped
         if tx.pipeline().status is PipelineStatus.CREATED:

@@ -113,9 +113,12 @@ def choose_withdrawn_for_good(
 def drops_unmatched(latest: CheckpointRecord | None, restores: Sequence[Restore]) -> bool:
     """Whether the user has accepted, with the restore that the pipeline goes on from, that state is dropped which the
     definition has no operator for. Performs no I/O."""
-    if latest is None or not restores:
-        return False
-    return restores[-1].allows_non_restored_state and restores[-1].goes_on_from == latest.checkpoint_id
+    return is_restored(latest, restores) and restores[-1].allows_non_restored_state
+
+
+def is_restored(latest: CheckpointRecord | None, restores: Sequence[Restore]) -> bool:
+    """Whether the pipeline goes on from where a restore has led it. Performs no I/O."""
+    return latest is not None and bool(restores) and restores[-1].goes_on_from == latest.checkpoint_id
 
 
 def find_unfinished(restores: Sequence[Restore]) -> Restore | None:

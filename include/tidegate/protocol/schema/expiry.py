@@ -144,10 +144,10 @@ def may_expire_between(
     set back may take the horizon back: what had expired by then is there again. Performs no I/O."""
     if current is None or now is None:
         return False
-    return any(_may_be_between(*_times(current, run), before, now) or _was_merged_since(run, before) for run in runs)
+    return any(_may_be_between(*_times(current, run), before, now) or was_merged_since(run, before) for run in runs)
 
 
-def _was_merged_since(run: StateHandle, before: int | None) -> bool:
+def was_merged_since(run: StateHandle, before: int | None) -> bool:
     """Whether rows are gone that were there at a horizon: nothing in the run tells of their times."""
     recorded = RecordedTtl.of(run)
     return recorded is not None and recorded.removed_to is not None and (before is None or recorded.removed_to > before)

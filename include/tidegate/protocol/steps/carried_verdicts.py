@@ -13,6 +13,7 @@ from hashlib import sha256
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.records import HandleKind, StateHandle, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.schema.expiry import RecordedTtl
+from tidegate.protocol.steps.sink_marks import DELETES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,12 @@ def _holds(last: Verdict, basis: str | None) -> bool:
 
 
 def files_of(judged: Judged, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[tuple[SubtaskId, StateHandle]]:
-    """What is judged, in the order in which it is read: of each subtask, as it reported them. Performs no I/O."""
+    """What is judged, in the order in which it is read: of each subtask, as it reported them. Files of keys that are
+    gone have no rows to judge. Performs no I/O."""
     return [
         (subtask, handle)
         for subtask in sorted(subtasks)
         if subtask.operator_id in judged.operators
         for handle in subtasks[subtask].snapshot.handles
-        if handle.kind is judged.kind
+        if handle.kind is judged.kind and DELETES not in handle.details
     ]

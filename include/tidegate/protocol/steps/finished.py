@@ -42,18 +42,18 @@ class CheckpointPlan:
 
 
 def plan_checkpoint(
-    subtasks: Sequence[SubtaskId], restored: Mapping[SubtaskId, Snapshot], restaged: Set[str]
+    subtasks: Sequence[SubtaskId], restored: Mapping[SubtaskId, Snapshot], showing_state: Set[str]
 ) -> CheckpointPlan:
     """The plan of the next checkpoint, `restored` being what its subtasks start from.
 
-    `restaged` are the sinks of current rows. They are asked even after they have finished, because where they write may
-    have changed; that costs nothing if it has not. Other staged files were committed with their checkpoint and are not
-    carried over. Performs no I/O.
+    `showing_state` are the sinks that have what a state has. They are asked even after they have finished, because
+    where they write may have changed; that costs nothing if it has not. Other staged files were committed with their
+    checkpoint and are not carried over. Performs no I/O.
     """
     finished = {
         id_: replace(restored[id_], handles=_kept(restored[id_]))
         for id_ in subtasks
-        if id_ in restored and restored[id_].finished and id_.operator_id not in restaged
+        if id_ in restored and restored[id_].finished and id_.operator_id not in showing_state
     }
     return CheckpointPlan(finished, [id_ for id_ in subtasks if id_ not in finished])
 

@@ -20,6 +20,7 @@ from tidegate.protocol.facts.records import (
     SubtaskId,
 )
 from tidegate.protocol.steps.refusal import Refusal, require_none
+from tidegate.protocol.steps.sink_marks import is_mark_alone
 from tidegate.protocol.steps.watermarks import is_watermark_alone
 
 #: The detail of a handle that names the operator which wrote the file, if it was renamed since.
@@ -151,7 +152,8 @@ def find_unmatched(
 
 
 def _is_placed(snapshot: Snapshot) -> bool:
-    return bool(snapshot.position) and not is_watermark_alone(snapshot.position or {})
+    position = snapshot.position or {}
+    return bool(position) and not is_watermark_alone(position) and not is_mark_alone(position)
 
 
 def find_lost(

@@ -18,6 +18,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
 )
 from tidegate.protocol.schema.expiry import Moment
+from tidegate.protocol.steps.sink_marks import DELETES
 from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
@@ -63,7 +64,8 @@ class Frames:
 
     def _staged(self, name: str) -> "DataFrame | None":
         vertex = self._graph.sink(name)
-        handles = [handle for _, handle in self._handles(vertex.operator_id, HandleKind.STAGED)]
+        staged = self._handles(vertex.operator_id, HandleKind.STAGED)
+        handles = [handle for _, handle in staged if DELETES not in handle.details]
         return vertex.sink.read_staged(self._streams.session, handles)
 
     def _checked(self, name: str) -> "DataFrame | None":

@@ -225,7 +225,7 @@ class OperatorJobs:
         return EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
 
     def _stagings(self, execution: Execution) -> tuple[Staging, ...]:
-        return tuple(self._plan.staging(sink) for sink in execution.chain.sinks)
+        return tuple(self._plan.staging(sink, execution.chain.vertex) for sink in execution.chain.sinks)
 
     def _aggregate_input(self, execution: Execution, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         frame = self._input(execution, vertex, vertex.inputs[0])
@@ -260,7 +260,7 @@ class OperatorJobs:
         if indexes:
             layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
             specs = self._location.specs(vertex, layout, self._plan, indexes)
-            plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink))
+            plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink, vertex))
             run_numbered(self._streams.session, plan, len(indexes), emit, self._plan.slots)
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
-from tidegate.ports import SinkInput
+from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.handles import layout_version
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import Moment
 from tidegate.protocol.steps.in_flight import find_stranded
 from tidegate.protocol.steps.refusal import require_none
+from tidegate.protocol.steps.sink_marks import SinkMark, without_mark
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
@@ -31,11 +31,10 @@ def without_outdated(
     in_flight = any((snapshot.position or {}).get("in_flight") for snapshot in restored.values())
     changed = set()
     for vertex in graph.keyed:
-        sinks = [sink for sink in graph.downstream(vertex.name) if _shows_current(sink)]
+        ids = {sink.operator_id for sink in graph.downstream(vertex.name)} & graph.showing_state
         runs = _handles(restored, vertex.operator_id, HandleKind.RUN)
-        if runs and (in_flight or any(_handles(restored, sink.operator_id, HandleKind.STAGED) for sink in sinks)):
+        if runs and (in_flight or any(_has_columns(each) for id_, each in restored.items() if id_.operator_id in ids)):
             layout = _layout(streams, location, vertex, runs)
-            ids = {sink.operator_id for sink in sinks}
             result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
             if layout_version(newest_of(runs)) != layout.version:
                 changed.add(vertex.operator_id)
@@ -43,8 +42,9 @@ def without_outdated(
     return result
 
 
-def _shows_current(vertex: object) -> bool:
-    return isinstance(vertex, SinkVertex) and vertex.sink.input is SinkInput.CURRENT
+def _has_columns(snapshot: Snapshot) -> bool:
+    mark = SinkMark.of(snapshot)
+    return any(each.kind is HandleKind.STAGED for each in snapshot.handles) if mark is None else mark.layout is not None
 
 
 def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: HandleKind) -> list[StateHandle]:
@@ -72,4 +72,6 @@ def _fitting(snapshot: Snapshot, layout: StateLayout) -> Snapshot:
         for handle in snapshot.handles
         if handle.kind is not HandleKind.STAGED or handle.details.get("layout") == layout.fingerprint
     )
-    return replace(snapshot, handles=tuple(kept))
+    mark = SinkMark.of(snapshot)
+    is_outdated = mark is not None and mark.layout not in (None, layout.fingerprint)
+    return replace(without_mark(snapshot) if is_outdated else snapshot, handles=tuple(kept))

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.dataflow.staging import Staging
-from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.facts.records import HandleKind, StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
 from tidegate.spark.executor.given_keys import returned_rows
 from tidegate.spark.executor.memory import give_back
 from tidegate.spark.executor.report_rows import encode_reports
-from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, stage_state
+from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, stage_state, stage_upserts
 from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
 from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
@@ -95,12 +95,14 @@ class KeyedPlan:
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)
-        due = [staging for staging in self.stagings if changed.run.num_rows or not staging.current]
+        due = [each for each in self.stagings if not each.upserts and (changed.run.num_rows or not each.current)]
         writes = [partial(self._written, index, changed)]
         writes += [partial(self._staged, staging, index, unique, changed) for staging in due]
         own, *staged = _beside_each_other(writes)
+        after = replace(spec, runs=(*spec.runs, *(each for each in own.handles if each.kind is HandleKind.RUN)))
+        staged += [stage_upserts(each, index, after, unique) for each in self.stagings if each.upserts]
         if self.followed_by is not None:
-            staged += self.followed_by(index, replace(spec, runs=(*spec.runs, *own.handles)))
+            staged += self.followed_by(index, after)
         return [own, *staged]
 
     def _written(self, index: int, changed: Changed) -> Report:

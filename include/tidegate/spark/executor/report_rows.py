@@ -27,6 +27,7 @@ def encode_reports(subtask_index: int, reports: Sequence[Report]) -> pa.RecordBa
             "operator_id": report.operator_id,
             "handles": [handle_to_json(handle) for handle in report.handles],
             "metrics": dict(report.metrics),
+            **({} if report.mark is None else {"mark": dict(report.mark)}),
         }
         for report in reports
     ]
@@ -46,6 +47,7 @@ def decode_reports(subtask_index: int, reports: str) -> list[Report]:
             subtask_index,
             tuple(handle_from_json(handle) for handle in report["handles"]),
             report["metrics"],
+            report.get("mark"),
         )
         for report in json.loads(reports)
     ]

@@ -1,21 +1,25 @@
 """What runs inside a Spark task to stage rows for a sink: those that reached it, or all current rows of a state."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.dataflow.reports import Report
-from tidegate.dataflow.staging import Staging
+from tidegate.dataflow.staging import Had, Staging
 from tidegate.ports import StageContext
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.schema.expiry import HORIZON
+from tidegate.protocol.steps.sink_marks import DELETES, WHOLE
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id
+from tidegate.state.changes import CHANGE, DELETE, UPSERT, changed_rows, touched_keys
+from tidegate.state.layout import DELETE as GONE
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import scan
 
@@ -42,7 +46,8 @@ class StagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestagingPlan:
-    """A sink of current rows, for subtasks to which nothing came. Number i in, the report of `indexes[i]` out."""
+    """A sink of current rows or of upserts, for subtasks to which nothing came. Number i in, the report of `indexes[i]`
+    out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
@@ -53,7 +58,12 @@ class RestagingPlan:
             index = self.indexes[place]
             spec = self.specs[index]
             with carried_to_driver():
-                report = stage_state(self.staging, index, spec, scan(spec), uuid4().hex)
+                unique = uuid4().hex
+                report = (
+                    stage_upserts(self.staging, index, spec, unique)
+                    if self.staging.upserts
+                    else stage_state(self.staging, index, spec, scan(spec), unique)
+                )
             yield encode_reports(index, [report])
 
 
@@ -61,10 +71,38 @@ def stage_state(
     staging: Staging, index: int, spec: SubtaskSpec, current: Iterator[pa.RecordBatch], unique: str
 ) -> Report:
     """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
-    rows = not_empty(current) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
     marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
     marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
-    return stage_rows(staging, index, rows, spec.checkpoint_id, unique, marks)
+    return stage_rows(staging, index, _or_none(current, spec), spec.checkpoint_id, unique, marks)
+
+
+def stage_upserts(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
+    """Stage how the state differs from what the sink has; all current rows if it lacks any."""
+    report = (
+        _stage_changes(staging, index, spec, staging.had[index], unique)
+        if staging.had
+        else stage_rows(staging, index, _or_none(scan(spec), spec), spec.checkpoint_id, unique, {WHOLE: True})
+    )
+    return replace(report, mark={"layout": spec.layout.fingerprint, "horizon": spec.horizon})
+
+
+def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, unique: str) -> Report:
+    """Keys that are gone have files of their own: what is judged of rows is not judged of them."""
+    started, handles, before = perf_counter(), list[StateHandle](), replace(spec, runs=had.runs, horizon=had.horizon)
+    for number, keys in enumerate(touched_keys(before, spec)):
+        changed = changed_rows(before, spec, keys)
+        kinds, rows = changed.column(CHANGE), changed.drop_columns([CHANGE])
+        new, gone = (rows.filter(pc.equal(kinds, kind)) for kind in (UPSERT, DELETE))
+        if new.num_rows:
+            handles += stage_piece(staging, index, new, spec.checkpoint_id, f"{unique}-{number}")
+        if gone.num_rows:
+            gone = gone.append_column(GONE, pa.repeat(pa.scalar(True), gone.num_rows))
+            handles += stage_piece(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone", {DELETES: True})
+    return _report(staging, index, handles, sum(handle.rows for handle in handles), started)
+
+
+def _or_none(current: Iterator[pa.RecordBatch], spec: SubtaskSpec) -> Iterable[pa.RecordBatch]:
+    return not_empty(current) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
 
 
 def stage_rows(
@@ -81,6 +119,10 @@ def stage_rows(
     for number, table in enumerate(in_pieces(batches)):
         handles += stage_piece(staging, index, table, checkpoint_id, f"{unique}-{number}", marks)
         rows += table.num_rows
+    return _report(staging, index, handles, rows, started)
+
+
+def _report(staging: Staging, index: int, handles: Sequence[StateHandle], rows: int, started: float) -> Report:
     metrics = {"sync_duration": 0, "async_duration": milliseconds_since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)
 

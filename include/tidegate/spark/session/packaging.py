@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from sys import stdlib_module_names
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -35,11 +36,13 @@ def ship(session: "SparkSession") -> None:
 
 
 def travel_by_value(modules: set[ModuleType]) -> None:
-    """Send the functions of these modules (the user's UDFs and sinks) by value, because executors lack them too."""
+    """Send the functions of these modules (the user's UDFs and sinks) by value, because executors lack them too. What
+    Python brings is there: every class has `builtins` among the modules of its bases, and those by value fail."""
     from pyspark import cloudpickle
 
+    there = {"__main__", "tidegate", "pyspark", *stdlib_module_names}
     for module in modules:
-        if module.__name__ != "__main__" and module.__name__.partition(".")[0] not in ("tidegate", "pyspark"):
+        if module.__name__.partition(".")[0] not in there:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 

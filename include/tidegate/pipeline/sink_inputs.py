@@ -1,0 +1,45 @@
+"""Which rows a sink is given behind a vertex, and which sinks cannot follow it."""
+
+from typing import TypeGuard
+
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, Vertex
+from tidegate.ports import KeyedSink, SinkInput
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+
+
+def takes_upserts(origin: Vertex | None, sink: SinkVertex) -> TypeGuard[KeyedVertex]:
+    """Whether a sink that reads from a vertex is given how the state of that changes."""
+    has_state = isinstance(origin, KeyedVertex) and not origin.emits
+    return has_state and sink.sink.input is SinkInput.UPSERTS and not sink.input.transforms
+
+
+def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
+    """Raises `PipelineDefinitionError`."""
+    if sink.sink.input is SinkInput.CURRENT:
+        _check_current(where, sink, origin)
+    elif takes_upserts(origin, sink):
+        _check_key(where, sink, origin)
+
+
+def _check_current(where: str, sink: SinkVertex, origin: Vertex) -> None:
+    if sink.input.transforms or not isinstance(origin, KeyedVertex):
+        raise PipelineDefinitionError(
+            f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
+            "transform in front of the operator, or let the sink append."
+        )
+    if origin.emits:
+        raise PipelineDefinitionError(
+            f"The {where} keeps the current row of each key, but {origin.name!r} emits rows, of which none takes the "
+            "place of another. Let the sink append, or put an operator between the two, such as "
+            "key_by(…).aggregate(…)."
+        )
+
+
+def _check_key(where: str, sink: SinkVertex, origin: KeyedVertex) -> None:
+    """A sink of an operator's rows can only find those again that it tells apart as the operator does."""
+    if isinstance(sink.sink, KeyedSink) and set(sink.sink.keys) != set(origin.state_key):
+        raise PipelineDefinitionError(
+            f"The {where} has the key {', '.join(sink.sink.keys)}, but {origin.name!r} has one row for each "
+            f"{', '.join(origin.state_key)}: rows would take each other's place. Give the sink that key, or put a "
+            "transform between the two; then it is given changed rows alone, and none that leave the state."
+        )
