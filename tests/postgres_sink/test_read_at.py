@@ -102,6 +102,12 @@ def test_tables_of_all_kinds_are_of_one_checkpoint_while_some_were_not_told(mart
     assert rows(found, "orders") == rows(found, "elsewhere") == rows(found, "files") == [(1,), (2,)]
 
 
+def test_a_replaced_table_is_read_without_the_pipelines_code(mart, here):
+    shop = mart(now=PostgresSink("now", "replace"))
+    shop.take()
+    assert rows(tidegate.read(shop.pipeline), "now") == rows(tidegate.read("mart"), "now") == [(1,)]
+
+
 def test_types_are_read_as_they_lie_in_the_table(mart, here):
     shop = mart(orders=PostgresSink("orders"))
     here.do(

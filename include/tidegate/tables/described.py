@@ -1,23 +1,27 @@
 """Sinks of a pipeline whose code is not here: made anew from what is on record about them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import ReadableAtSink
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.reading.cuts import SinkAt
 
+if TYPE_CHECKING:
+    from tidegate.postgres_sink.sink import PostgresSink
+    from tidegate.sinks.parquet import ParquetSink
+
 #: What stands in a sink's place for the database of the checkpoints.
 _DEFAULT = "tidegate_default"
 
 
-def _parquet(place: str, definition: Mapping[str, Any]) -> ReadableAtSink:
+def _parquet(place: str, definition: Mapping[str, Any]) -> "ParquetSink":
     from tidegate.sinks.parquet import ParquetSink
 
     return ParquetSink(place, definition["mode"])
 
 
-def _postgres(place: str, definition: Mapping[str, Any]) -> ReadableAtSink:
+def _postgres(place: str, definition: Mapping[str, Any]) -> "PostgresSink":
     from tidegate.postgres_sink.sink import PostgresSink
 
     connection, _, table = place.removeprefix("postgres://").partition("/")
@@ -26,7 +30,7 @@ def _postgres(place: str, definition: Mapping[str, Any]) -> ReadableAtSink:
 
 
 #: By the type that a sink's `describe` gives.
-_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], ReadableAtSink]] = {
+_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], "ParquetSink | PostgresSink"]] = {
     "ParquetSink": _parquet,
     "PostgresSink": _postgres,
 }
@@ -47,4 +51,4 @@ def sink_of(pipeline_id: str, sink: SinkAt) -> ReadableAtSink:
             "Set TIDEGATE_STORAGE to where the pipeline's checkpoints are, or give tidegate.read the Pipeline instead "
             "of its name."
         )
-    return make(sink.place, sink.definition)
+    return make(sink.place, sink.definition).placed(pipeline_id, sink.name)
