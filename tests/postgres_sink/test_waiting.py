@@ -101,9 +101,9 @@ def test_a_limit_that_is_reached_while_rows_are_loaded(mart, there, postgres_ser
     there.do(f"ALTER DATABASE {name} SET temp_file_limit = '64kB'", f"ALTER DATABASE {name} SET work_mem = '64kB'")
     there.do("CREATE SCHEMA tidegate_sinks AUTHORIZATION tidegate_runner")
     monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", postgres_server.running_url(str(name)))
-    shop = mart(orders=PostgresSink("orders", mode="upsert", key="v", connection="marts"))
+    shop = mart(orders=PostgresSink("orders", mode="upsert", key="k", connection="marts"))
     with pytest.raises(SinkUnavailableError, match='temporary file size exceeds "temp_file_limit"') as raised:
-        shop.take(orders=values(*range(200_000)))
+        shop.take(orders=values(*range(200_000), name="k"))
     assert "readers see what they saw before" in str(raised.value)
 
 

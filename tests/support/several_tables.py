@@ -11,7 +11,7 @@ from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStore, SinkInput
 from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.sinks.parquet import ParquetSink
@@ -51,8 +51,9 @@ class SeveralTables:
         def keep(batch: Any, state: Any) -> Any:
             return batch
 
+        changed = keep.transform(lambda df: df)  # rows that are tables' by any key, and never leave them
         for name, sink in self._defined_sinks.items():
-            keep.sink(name, sink)
+            (changed if sink.input is SinkInput.UPSERTS else keep).sink(name, sink)
         return pipeline
 
     def finalize(self, *empty: str) -> int:
