@@ -150,11 +150,11 @@ def test_no_secret_is_in_what_describes_the_sink(there):
     assert sink.describe()["path"] == "postgres://marts/public.orders"
 
 
-def test_a_connection_of_airflow_is_found_by_its_name(there, monkeypatch, mart):
+def test_a_connection_of_airflow_is_found_by_its_name(there, monkeypatch, mart, home):
     url = there.url.replace("postgresql://", "postgres://")
     monkeypatch.delenv("TIDEGATE_CONNECTION_MARTS")
     monkeypatch.setenv("AIRFLOW_CONN_MARTS", url)
-    monkeypatch.setenv("AIRFLOW_HOME", "/nowhere")
+    monkeypatch.setenv("AIRFLOW_HOME", str(home / "airflow"))
     mart(orders=PostgresSink("orders", connection="marts")).take()
     assert there.rows("SELECT v FROM orders") == [1]
     monkeypatch.setenv("AIRFLOW_CONN_MARTS", "mysql://somebody:s3cret@host/marts")
