@@ -15,7 +15,6 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
-    func,
     insert,
     literal,
     literal_column,
@@ -24,8 +23,8 @@ from sqlalchemy import (
 )
 
 from tidegate.ports import Branch, CommitStatements, Withdrawn
-from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.append import is_in, readable
+from tidegate.postgres_sink import beside, positions
+from tidegate.postgres_sink.beside import is_in, readable
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
 
@@ -93,43 +92,24 @@ def make(connection: Connection, target: Target, existing: Existing) -> None:
     """Make both tables, with the columns of the table as they are now."""
     for name in (target.before, target.after):
         noted = Target(SCHEMA, name)
-        columns = [f"{quoted_name(each.name)} {each.type}" for each in existing.columns if not each.generated]
-        known = look(connection, noted)
-        if known is None:
-            listed = ", ".join([f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL", *columns])
-            connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(noted)} ({listed})"))
+        if beside.make(connection, noted, (f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL"), existing):
             index = quoted_name(f"{name}_checkpoint")
             indexing = f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(noted)} USING brin ({CHECKPOINT})"
             connection.execute(statement(indexing))
-            continue
-        for each, declared in zip((c for c in existing.columns if not c.generated), columns, strict=True):
-            if known.column(each.name) is None:
-                connection.execute(statement(f"ALTER TABLE {quoted(noted)} ADD COLUMN {declared}"))
 
 
 def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """The rows that other checkpoints have changed, and how many bytes they had before."""
     noted = Target(SCHEMA, target.before)
-    if look(connection, noted) is None:
-        return []
-    table = readable(noted, [CHECKPOINT]).alias("t")
-    id_ = table.c[CHECKPOINT]
-    size = func.sum(func.pg_column_size(literal_column("t.*")))
-    asked = select(id_, func.count(), size).where(not_(is_in(branch))).group_by(id_).order_by(id_)
-    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+    return [] if look(connection, noted) is None else beside.count(connection, noted, not_(is_in(branch)))
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:
-    noted = Target(SCHEMA, target.after)
-    if look(connection, noted) is None:
-        return []
-    id_ = readable(noted, [CHECKPOINT]).c[CHECKPOINT]
-    return sorted(connection.execute(select(id_).distinct()).scalars())
+    return beside.checkpoints(connection, Target(SCHEMA, target.after))
 
 
 def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Collection[int]) -> None:
-    table = readable(Target(SCHEMA, target.after), [CHECKPOINT])
-    connection.execute(delete(table).where(table.c[CHECKPOINT].in_(checkpoint_ids)))
+    beside.delete_checkpoints(connection, Target(SCHEMA, target.after), checkpoint_ids)
 
 
 def forget(connection: Connection, target: Target, oldest: int) -> None:

@@ -3,14 +3,27 @@
 The table is unlogged: after a crash of the server it is empty, so whoever takes rows over counts them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sqlalchemy import URL, BigInteger, Column, Connection, Identity, MetaData, Table, inspect, text
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Identity,
+    MetaData,
+    Table,
+    cast,
+    inspect,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.schema import CreateTable, DropTable
 
 from tidegate.ports import StatementError
@@ -42,6 +55,11 @@ class Loaded:
     table: Table
     columns: tuple[RowColumn, ...]
     rows: int
+
+    def values(self, names: Collection[str]) -> list[ColumnElement[Any]]:
+        """The columns of these names, as a statement takes them over."""
+        taken = [column for column in self.columns if column.name in names]
+        return [cast(self.table.c[c.name], JSONB) if c.is_json else self.table.c[c.name] for c in taken]
 
 
 def load(

@@ -12,7 +12,6 @@ from sqlalchemy import (
     URL,
     ColumnElement,
     Connection,
-    Dialect,
     FromClause,
     Select,
     Table,
@@ -27,27 +26,24 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.dialects import postgresql
 
 from tidegate.ports import Branch
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.append import is_in, readable
+from tidegate.postgres_sink.beside import is_in, readable
 from tidegate.postgres_sink.copying import libpq
 from tidegate.postgres_sink.journal import THERE, Journal
+from tidegate.postgres_sink.loading import require_driver
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
-from tidegate.postgres_sink.tables import look
+from tidegate.postgres_sink.tables import DIALECT, look
 from tidegate.protocol.facts.errors import (
     CheckpointInDoubtError,
     CheckpointNotRetainedError,
-    NotInstalledError,
     SinkError,
 )
-from tidegate.protocol.text.installed import not_installed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DIALECT: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 _PLACE = "_place"
 _ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -158,12 +154,10 @@ def require_kept(found: positions.Kept | None, target: Target, checkpoint_id: in
 
 
 def _read(url: URL, target: Target, checkpoint_id: int, rows: Select[Any]) -> "pa.Table":
-    try:
-        from adbc_driver_manager import Error
-        from adbc_driver_postgresql import dbapi
-    except ModuleNotFoundError as error:
-        missing: NotInstalledError | None = not_installed(error.name)
-        raise missing or error from None
+    require_driver()
+    from adbc_driver_manager import Error
+    from adbc_driver_postgresql import dbapi
+
     try:
         with dbapi.connect(libpq(url)) as opened, opened.cursor() as cursor:
             cursor.execute(_ONE_MOMENT)
@@ -182,7 +176,7 @@ def _read(url: URL, target: Target, checkpoint_id: int, rows: Select[Any]) -> "p
 
 def _compiled(statement: Select[Any]) -> str:
     """With its values, which are numbers of checkpoints and the table's name."""
-    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+    return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 
 
 def _plain(column: ColumnElement[Any], kind: str) -> ColumnElement[Any]:

@@ -10,13 +10,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from sqlalchemy import Connection, cast, func, insert, literal_column, select, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Connection, func, insert, literal_column, select, text
 from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitStatements, StateHandle, StatementError, TableFiles, Withdrawn
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.append import readable
+from tidegate.postgres_sink.beside import readable
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.refusals import Occasion, lost_rows, refused
@@ -151,8 +150,8 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
     connection.execute(statement(f"CREATE TABLE {new} (LIKE {old} INCLUDING ALL)"))
     if loaded is not None:
         names = [column.name for column in loaded.columns]
-        rows = (cast(loaded.table.c[c.name], JSONB) if c.is_json else loaded.table.c[c.name] for c in loaded.columns)
-        found = connection.execute(insert(readable(table, names)).from_select(names, select(*rows))).rowcount
+        taken = insert(readable(table, names)).from_select(names, select(*loaded.values(names)))
+        found = connection.execute(taken).rowcount
         if found != loaded.rows:
             raise lost_rows(target, checkpoint_id, found, loaded.rows)
         connection.execute(DropTable(loaded.table))

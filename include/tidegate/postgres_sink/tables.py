@@ -21,7 +21,7 @@ from tidegate.postgres_sink.columns import RowColumn
 from tidegate.postgres_sink.names import CHECKPOINT, Target
 
 _COLUMNS = text("""
-SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, a.atttypid AS oid,
+SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
     a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AS required,
     a.attgenerated <> '' OR a.attidentity = 'a' AS generated
 FROM pg_attribute a WHERE a.attrelid = to_regclass(:name) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -38,7 +38,8 @@ SELECT castsource::regtype::text AS source, casttarget::regtype::text AS target 
 WHERE castcontext IN ('i', 'a')
 """)
 _TEXTS = ("text", "character varying", "character")
-_DIALECT: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+#: SQLAlchemy does not annotate what makes it.
+DIALECT: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def quoted(target: Target) -> str:
 
 
 def quoted_name(name: str) -> str:
-    return _DIALECT.identifier_preparer.quote_identifier(name)
+    return DIALECT.identifier_preparer.quote_identifier(name)
 
 
 def statement(sql: str) -> TextClause:
@@ -125,7 +126,7 @@ def _fits(row: RowColumn, kind: str, casts: set[tuple[str, str]]) -> bool:
 
 def _said(row: RowColumn) -> str:
     """The type of a row's column, as Postgres calls it."""
-    said = row.made.compile(_DIALECT).lower()
+    said = row.made.compile(DIALECT).lower()
     return {"timestamp": "timestamp without time zone", "float": "double precision"}.get(said, said)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, TextClause, and_, cast, delete, exists, func, or_, select, true
-from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, delete, exists, func, or_, select, true
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitStatements, StatementError
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.append import readable
+from tidegate.postgres_sink.beside import readable
 from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import NUMBER, Loaded
 from tidegate.postgres_sink.names import DELETE, Target
@@ -67,7 +67,7 @@ class Upsert:
         if len(columns) < len(loaded.columns):
             statements.execute(delete(table).where(journal.same_key(rows, table), rows.c[DELETE]))
             stay = rows.c[DELETE].is_not(true())
-        taken = select(*(cast(rows.c[c.name], JSONB) if c.is_json else rows.c[c.name] for c in columns)).where(stay)
+        taken = select(*loaded.values(names)).where(stay)
         upserting = insert(table).from_select(names, taken)
         changed = {name: upserting.excluded[name] for name in names if name not in journal.key}
         statements.execute(

@@ -1,0 +1,71 @@
+"""The tables that a sink keeps beside its own, with rows by checkpoint: made, counted, listed and emptied."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy import column as column_of
+
+from tidegate.ports import Branch, Withdrawn
+from tidegate.postgres_sink.names import CHECKPOINT, Target
+from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
+
+
+def readable(target: Target, names: Sequence[str]) -> Table:
+    """A table as statements name it."""
+    return Table(target.name, MetaData(), *(Column(name) for name in names), schema=target.schema)
+
+
+def is_in(branch: Branch) -> ColumnElement[bool]:
+    """Whether a row is of a checkpoint of the branch."""
+    id_: ColumnElement[int] = column_of(CHECKPOINT, BigInteger)
+    return or_(*(id_ >= first if last is None else id_.between(first, last) for first, last in branch.spans))
+
+
+def make(connection: Connection, beside: Target, own: Sequence[str], existing: Existing) -> bool:
+    """Make a table with columns of its `own`, and those of the sink's table that the database does not fill by itself,
+    without their constraints. Columns that came since are added. Returns whether it is new."""
+    known = look(connection, beside)
+    declared = {
+        column.name: f"{quoted_name(column.name)} {column.type}" for column in existing.columns if not column.generated
+    }
+    if known is None:
+        listed = ", ".join([*own, *declared.values()])
+        connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(beside)} ({listed})"))
+        return True
+    for name, column in declared.items():
+        if known.column(name) is None:
+            connection.execute(statement(f"ALTER TABLE {quoted(beside)} ADD COLUMN {column}"))
+    return False
+
+
+def count(connection: Connection, target: Target, which: ColumnElement[bool]) -> list[Withdrawn]:
+    """Rows and their bytes, by checkpoint."""
+    table = readable(target, [CHECKPOINT]).alias("t")
+    id_ = table.c[CHECKPOINT]
+    size = func.sum(func.pg_column_size(literal_column("t.*")))
+    asked = select(id_, func.count(), size).where(which).group_by(id_).order_by(id_)
+    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+
+
+def checkpoints(connection: Connection, beside: Target) -> list[int]:
+    """The checkpoints of which it has rows; none if it is not there."""
+    if look(connection, beside) is None:
+        return []
+    return sorted(connection.execute(select(readable(beside, [CHECKPOINT]).c[CHECKPOINT]).distinct()).scalars())
+
+
+def delete_checkpoints(connection: Connection, beside: Target, checkpoint_ids: Collection[int]) -> None:
+    table = readable(beside, [CHECKPOINT])
+    connection.execute(delete(table).where(table.c[CHECKPOINT].in_(checkpoint_ids)))
