@@ -32,7 +32,6 @@ FORBIDDEN = [
     "ALTER TABLE tidegate.checkpoints ADD COLUMN mine int",
     "DROP SCHEMA tidegate CASCADE",
     "CREATE TABLE tidegate.mine (n int)",
-    "CREATE TABLE public.mine (n int)",
     "CREATE DATABASE mine",
     "ALTER ROLE tidegate PASSWORD 'mine'",
     "SET ROLE tidegate",
@@ -139,6 +138,12 @@ def test_the_running_role_takes_a_checkpoint_and_can_undo_none(containers) -> No
     assert record.status is Status.COMPLETED
     assert store.subtasks("p", record.checkpoint_id)
     store.close()
+
+
+def test_the_running_role_makes_tables_where_sinks_have_them(containers) -> None:
+    for schema in ("public", "tidegate_sinks"):
+        made = sql.SQL("CREATE TABLE {table} (n int); DROP TABLE {table}").format(table=sql.Identifier(schema, "mine"))
+        with_session(containers.running_url(), made)
 
 
 def test_airflow_has_a_database_of_its_own_and_nothing_else(containers) -> None:

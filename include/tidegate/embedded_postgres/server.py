@@ -127,16 +127,17 @@ class EmbeddedPostgres:
             pass  # another process was faster
         finally:
             connection.close()
-        self.let_running_role_make_tables(name)
+        self._let_running_role_make_tables(name)
 
-    def let_running_role_make_tables(self, database: str) -> None:
+    def _let_running_role_make_tables(self, database: str) -> None:
         """In the schema `public`, where sinks make their tables."""
         import psycopg2
         from psycopg2 import sql
 
         connection = psycopg2.connect(self.url(database).replace("+psycopg2", ""))
         try:
-            with connection, connection.cursor() as cursor:
+            # In turn: Postgres refuses two grants on one schema at once ("tuple concurrently updated").
+            with self._turn(), connection, connection.cursor() as cursor:
                 cursor.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(RUNNING_ROLE)))
         finally:
             connection.close()
