@@ -25,4 +25,4 @@ def _(original):
 
 @mutation("periodic checkpoints are due by the wall clock", (ContinuousRun, "_now"))
 def _(original):
-    return property(lambda self: timedelta(seconds=self._clock.now().timestamp()))
+    return property(lambda self: timedelta(seconds=self._context.clock.now().timestamp()))

@@ -49,9 +49,9 @@ def _(original):
 
 @mutation("what is emitted without a change of state is not sent on", (ContinuousDriver, "_send_on"))
 def _(original):
-    def send_on(self, running, reported):
+    def send_on(self, running, execution, reported):
         emits = getattr(running.vertex, "emits", False)
-        original(self, running, [each for each in reported if not emits or _has(each, HandleKind.RUN)])
+        original(self, running, execution, [each for each in reported if not emits or _has(each, HandleKind.RUN)])
 
     return send_on
 

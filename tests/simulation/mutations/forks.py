@@ -187,7 +187,7 @@ def _(original):
 
 @mutation("a fork writes no marker", (forking, "find_outstanding"))
 def _(original):
-    return lambda tx: Outstanding((), ())
+    return lambda tx, up_to=None: Outstanding((), ())
 
 
 @mutation("a fork is not recorded", (History, "record"))

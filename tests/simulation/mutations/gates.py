@@ -66,10 +66,10 @@ def _(original):
 
 @mutation("a channel loses its order", (InputGate, "drain"))
 def _(original):
-    def drain(self):
+    def drain(self, max_bytes=None):
         for channel in self._channels:
             channel.queue.reverse()
-        return original(self)
+        return original(self, max_bytes)
 
     return drain
 

@@ -94,7 +94,7 @@ def _(original):
 
 @mutation("what is in progress goes on when its pipeline is suspended", (controls, "abort_all"))
 def _(original):
-    return lambda tx, reason, now: None
+    return lambda tx, reason, now, why=None, last=None: None
 
 
 @mutation(

@@ -76,7 +76,7 @@ def _(original):
 
 @mutation("what is in progress goes on when its pipeline is restored", (restoring, "abort_all"))
 def _(original):
-    return lambda tx, reason, now, why: None
+    return lambda tx, reason, now, why=None, last=None: None
 
 
 @mutation("a checkpoint that was left behind is delivered", (deliveries, "require_present"))

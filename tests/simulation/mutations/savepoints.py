@@ -64,7 +64,7 @@ def _(original):
 
 @mutation("a directory that nobody has claimed is emptied", (Importing, "_commit"))
 def _(original):
-    return lambda self, plan, metadata, claim: original(self, plan, metadata, ClaimMode.CLAIM)
+    return lambda self, plan, metadata, claim, *rest: original(self, plan, metadata, ClaimMode.CLAIM, *rest)
 
 
 @mutation("a claimed directory is emptied before the restore is recorded", (Importing, "_prepare"))

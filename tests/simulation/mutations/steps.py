@@ -15,8 +15,8 @@ from tidegate.pipeline.vertices import StepVertex
 
 @mutation("each consumer of a step computes its rows for itself", (SimulatedJobs, "_rows"))
 def _(original):
-    def rows(self, data):
-        found = original(self, data)
+    def rows(self, data, late=False):
+        found = original(self, data, late)
         steps = {vertex.operator_id for vertex in self.graph.producers if isinstance(vertex, StepVertex)}
         if isinstance(data, Exchange) and any(handle.path.split("/")[-2] in steps for handle in data.handles):
             return [(self.random.randrange(KEYS), value) for _, value in found]

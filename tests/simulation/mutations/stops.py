@@ -43,7 +43,7 @@ def _(original):
 
 @mutation("what is in progress goes on beside the savepoint to stop with", (desks, "abort_all"))
 def _(original):
-    return lambda tx, reason, now, last: None
+    return lambda tx, reason, now, why=None, last=None: None
 
 
 @mutation("a pipeline goes on behind its end", (controls, "require_resumable"))
@@ -63,7 +63,7 @@ def _(original):
 
 @mutation("a DAG run that has ended leaves its checkpoint in progress", (CheckpointFailureManager, "abort_request"))
 def _(original):
-    def abort_request(self, request_id, reason, message):
+    def abort_request(self, request_id, reason, message, deed=None):
         with self._context.transaction() as tx:
             return tx.latest_by_request(request_id)
 

@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 
 from simulator.dataflow import Dataflow
-from simulator.report import failure
+from simulator.report import Simulation, failure
 from simulator.running import Running
 from simulator.world import World
 
@@ -20,13 +21,20 @@ TELL_EVERY = 5.0  # seconds
 
 def run_seed(seed: int, trace: int | None = 40) -> str | None:
     """What went wrong, if anything did: in a scheduled pipeline, in a continuous one, or around the gates alone."""
-    for simulation in (World(seed, trace), Running(seed), Dataflow(seed)):
+    found = error_of(seed, trace)
+    return None if found is None else failure(*found)
+
+
+def error_of(seed: int, trace: int | None = 40) -> tuple[Simulation, BaseException] | None:
+    """The same, and in which of them."""
+    for make in (partial(World, seed, trace), partial(Running, seed), partial(Dataflow, seed)):
+        simulation = make()
         try:
             simulation.run()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return failure(simulation, error)
+            return simulation, error
     return None
 
 
