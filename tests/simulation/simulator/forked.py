@@ -11,11 +11,12 @@ from simulator.fork_checks import ForkObserver
 from simulator.graphs import rebuilt
 from simulator.hearing import listening
 from simulator.holding import Holding
-from simulator.in_the_commit import accepted, make_sink
+from simulator.in_the_commit import accepted
 from simulator.messages import Messages
 from simulator.sinks import SimulatedSink
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
+from simulator.upserting import make_sink
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.vertices import SinkVertex

@@ -10,9 +10,10 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from simulator import upserting
 from simulator.expiring import draw_ttl
 from simulator.folding import draw_history
-from simulator.in_the_commit import accepted, make_sink
+from simulator.in_the_commit import accepted
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
@@ -40,11 +41,17 @@ class KeyedFunction:
     factor: int
     shift: int
     emits: bool = False
+    removes: bool = False
 
     def key_of(self, row: Row) -> int:
         return (row[0] * self.factor + self.shift) % KEYS
 
     def update(self, old: int | None, rows: Iterable[Row]) -> int:
+        """0 of a key that is removed."""
+        value = self._updated((old or None) if self.removes else old, rows)
+        return 0 if self.removes and value % 3 == 0 else value
+
+    def _updated(self, old: int | None, rows: Iterable[Row]) -> int:
         values = [value for _, value in rows]
         match self.kind:
             case "count":
@@ -97,6 +104,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
             random.choice([1, 5, 7]),
             random.randrange(KEYS),
             emitting is not None and emitting.random() < 0.8,
+            upserting.is_drawn(world.seed),
         )
         output = STATE if function.emits else None
         lives = draw_ttl(world, world.expiring) if expires else {}
@@ -167,7 +175,8 @@ def _draw_sink(world: "World", random: Random, stream: Stream) -> None:
     (origin,) = (vertex for vertex in stream.pipeline.vertices if vertex.name == stream.origin)
     current = isinstance(origin, KeyedVertex) and random.random() < 0.5 and not origin.emits
     name = f"sink{len(world.sinks)}"
-    sink = make_sink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
+    input = SinkInput.CURRENT if current else SinkInput.CHANGES
+    sink = upserting.make_sink(world, name, upserting.draw_input(world.seed, name, origin, input))
     world.sinks[name] = sink
     suite = world.holding.suite() if random.random() < 0.6 or world.holding.hold_for else None
     stream.sink(name, sink, suite, accepted(sink))

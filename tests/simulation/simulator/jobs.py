@@ -10,11 +10,12 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from simulator.expiring import SPREAD, Judged
+from simulator.expiring import SPREAD, Judged, alive, plain
 from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
+from simulator.upserting import shown, upserts
 from simulator.windowed import WindowedFunction, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -22,6 +23,7 @@ from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import Segment, SinkInput
@@ -30,6 +32,7 @@ from tidegate.protocol.facts.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.facts.paths import compaction_prefix
 from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, RecordedTtl
+from tidegate.protocol.steps.sink_marks import WHOLE
 from tidegate.protocol.steps.watermarks import EventTimes
 
 if TYPE_CHECKING:
@@ -126,17 +129,44 @@ class SimulatedJobs:
         state = judged.seen
         if not by_key:
             lacking = [sink for sink in execution.chain.sinks if index in plan.to_restage(execution, sink)]
-            return [self._staged(sink, plan, index, sorted(state.items()), judged.horizon) for sink in lacking]
+            return [self._lasting(sink, vertex, plan, index, state, judged.horizon) for sink in lacking]
         changed = {key: vertex.update.update(state.get(key), group) for key, group in by_key.items()}
         written = [self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, *judged.written(changed))]
         if execution.chain.exchanges:
             written.append(self._send(vertex, plan, index, sorted(changed.items())))
         reports = [Report(vertex.operator_id, index, tuple(written), {})]
         for sink in execution.chain.sinks:
-            current = sink.sink.input is SinkInput.CURRENT
-            given = sorted((judged.after(changed) if current else changed).items())
-            reports.append(self._staged(sink, plan, index, given, judged.horizon))
+            if sink.sink.input is SinkInput.CHANGES:
+                reports.append(self._staged(sink, plan, index, sorted(changed.items()), judged.horizon))
+            else:
+                reports.append(self._lasting(sink, vertex, plan, index, judged.after(changed), judged.horizon))
         return reports
+
+    def _lasting(
+        self,
+        sink: SinkVertex,
+        vertex: KeyedVertex,
+        plan: ExecutionPlan,
+        index: int,
+        state: Mapping[int, int],
+        horizon: int | None,
+    ) -> Report:
+        """For a sink that shows what lasts: all of it, or how it differs from what the sink has."""
+        if not takes_upserts(vertex, sink):
+            return self._staged(sink, plan, index, sorted(state.items()), horizon)
+        staging, state = plan.staging(sink, vertex), shown(state)
+        if staging.had:
+            had = staging.had[index]
+            before = shown(plain(vertex.ttl, alive(vertex.ttl, self._state(had.runs), had.horizon)))
+            files = upserts(before, state)
+        else:
+            files = [(sorted(state.items()), {WHOLE: True})]
+        handles = [
+            replace(handle, details=handle.details | details)
+            for rows, details in files
+            for handle in self._staged(sink, plan, index, rows).handles
+        ]
+        return Report(sink.operator_id, index, tuple(handles), {}, {"layout": "", "horizon": horizon})
 
     def _emitter(
         self,

@@ -20,6 +20,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.steps.sink_marks import DELETES
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.steps.verdicts import APPROVED_FROM
 
@@ -150,4 +151,5 @@ def files_of(target: Target, snapshots: Mapping[SubtaskId, Snapshot]) -> list[tu
         for subtask in sorted(snapshots)
         if subtask.operator_id == operator
         for handle in snapshots[subtask].handles
+        if DELETES not in handle.details
     ]

@@ -208,7 +208,7 @@ def _is_gone_for_good(world: "World", savepoint: int) -> bool:
     """Nobody can go back to a checkpoint that follows it, and it has no rows but those in the tables."""
     history = world.observer.history
     branches = [moment.branch for id_, moment in history.moments.items() if _is_kept(world, id_)]
-    appends = any(vertex.sink.input is SinkInput.CHANGES for vertex in world.graph.sinks)
+    appends = any(vertex.sink.input is not SinkInput.CURRENT for vertex in world.graph.sinks)
     return appends and not any(savepoint in branch for branch in (*branches, history.now.branch))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
 from simulator.sources import Row
+from simulator.upserting import difference, shown
 from simulator.windowed import PlainWatermarks, WindowedFunction
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.streams import LATE_ROWS
@@ -83,6 +84,10 @@ class SequentialExecution:
             if vertex.sink.input is SinkInput.CURRENT:
                 lasting = plain(ttls[origin], self.states[origin])
                 given[vertex.name] = self.outputs[vertex.name] = sorted(lasting.items())
+            elif vertex.sink.input is SinkInput.UPSERTS:
+                lasting = shown(plain(ttls[origin], self.states[origin]))
+                given[vertex.name] = difference(dict(self.outputs[vertex.name]), lasting)
+                self.outputs[vertex.name] = sorted(lasting.items())
             else:
                 given[vertex.name] = sorted(produced[origin])
                 self.outputs[vertex.name] = sorted(self.outputs[vertex.name] + given[vertex.name])

@@ -1,0 +1,94 @@
+"""Tables that have what an operator's state has: which sinks are such, what a subtask stages for them, and what readers
+see of it. A value of 0 is a key that has left the state: one that its function has removed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from simulator import in_the_commit
+from simulator.in_the_commit import CommittedSink
+from simulator.scheduler import require
+from simulator.sinks import SimulatedSink
+from simulator.sources import Row
+from tidegate.pipeline.vertices import KeyedVertex, Vertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.steps.sink_marks import DELETES, WHOLE, gone_first, is_whole
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+def is_drawn(seed: int) -> bool:
+    """Of a stream of its own, as all draws here, so that the rest stays as it was drawn."""
+    return Random(f"upserts {seed}").random() < 0.12
+
+
+def draw_input(seed: int, name: str, origin: Vertex, input: SinkInput) -> SinkInput:
+    """What a sink takes that was to take something else."""
+    has_state = isinstance(origin, KeyedVertex) and not origin.emits and origin.window is None
+    drawn = is_drawn(seed) and has_state and Random(f"upserts {seed} {name}").random() < 0.8
+    return SinkInput.UPSERTS if drawn else input
+
+
+def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> SimulatedSink:
+    if input is SinkInput.UPSERTS:
+        return UpsertingSink(world, name, input, root)
+    return in_the_commit.make_sink(world, name, input, root)
+
+
+def shown(state: Mapping[int, int]) -> dict[int, int]:
+    """What readers see of a state in which nothing has expired."""
+    return {key: value for key, value in state.items() if value != 0}
+
+
+def difference(before: Mapping[int, int], after: Mapping[int, int]) -> list[Row]:
+    """What makes the one of the other."""
+    gone = [(key, 0) for key in before if key not in after]
+    return sorted([*gone, *((key, value) for key, value in after.items() if before.get(key) != value)])
+
+
+def upserts(before: Mapping[int, int], after: Mapping[int, int]) -> list[tuple[list[Row], dict[str, Any]]]:
+    """The files of a subtask that say so, and their details: keys that are gone have one of their own."""
+    rows = difference(before, after)
+    new, gone = ([row for row in rows if (row[1] == 0) is is_gone] for is_gone in (False, True))
+    return [each for each in ((new, {}), (gone, {DELETES: True})) if each[0]]
+
+
+def is_all(staged: Sequence[StateHandle]) -> bool:
+    """Whether files are said to have all rows, and then each of them."""
+    partly = [handle.path for handle in staged if WHOLE not in handle.details]
+    require(not (is_whole(staged) and partly), f"{partly} are staged beside files that have all rows")
+    return is_whole(staged)
+
+
+class UpsertingSink(CommittedSink):
+    """`SinkInput.UPSERTS`. The table keeps the files of each checkpoint, and readers see what these come to."""
+
+    def __init__(self, world: "World", name: str, input: SinkInput, root: str = "") -> None:
+        super().__init__(world, name, input, root)
+        self.whole: set[str] = set()  # paths
+
+    def _load(self, staged: Sequence[StateHandle]) -> int:
+        self.whole |= {handle.path for handle in staged if WHOLE in handle.details}
+        return super()._load(gone_first(staged))
+
+    def rows(self) -> list[Row]:
+        table: dict[int, int] = {}
+        for id_, parts in groupby((part for part in self.parts() if part[3]), lambda part: part[0]):
+            files = list(parts)
+            if any(path in self.whole for _, path, _, _ in files):
+                table.clear()
+            self._take(table, id_, (row for part in files for row in self._rows_of(part)))
+        return sorted(table.items())
+
+    def _take(self, table: dict[int, int], id_: int, rows: Iterable[Row]) -> None:
+        for key, value in rows:
+            needless = table.get(key, 0) == value
+            require(not needless, f"{self.name} is given {key}: {value} in checkpoint {id_}, and is as it was")
+            if value == 0:
+                del table[key]
+            else:
+                table[key] = value
