@@ -33,6 +33,7 @@ from mutations import (
     snapshots,
     steps,
     stops,
+    upserting,
     weighing,
     windows,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "snapshots",
     "steps",
     "stops",
+    "upserting",
     "weighing",
     "windows",
 ]

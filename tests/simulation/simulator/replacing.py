@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from simulator.history import Moment
 from simulator.scheduler import Violation, require
 from simulator.sources import DirectorySource
+from simulator.upserting import left_as_they_are
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.protocol.facts.branches import Restore
 from tidegate.protocol.facts.errors import RestoreRefusedError, StateIntegrityError
@@ -96,7 +97,9 @@ def replace(world: "World", source: DirectorySource, pieces: Pieces) -> None:
         world.point("has read the plan of a replacement")
         others = _others(world, source, pieces)
         world.observer.wanted[process] = BeforeRead(planned.target.checkpoint_id, source.name, pieces)
-        coordinator.restore(planned.target, Accepted(skip_missing_files=others), planned.restore)
+        coordinator.restore(
+            planned.target, Accepted(skip_missing_files=others, leave=left_as_they_are(world)), planned.restore
+        )
         world.corrections.replaced += 1
     except StateIntegrityError as error:
         raise Violation(f"a replacement of {names} calls damage what another process did: {error}") from error

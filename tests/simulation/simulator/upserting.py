@@ -13,7 +13,7 @@ from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
 from tidegate.pipeline.vertices import KeyedVertex, Vertex
-from tidegate.ports import SinkInput
+from tidegate.ports import SinkCommit, SinkInput
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.steps.sink_marks import DELETES, WHOLE, gone_first, is_whole
 
@@ -35,7 +35,9 @@ def draw_input(seed: int, name: str, origin: Vertex, input: SinkInput) -> SinkIn
 
 def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> SimulatedSink:
     if input is SinkInput.UPSERTS:
-        return UpsertingSink(world, name, input, root)
+        with_restores = world.drawn.restore and not (world.drawn.saving or world.drawn.changes or world.drawn.forking)
+        stays = with_restores and Random(f"stays {world.seed} {name}").random() < 0.4
+        return (StayingSink if stays else UpsertingSink)(world, name, input, root)
     return in_the_commit.make_sink(world, name, input, root)
 
 
@@ -92,3 +94,23 @@ class UpsertingSink(CommittedSink):
                 del table[key]
             else:
                 table[key] = value
+
+
+class StayingSink(UpsertingSink):
+    """One that no restore takes back: it shows what was there before, until a checkpoint gives it all rows."""
+
+    rewind = None  # type: ignore[assignment]
+
+    def __init__(self, world: "World", name: str, input: SinkInput, root: str = "") -> None:
+        super().__init__(world, name, input, root)
+        self.kinds = [SinkCommit.AFTER_THE_COMMIT]
+
+    def is_right(self, expected: Sequence[Row]) -> bool:
+        history = self.world.observer.history
+        is_left = bool(history.returns) and history.latest_id(self.world.store.state) <= history.returns[-1].newest
+        return is_left or super().is_right(expected)
+
+
+def left_as_they_are(world: "World") -> list[str]:
+    """What whoever restores has to accept."""
+    return [name for name, sink in world.sinks.items() if isinstance(sink, StayingSink)]

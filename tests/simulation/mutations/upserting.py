@@ -1,0 +1,34 @@
+"""Planted mistakes around sinks that have what an operator's state has."""
+
+from dataclasses import replace
+
+from simulator import jobs
+
+from mutations.planting import mutation
+from tidegate.coordination.steps import lookup
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.protocol.steps.sink_marks import DELETES
+
+
+@mutation("a key that is removed is not sent to a sink of upserts", (jobs, "upserts"))
+def _(original):
+    return lambda before, after: [each for each in original(before, after) if DELETES not in each[1]]
+
+
+@mutation("a key that has expired is not sent to a sink of upserts", (ExecutionPlan, "had"))
+def _(original):
+    def had(self, sink, vertex):
+        horizon = self.horizon(vertex)[0]
+        return {index: replace(each, horizon=horizon) for index, each in original(self, sink, vertex).items()}
+
+    return had
+
+
+@mutation("a sink of upserts that lacks rows is given those that change", (ExecutionPlan, "_to_upsert"))
+def _(original):
+    return lambda self, sink, vertex: original(self, sink, vertex) if self.had(sink, vertex) else []
+
+
+@mutation("a sink of upserts has what it had at a checkpoint that it was not taken back to", (lookup, "_stays"))
+def _(original):
+    return lambda graph, id_: False
