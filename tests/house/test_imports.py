@@ -72,7 +72,9 @@ ROOMS = {
         HEAVY,
     ),
     "testing": room(
-        "assembly clock coordination embedded_postgres pipeline ports protocol settings spark state", DATABASE, AIRFLOW
+        "assembly clock coordination embedded_postgres pipeline ports postgres_sink protocol settings spark state "
+        "tables",
+        AIRFLOW,
     ),
     "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
     "settings": room("protocol", HEAVY, DATABASE, AIRFLOW),

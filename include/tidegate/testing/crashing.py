@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from tidegate.spark.region import SparkRegion
 
 #: The effects of a sink. Reading what it has staged changes nothing.
-SINK_EFFECTS = ("commit", "discard", "prepare", "rewind", "delete_withdrawn", "remove_outdated")
+SINK_EFFECTS = (
+    "commit",
+    "delete_withdrawn",
+    "discard",
+    "forget",
+    "mark",
+    "prepare",
+    "prepare_rewind",
+    "remove_outdated",
+    "rewind",
+)
 
 
 class MortalPipeline:

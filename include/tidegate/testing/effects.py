@@ -107,10 +107,12 @@ class MortalTransactions:
     def transaction(
         self, pipeline_id: str, look: Look | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
-        effects, number = self._effects, self._effects.count
+        effects = self._effects
         counts = effects.only in _TRANSACTION
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        mortal = [Mortal(each, effects, "run") for each in participants]
+        with self._store.transaction(pipeline_id, look, mortal) as tx:
             yield tx
+            number = effects.count
             if counts:
                 effects.count += 1
                 effects.log.append(_TRANSACTION)

@@ -1,0 +1,154 @@
+"""A project of its own for a pipeline that is killed: a directory, an embedded server, and what readers see in it."""
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tidegate.assembly import open_store, open_validator, read_state
+from tidegate.embedded_postgres.locate import embedded_directory
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
+from tidegate.ports import ReadableAtSink, ReadableSink
+from tidegate.postgres_sink.databases import VARIABLE
+from tidegate.postgres_sink.sink import PostgresSink
+from tidegate.protocol.facts.errors import ConfigurationError
+from tidegate.settings import Settings
+from tidegate.tables.finding import read
+from tidegate.testing.crashing import MortalPipeline
+from tidegate.testing.trials import Rows, counted, difference
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: By path relative to the project's home, the content of files that arrive together.
+Files = Mapping[str, "str | bytes"]
+Shown = Mapping[str, Callable[[Any], Rows]]
+
+
+@dataclass
+class CrashWorld:
+    """A project with the pipeline in it."""
+
+    home: Path
+    session: "SparkSession"
+    shown: Shown
+    only: str
+    pipeline: MortalPipeline = field(init=False)
+    _connections: dict[str, str] = field(default_factory=dict)
+
+    def begin(self, pipeline: Pipeline) -> Callable[[], None]:
+        """Returns what ends it."""
+        self._sinks = {vertex.name: vertex.sink for vertex in pipeline.vertices if isinstance(vertex, SinkVertex)}
+        unreadable = [name for name, sink in self._sinks.items() if not self._is_readable(name, sink)]
+        if unreadable:
+            raise ConfigurationError(
+                f"What sink {', '.join(unreadable)} shows cannot be read, so it cannot be compared. Nothing was run. "
+                "Give crash_test(…, shown={name: function}) a function that takes the sink and returns its rows."
+            )
+        settings = Settings.from_environment()
+        store = open_store(writes=True)
+        server = EmbeddedPostgres(embedded_directory(settings))
+        self._connections = {
+            f"{VARIABLE}{sink.connection.upper()}": _database(server, f"connection_{sink.connection}")
+            for sink in self._sinks.values()
+            if isinstance(sink, PostgresSink) and sink.connection is not None
+        }
+        self.pipeline = MortalPipeline(
+            pipeline,
+            store,
+            self.session,
+            settings,
+            lambda graph, region: open_validator(graph, region, settings),
+            self.only,
+        )
+
+        def end() -> None:
+            store.close()
+            server.remove()
+
+        return end
+
+    def _is_readable(self, name: str, sink: object) -> bool:
+        return name in self.shown or isinstance(sink, ReadableSink | ReadableAtSink)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Inside, the environment is that of this project."""
+        before = {name: value for name, value in os.environ.items() if name.startswith("TIDEGATE_")}
+        kept = {name: value for name, value in before.items() if name in ("TIDEGATE_CACHE", "TIDEGATE_SHORTCUTS")}
+        _set(kept | {"TIDEGATE_HOME": str(self.home)} | self._connections)
+        try:
+            yield
+        finally:
+            _set(before)
+
+    def deliver(self, number: int, files: Files) -> None:
+        """Write files aside and rename them, as a careful producer does."""
+        for path, content in files.items():
+            target = self.home / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            aside = target.with_name(f".{target.name}")
+            aside.write_bytes(content.encode() if isinstance(content, str) else content)
+            aside.rename(target.with_name(f"{number:05}-{target.name}"))
+
+    def outcome(self) -> Mapping[str, Rows]:
+        """The rows of every sink, and of the state of every operator."""
+        graph = self.pipeline.coordinator.graph
+        with self.here():
+            rows = {f"sink {name}": self._rows(name, sink) for name, sink in self._sinks.items()}
+            for vertex in graph.operators:
+                if isinstance(vertex, KeyedVertex):
+                    state = read_state(graph.pipeline.name, vertex.name)
+                    rows[f"state of {vertex.name}"] = state.read_all().to_pylist()
+        return rows
+
+    def _rows(self, name: str, sink: Any) -> Rows:
+        if name in self.shown:
+            return self.shown[name](sink)
+        if isinstance(sink, ReadableSink):
+            frame = sink.read_table(self.session)
+            return [] if frame is None else frame.toArrow().to_pylist()
+        rows: Rows = read(self.pipeline.coordinator.graph.pipeline, name).arrow()[name].to_pylist()
+        return rows
+
+
+@contextmanager
+def crash_world(
+    pipeline: "Pipeline | Callable[[], Pipeline]", session: "SparkSession", shown: Shown, only: str = ""
+) -> Iterator[CrashWorld]:
+    """A project for one pipeline, which is removed in the end."""
+    with TemporaryDirectory(prefix="tidegate-crash-") as home:
+        world = CrashWorld(Path(home).resolve(), session, shown, only)
+        with world.here():
+            end = world.begin(copy.deepcopy(pipeline) if isinstance(pipeline, Pipeline) else pipeline())
+        try:
+            yield world
+        finally:
+            with world.here():
+                end()
+
+
+def require_equal(found: Mapping[str, Rows], expected: Mapping[str, Rows], when: str) -> None:
+    """Raises `AssertionError` if any of a pipeline's tables and states differ."""
+    for name, rows in expected.items():
+        seen, wanted = counted(found[name]), counted(rows)
+        assert seen == wanted, f"{when}: {name} has {seen.total()} rows{difference(seen, wanted)}"
+
+
+def _database(server: EmbeddedPostgres, name: str) -> str:
+    """The URL of a database for its owner, who makes what sinks keep there."""
+    server.create_database(name)
+    return server.url(name)
+
+
+def _set(variables: Mapping[str, str]) -> None:
+    """These variables of ours, and no others."""
+    for name in [name for name in os.environ if name.startswith("TIDEGATE_")]:
+        del os.environ[name]
+    os.environ.update(variables)
