@@ -2,11 +2,15 @@
 
 import pytest
 from marts import values
+from sqlalchemy import text
 
 from tidegate import PostgresSink
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import Branch
+from tidegate.postgres_sink.databases import connected
+from tidegate.postgres_sink.names import target_of
 from tidegate.protocol.facts.errors import SupersededAttemptError
+from tidegate.testing.processes import Child
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
 
@@ -78,3 +82,16 @@ def test_a_table_is_held_before_it_is_asked_whether_the_attempt_is_the_newest(ma
     with pytest.raises(SupersededAttemptError):
         shop.sinks["orders"].rewind(2, Branch(((2, None),)), (), Ended())
     assert there.rows("SELECT v FROM orders") == [1]
+
+
+def test_a_forked_process_has_a_connection_of_its_own(here):
+    def session():
+        with connected(None, target_of("orders")) as connection:
+            return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+
+    def work():
+        assert session() != parents
+
+    parents = session()
+    assert session() == parents
+    assert not Child(work).wait().error

@@ -64,14 +64,16 @@ class EmbeddedPostgres:
                 self._initialise(server, account, binaries)
             self._launch(server, account, binaries)
 
-    def stop(self) -> None:
-        """Stop the server, ending its clients' sessions; nothing happens if none runs."""
+    def stop(self, immediately: bool = False) -> None:
+        """Stop the server, ending its clients' sessions; nothing happens if none runs. `immediately`: as if it had
+        crashed, so that the next start recovers."""
         with self._turn():
             if not self._settled():
                 return
             pid, _ = self._postmaster() or (None, None)
             if pid is not None:
-                os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast shutdown"
+                # PostgreSQL's "immediate" and "fast" shutdown.
+                os.kill(pid, signal.SIGQUIT if immediately else signal.SIGINT)
             self._wait_while(lambda: self._postmaster() is not None, "stop")
 
     def remove(self) -> None:

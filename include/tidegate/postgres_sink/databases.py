@@ -40,8 +40,13 @@ def url_of(connection: str | None, environment: Mapping[str, str] | None = None)
     )
 
 
-@lru_cache(maxsize=32)
 def _engine(url: URL) -> Engine:
+    return _engine_of(os.getpid(), url)
+
+
+@lru_cache(maxsize=32)
+def _engine_of(process: int, url: URL) -> Engine:
+    """After a fork, open connections are the parent's."""
     return connect(url)
 
 

@@ -91,7 +91,7 @@ class ThirdCommit:
         self.attempt = trial.attempts.next()
 
     def __call__(self) -> None:
-        self.trial.deliver(self.trial.sink, 3, self.staged, self.attempt)
+        self.trial.delivery.commit(self.trial.sink, 3, self.staged, self.attempt)
 
 
 def later(trial: Trial, work: ThirdCommit) -> None:

@@ -1,11 +1,10 @@
 """Tests of a sink that can go back with a restore (`ports.RewindableSink`), or whose place has an owner."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tidegate.ports import Branch, OwnedSink, RewindableSink, SinkInput, StateHandle
+from tidegate.ports import Branch, OwnedSink, RewindableSink, SinkInput
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.testing.sink_trials import S, SinkTrials, kill, stop
 from tidegate.testing.trials import Trial
@@ -21,15 +20,15 @@ class RewindTests(SinkTrials[S]):
             f"a rewind to checkpoint 1 would withdraw {newest}, and shown_beside says {withdrawn}"
         )
         for again in ("After a rewind", "After the rewind was repeated"):
-            rewind(trial, 1, first)
+            trial.rewind(1, first)
             trial.check(again, trial.expected(first))
         assert list(trial.sink.shown_beside(first)) == [], "shown_beside says that something is left to withdraw"
-        rewind(trial, 3, present)
+        trial.rewind(3, present)
         trial.check("After the rewind was undone", trial.expected(present))
 
     def test_a_pipeline_goes_on_from_where_it_was_restored(self, tmp_path: Path) -> None:
         trial = self._three(tmp_path)
-        rewind(trial, 1, until(1))
+        trial.rewind(1, until(1))
         del trial.committed[2], trial.committed[3]
         trial.take(4, trial.some_rows(40, 41))
         trial.check("After a rewind to checkpoint 1, and a commit")
@@ -43,9 +42,9 @@ class RewindTests(SinkTrials[S]):
             trial = self._three(tmp_path)
             kill(step, trial.sink, Rewind(trial))
             every_checkpoint_whole(trial, f"A rewind was killed before {step}")
-            rewind(trial, 1, until(1))
+            trial.rewind(1, until(1))
             trial.check(f"A rewind was killed before {step}, and repeated", trial.expected(until(1)))
-            rewind(trial, 3, until(3))
+            trial.rewind(3, until(3))
             trial.check(f"A rewind was killed before {step}, repeated and undone")
 
     def test_a_rewind_that_was_stopped_and_goes_on_after_later_ones_changes_nothing(self, tmp_path: Path) -> None:
@@ -54,12 +53,12 @@ class RewindTests(SinkTrials[S]):
             trial = self._three(tmp_path)
             zombie = stop(step, trial.sink, Rewind(trial))
             try:
-                rewind(trial, 3, until(3))
+                trial.rewind(3, until(3))
             except Exception:
                 if not self.may_wait:
                     raise
                 zombie.go_on()
-                rewind(trial, 3, until(3))
+                trial.rewind(3, until(3))
             finally:
                 zombie.go_on()
             trial.check(f"After an older rewind, stopped before {step}, went on")
@@ -67,7 +66,7 @@ class RewindTests(SinkTrials[S]):
             trial.check(f"After an older rewind, stopped before {step}, went on, and another commit")
 
     def test_a_place_has_one_owner(self, tmp_path: Path) -> None:
-        trial = self.trial(tmp_path)
+        trial = self.trial(tmp_path, marked=False)
         if not isinstance(trial.sink, OwnedSink):
             pytest.skip("the sink is no OwnedSink")
         one, other = Owner("one", "out", "d"), Owner("other", "out", "d")
@@ -95,17 +94,13 @@ class Rewind:
         self._trial, self._attempt = trial, trial.attempts.next()
 
     def __call__(self) -> None:
-        self._trial.sink.rewind(1, until(1), self._trial.committed[1], self._attempt)
+        trial = self._trial
+        trial.delivery.rewind(trial.sink, 1, until(1), trial.committed[1], self._attempt)
 
 
 def until(checkpoint_id: int) -> Branch:
     """The branch of a checkpoint that follows all before it."""
     return Branch(((1, checkpoint_id),))
-
-
-def rewind(trial: Trial, checkpoint_id: int, branch: Branch) -> None:
-    staged: Sequence[StateHandle] = trial.committed[checkpoint_id]
-    trial.sink.rewind(checkpoint_id, branch, staged, trial.attempts.next())
 
 
 def every_checkpoint_whole(trial: Trial, when: str) -> None:

@@ -1,17 +1,25 @@
 """What a subclass of `SinkSuite` says of its sink, and how one is put on trial."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pytest
 
-from tidegate.ports import CommitAttempt, PlacedSink, Sink, StateHandle
+from tidegate.ports import OwnedSink, PlacedSink, Sink, SinkCommit
+from tidegate.protocol.recovery.ownership import Owner
+from tidegate.testing.deliveries import AfterTheCommit, Delivery, InTheCommit, KitServer
 from tidegate.testing.processes import Step, Stopped, Work, code_of, killed_before, steps_of
 from tidegate.testing.trials import Rows, Trial
 
 S = TypeVar("S", bound=Sink)
+
+#: A second: another process may have stopped with a lock.
+_IMPATIENT = "options=-c%20lock_timeout%3D1000"
+#: No two directories of a process have the same name, so that a table can be named after one.
+_NUMBERS = count(1)
 
 
 class SinkTrials(Generic[S]):
@@ -23,12 +31,13 @@ class SinkTrials(Generic[S]):
     many: int = 100_000
     every: int = 1
     may_wait: bool = False
+    _afterwards: bool = False  # whether `commit` is tested of a sink that is in the commit
 
     def sink(self, directory: Path) -> S:
         """Make a sink with a place of its own: other sinks of a test have other ones.
 
         Args:
-            directory: An empty directory that it may use.
+            directory: An empty directory that it may use. No other has its name, so a table can be named after it.
 
         Returns:
             The sink, of which nothing was committed yet.
@@ -57,39 +66,49 @@ class SinkTrials(Generic[S]):
         """
         return {"k": number, "v": f"row {number}"}
 
-    def commit(self, sink: S, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        """Commit a checkpoint. A sink that is in the commit overrides this to run what it prepares.
-
-        Args:
-            sink: The sink.
-            checkpoint_id: The checkpoint.
-            staged: What it staged.
-            attempt: The attempt at committing.
-        """
-        sink.commit(checkpoint_id, staged, attempt)
-
     @pytest.fixture(autouse=True)
-    def _home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _home(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sinks without a directory of their own stage below it."""
         monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
         monkeypatch.delenv("TIDEGATE_STORAGE", raising=False)
+        self._request, self._monkeypatch = request, monkeypatch
 
-    def trial(self, tmp_path: Path, schema: pa.Schema | None = None) -> Trial:
+    def _delivery(self, sink: Any, name: str) -> Delivery:
+        if sink.commits is not SinkCommit.IN_THE_COMMIT:
+            return AfterTheCommit()
+        server = self._server()
+        self._monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"{server.running_url()}?{_IMPATIENT}")
+        return AfterTheCommit() if self._afterwards else InTheCommit(server, name)
+
+    def _server(self) -> KitServer:
+        """One for all tests of the class, from the first on that has a sink in the commit."""
+        kind: Any = type(self)
+        if "_started" not in vars(kind):
+            kind._started = KitServer()
+            self._request.node.getparent(pytest.Class).addfinalizer(lambda: kind._started.remove())
+        server: KitServer = kind._started
+        return server
+
+    def trial(self, tmp_path: Path, schema: pa.Schema | None = None, marked: bool = True) -> Trial:
         """Make a sink under trial, in a new place.
 
         Args:
             tmp_path: Where places are made.
             schema: The columns of its rows, if not those of the suite.
+            marked: Whether its place has its owner's mark, if it is one that has owners.
 
         Returns:
             The trial.
         """
-        directory = tmp_path / f"sink-{len(list(tmp_path.glob('sink-*')))}"
+        directory = tmp_path / f"sink_{next(_NUMBERS)}"
         directory.mkdir()
         sink: Any = self.sink(directory)
         if isinstance(sink, PlacedSink):
             sink = sink.placed("kit", directory.name)
-        return Trial(sink, directory, schema or self.schema, self.row, self.shown, self.commit)
+        delivery = self._delivery(sink, directory.name)
+        if marked and isinstance(sink, OwnedSink):
+            sink.mark(Owner("kit", directory.name, "kit"))
+        return Trial(sink, directory, schema or self.schema, self.row, self.shown, delivery)
 
     def steps(self, thing: object, work: Work) -> list[Step]:
         """Find the lines of a class's package that some work runs.

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.ports import Branch, SinkCommit, SinkInput, StageContext, StateHandle
-from tidegate.testing.attempts import KitAttempt, KitAttempts
+from tidegate.testing.attempts import KitAttempts
+from tidegate.testing.deliveries import Delivery
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -26,7 +27,7 @@ class Trial:
     schema: pa.Schema
     row: Callable[[int], Mapping[str, Any]]
     read: Callable[[Any], Rows]
-    deliver: Callable[[Any, int, Sequence[StateHandle], KitAttempt], None]
+    delivery: Delivery
     rows_of: dict[str, Rows] = field(default_factory=dict)
     committed: dict[int, list[StateHandle]] = field(default_factory=dict)
 
@@ -62,8 +63,13 @@ class Trial:
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
         """The next attempt at committing, from its beginning to its end."""
-        self.deliver(self.sink, checkpoint_id, staged, self.attempts.next())
+        self.delivery.commit(self.sink, checkpoint_id, staged, self.attempts.next())
         self.completed(checkpoint_id, staged)
+
+    def rewind(self, checkpoint_id: int, branch: Branch) -> None:
+        """The next attempt at a restore."""
+        staged = self.committed[checkpoint_id]
+        self.delivery.rewind(self.sink, checkpoint_id, branch, staged, self.attempts.next())
 
     def completed(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
         """Readers are to see these rows from now on."""

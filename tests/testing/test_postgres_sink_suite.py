@@ -1,0 +1,36 @@
+"""`PostgresSink` passes the suite for sinks in all of its modes, in the commit and after it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from five_sinks import shown
+
+from tidegate import PostgresSink
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.testing import SinkSuite
+
+pytestmark = pytest.mark.timeout(900)
+
+
+class TestAppend(SinkSuite[PostgresSink]):
+    may_wait = True  # for the row that says where the table is
+    other_columns = False  # values of nested types become JSON: tests/postgres_sink/test_types.py
+    many = 20_000
+    every = 40
+    options: dict[str, Any] = {}
+
+    def sink(self, directory: Path) -> PostgresSink:
+        return PostgresSink(directory.name, **self.options)
+
+    def shown(self, sink: PostgresSink) -> list[dict[str, Any]]:
+        return [{name: row[name] for name in ("k", "v")} for row in shown(sink)]
+
+
+class TestUpsert(TestAppend):
+    nulls = False  # of a key
+    options = {"mode": "upsert", "key": "k"}
+
+
+class TestReplace(TestAppend):
+    options = {"mode": "replace"}
