@@ -7,7 +7,6 @@ import pytest
 from five_sinks import shown
 
 from tidegate import PostgresSink
-from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.testing import SinkSuite
 
 pytestmark = pytest.mark.timeout(900)
@@ -17,11 +16,11 @@ class TestAppend(SinkSuite[PostgresSink]):
     may_wait = True  # for the row that says where the table is
     other_columns = False  # values of nested types become JSON: tests/postgres_sink/test_types.py
     many = 20_000
-    every = 40
-    options: dict[str, Any] = {}
+    every = 100
+    connection: str | None = None
 
     def sink(self, directory: Path) -> PostgresSink:
-        return PostgresSink(directory.name, **self.options)
+        return PostgresSink(directory.name, connection=self.connection)
 
     def shown(self, sink: PostgresSink) -> list[dict[str, Any]]:
         return [{name: row[name] for name in ("k", "v")} for row in shown(sink)]
@@ -29,8 +28,11 @@ class TestAppend(SinkSuite[PostgresSink]):
 
 class TestUpsert(TestAppend):
     nulls = False  # of a key
-    options = {"mode": "upsert", "key": "k"}
+
+    def sink(self, directory: Path) -> PostgresSink:
+        return PostgresSink(directory.name, "upsert", self.connection, key="k")
 
 
 class TestReplace(TestAppend):
-    options = {"mode": "replace"}
+    def sink(self, directory: Path) -> PostgresSink:
+        return PostgresSink(directory.name, "replace", self.connection)
