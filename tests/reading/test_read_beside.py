@@ -18,7 +18,6 @@ from tidegate import PostgresSink
 from tidegate.protocol.facts.reasons import FailureReason
 
 IN_THE_COMMIT = ("mart", "keyed")
-BY_SQL = "SELECT array_agg(v ORDER BY v), (SELECT array_agg(v ORDER BY v) FROM keyed) FROM mart"
 CRASHES = ("crash before commit", "crash after commit")
 
 
@@ -47,7 +46,8 @@ class Deaths:
 
 class Reader(threading.Thread):
     """Reads all tables, or those in the commit, again and again. `seen` are the checkpoints, and what was read as of
-    each; `by_sql` are the rows of the tables in the commit as one statement of a stranger sees them."""
+    each; `by_sql` are the rows of the tables in the commit as a transaction of a stranger sees them, a statement for
+    each table."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -57,18 +57,20 @@ class Reader(threading.Thread):
     def run(self) -> None:
         try:
             with closing(psycopg2.connect(self._url)) as stranger:
-                stranger.autocommit = True
+                stranger.set_session(isolation_level="REPEATABLE READ", readonly=True)
                 while not self.over.wait(0.02):
                     for names in ((), IN_THE_COMMIT):
                         found = tidegate.read("shop", *names)
                         self.seen.append((found.checkpoint, values(found)))
-                    with stranger.cursor() as cursor:
-                        cursor.execute(
-                            "SELECT array_agg(v ORDER BY v), (SELECT array_agg(v ORDER BY v) FROM keyed) FROM mart"
-                        )
-                        self.by_sql.append(cursor.fetchone())
+                    with stranger, stranger.cursor() as cursor:
+                        self.by_sql.append([_all_of(cursor, table) for table in IN_THE_COMMIT])
         except BaseException as error:
             self.error = error
+
+
+def _all_of(cursor, table):
+    cursor.execute(f"SELECT array_agg(v ORDER BY v) FROM {table}")
+    return cursor.fetchone()[0]
 
 
 @pytest.fixture
