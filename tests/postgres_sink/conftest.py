@@ -52,3 +52,13 @@ def impatient(
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", url)
     with closing(PostgresCheckpointStore(connect(url))) as store:
         yield lambda **given: Mart(store, home, **given)
+
+
+@pytest.fixture
+def other_database(postgres_server: EmbeddedPostgres, databases: Databases) -> Iterator[Server]:
+    """One more, which no connection leads to."""
+    name = databases.take()
+    server = Server(postgres_server.url(name))
+    server.do("DROP SCHEMA tidegate CASCADE", "DROP SCHEMA tidegate_sinks CASCADE")
+    yield server
+    databases.give_back(name)

@@ -9,7 +9,7 @@ from marts import values
 from tidegate import PostgresSink
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.ports import Branch, SinkInput, StageContext
-from tidegate.protocol.facts.errors import CheckpointNotRetainedError, RowsRefusedError, SinkUnavailableError
+from tidegate.protocol.facts.errors import CheckpointNotRetainedError, RowsRefusedError, SinkError, SinkUnavailableError
 from tidegate.protocol.recovery.ownership import Owner
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
@@ -50,6 +50,14 @@ def test_a_checkpoint_in_which_nothing_changed_touches_nothing(mart, here):
     was = here.rows(OID)
     assert sink.prepare(2, staged).filled is None
     assert here.rows(OID) == was
+    participant = sink.prepare(2, staged)
+    here.do("TRUNCATE totals")
+    with (
+        pytest.raises(SinkError, match="were changed while its successor was filled"),
+        shop.store.transaction("mart", None, [participant]),
+    ):
+        pass
+    assert sink.prepare(2, staged).filled is not None
     here.do("DROP TABLE totals")
     assert sink.prepare(2, staged).filled is not None
 

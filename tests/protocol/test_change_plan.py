@@ -25,6 +25,7 @@ from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
 from tidegate.protocol.steps.refusal import require_none
 from tidegate.protocol.steps.restored_snapshots import restore_snapshots
+from tidegate.protocol.steps.sink_marks import SinkMark
 
 RUN = run_handle("p/chk-1/sums/0-1-a.parquet", 1, key_groups=KeyGroupRange(0, 127))
 READ = run_handle("p/chk-1/orders/0-1-a", 1, kind=HandleKind.POSITION)
@@ -44,6 +45,8 @@ def plan(name, parallelism=1, max_parallelism=128):
 SOURCE = DefinedVertex(VertexKind.SOURCE, "orders", plan("orders"), options={"format": "csv"})
 SUMS = DefinedVertex(VertexKind.OPERATOR, "sums", plan("sums"), schema(n="int"))
 SINK = DefinedVertex(VertexKind.SINK, "table", plan("table-sink"))
+UPSERTED = replace(SINK, upserts=True)
+GIVEN_ALL = "is given all rows of the state once, with the next checkpoint"
 STEP = DefinedVertex(VertexKind.STEP, "drawn", plan("drawn"))
 ENDPOINTS = (Endpoint(Role.SOURCE, "orders", "Files", "in"), Endpoint(Role.SINK, "table", "Parquet", "out"))
 RECORDED = Recorded(
@@ -151,6 +154,37 @@ CASES = {
     "a check less": (defined(targets=RECORDED.targets[:1]), "balanced", DROPPED, ()),
     "a check more": (defined(targets=(*RECORDED.targets, Target.parse("check:even"))), "even", NEW, ()),
 }  # fmt: skip
+
+
+MARK = SinkMark("sink", "sums", 1)
+WITH_OPTION = replace(UPSERTED, options={"key": ["k"]})
+SINKS_OF_UPSERTS = {
+    "as before": (MARK, defined(SOURCE, SUMS, UPSERTED, STEP), False),
+    "it may lack rows": (None, defined(SOURCE, SUMS, UPSERTED, STEP), True),
+    "behind another operator": (replace(MARK, operator_id="other"), defined(SOURCE, SUMS, UPSERTED, STEP), True),
+    "more subtasks": (MARK, defined(SOURCE, SUMS, with_(UPSERTED, plan=plan("table-sink", 4)), STEP), True),
+    "another option": (MARK, defined(SOURCE, SUMS, WITH_OPTION, STEP), True),
+    "other columns": (MARK, defined(SOURCE, with_(SUMS, schema=schema(n="bigint")), UPSERTED, STEP), True),
+    "another kind of sink": (MARK, defined(SOURCE, SUMS, SINK, STEP), False),
+}
+
+
+@for_each(("mark", "definition", "is_given_all"), SINKS_OF_UPSERTS.values(), ids=SINKS_OF_UPSERTS)
+def test_a_sink_of_upserts_that_may_lack_rows_is_given_all(mark, definition, is_given_all):
+    known = Snapshot() if mark is None else Snapshot((), mark.position())
+    options = {**RECORDED.options, "table-sink": {"key": ["id"]}} if definition.vertices[2] is WITH_OPTION else {}
+    snapshots = {**RECORDED.snapshots, SubtaskId("table-sink", 0): known}
+    found = plan_changes(replace(RECORDED, snapshots=snapshots, options=options), definition)
+    (change,) = (each for each in found if each.name == "table")
+    assert change.verdict is SAME
+    assert (GIVEN_ALL in change.changes) is is_given_all
+
+
+def test_a_new_sink_of_upserts_is_given_all_rows():
+    more = with_(UPSERTED, name="more", plan=plan("more-sink"))
+    found = plan_changes(RECORDED, defined(SOURCE, SUMS, SINK, STEP, more))
+    (change,) = (each for each in found if each.name == "more")
+    assert (change.verdict, change.changes) == (NEW, (GIVEN_ALL,))
 
 
 @for_each(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)

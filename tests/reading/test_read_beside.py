@@ -69,7 +69,7 @@ class Reader(threading.Thread):
 
 
 def _all_of(cursor, table):
-    cursor.execute(f"SELECT array_agg(v ORDER BY v) FROM {table}")
+    cursor.execute(f"SELECT array_agg(v ORDER BY v) FROM {table}")  # noqa: S608
     return cursor.fetchone()[0]
 
 

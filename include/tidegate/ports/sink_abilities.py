@@ -243,6 +243,24 @@ class RewindableSink(Protocol):
 
 
 @runtime_checkable
+class PositionedSink(Protocol):
+    """A sink of upserts whose table says which checkpoint it has. Without this ability, it is taken at its word until
+    the pipeline is restored, and is given all rows after that."""
+
+    def shown_checkpoint(self) -> int | None:
+        """Find out which checkpoint's rows the table has, before the next ones are staged.
+
+        Returns:
+            The checkpoint that was last committed or rewound to. None if the table may lack rows of it, because it was
+            made anew or emptied since: then the sink is given all rows.
+
+        Raises:
+            SinkError: If that cannot be found out now.
+        """
+        ...
+
+
+@runtime_checkable
 class JournalingSink(Protocol):
     """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back."""
 

@@ -21,8 +21,9 @@ class SinkInput(StrEnum):
         UPSERTS: Directly behind an operator that keeps state, how its rows differ from those that the sink was given
             before: rows that are new or changed, and, in files of their own, keys that were removed or have expired.
             Such a file has `deletes` in its handle's details, and a column `_delete` that is true; columns that are no
-            key are null. A sink that lacks earlier rows, because it is new, writes elsewhere, or the pipeline began in
-            another database, is given all rows once, in files with `whole` in their details: no other key has a row.
+            key are null. A sink that may lack earlier rows, because it is new, writes elsewhere, was left by a restore,
+            or the pipeline began in another database, is given all rows once, in files with `whole` in their details:
+            no other key has a row.
             Behind anything else, the rows that the checkpoint produced.
     """
 

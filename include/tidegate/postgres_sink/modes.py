@@ -126,12 +126,19 @@ class Upserting:
     keeps_checkpoint: bool = False
 
     def reserved(self) -> Sequence[str]:
-        return []
+        return [CHECKPOINT, journal.THERE]
 
     def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
         return [row for row in rows if row.name != DELETE]
 
     def problems(self, connection: Connection, existing: Existing) -> list[str]:
+        taken = [name for name in self.reserved() if existing.column(name) is not None]
+        return [
+            *self._keyless(existing),
+            *(f"it has a column {name}, a name that the sink needs itself" for name in taken),
+        ]
+
+    def _keyless(self, existing: Existing) -> list[str]:
         if frozenset(self.key) in existing.unique:
             return []
         listed = ", ".join(self.key)

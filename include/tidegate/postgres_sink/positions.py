@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     Executable,
@@ -15,17 +16,19 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    cast,
     func,
     select,
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import OID, insert
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.schema import CreateTable
 
 from tidegate.ports import CommitStatements
 from tidegate.postgres_sink.names import SCHEMA, Target
+from tidegate.postgres_sink.tables import quoted
 from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 from tidegate.protocol.recovery.ownership import Owner
 
@@ -43,6 +46,9 @@ positions = Table(
     Column("shown_at", DateTime(timezone=True)),
     # What checkpoints up to this one have replaced is not kept any more.
     Column("forgotten", BigInteger, nullable=False, server_default=text("0")),
+    # The file of the table that has these rows: a table made anew, emptied by TRUNCATE or brought back from a copy has
+    # another one.
+    Column("relation", BigInteger),
     schema=SCHEMA,
 )
 
@@ -62,13 +68,14 @@ class OwnStatements:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The newest checkpoint that was applied, the one that the table shows since a restore, the newest attempt, and of
-    a table that is replaced what it has."""
+    """The newest checkpoint that was applied, the one that the table shows since a restore, the newest attempt, of a
+    table that is replaced what it has, and whether all this is of the table that is there now."""
 
     checkpoint_id: int
     shows: int | None
     attempt: int
     content: str | None
+    is_of_table: bool
 
 
 def exists(connection: Connection) -> bool:
@@ -94,8 +101,9 @@ def owner(connection: Connection, target: Target) -> Owner | None:
     return None if row is None else Owner(row.pipeline, row.sink, row.database)
 
 
-def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = False) -> None:
-    """Make the table the owner's, if it is nobody's; `anew`, whosever it is."""
+def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = False) -> Owner:
+    """Make the table the owner's, if it is nobody's; `anew`, whosever it is. Returns whose it is."""
+    make(connection)
     said = {"pipeline": owner_.pipeline, "sink": owner_.sink, "database": owner_.database}
     marking = insert(positions).values(target=str(target), **said)
     connection.execute(
@@ -103,13 +111,14 @@ def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = Fal
         if anew
         else marking.on_conflict_do_nothing(index_elements=["target"])
     )
+    return owner(connection, target) or owner_
 
 
 def lock(statements: CommitStatements, target: Target, attempt: int | None) -> Position:
     """Wait for others that change the table, and find out where it is. Raises `SupersededAttemptError` if a newer
     attempt was here."""
     columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt, positions.c.content
-    rows = statements.query(select(*columns).where(_is(target)).with_for_update())
+    rows = statements.query(select(*columns, _is_of_table(target)).where(_is(target)).with_for_update())
     if not rows:
         raise SinkError(
             f"The table {target} has lost its row in {SCHEMA}.positions, which says whose it is and what it shows. "
@@ -124,9 +133,15 @@ def lock(statements: CommitStatements, target: Target, attempt: int | None) -> P
 
 
 def show(
-    statements: CommitStatements, target: Target, checkpoint_id: int, attempt: int | None, content: str | None = None
+    statements: CommitStatements,
+    target: Target,
+    checkpoint_id: int,
+    attempt: int | None,
+    content: str | None = None,
+    has_all: bool = False,
 ) -> None:
-    """Record what the table shows from here on."""
+    """Record what the table shows from here on. `has_all`: whatever became of the table before, it has all rows now."""
+    relation = _relation(target) if has_all else func.coalesce(positions.c.relation, _relation(target))
     statements.execute(
         update(positions)
         .where(_is(target))
@@ -134,6 +149,7 @@ def show(
             checkpoint_id=func.greatest(positions.c.checkpoint_id, checkpoint_id),
             shows=checkpoint_id,
             content=content,
+            relation=relation,
             attempt=func.greatest(positions.c.attempt, attempt or 0),
             shown_at=func.now(),
         )
@@ -161,12 +177,28 @@ def forget(connection: Connection, target: Target, checkpoint_id: int) -> None:
     connection.execute(update(positions).where(_is(target)).values(forgotten=newest))
 
 
-def shown(connection: Connection, target: Target) -> tuple[int | None, str | None]:
-    """Which checkpoint the table shows, and of a table that is replaced what it has."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which checkpoint the table shows, of a table that is replaced what it has, and whether that is of the table that
+    is there now."""
+
+    checkpoint_id: int | None = None
+    content: str | None = None
+    is_of_table: bool = False
+
+
+def shown(connection: Connection, target: Target) -> Shown:
     if not exists(connection):
-        return None, None
-    row = connection.execute(select(positions.c.shows, positions.c.content).where(_is(target))).one_or_none()
-    return (None, None) if row is None else (row.shows, row.content)
+        return Shown()
+    asked = select(positions.c.shows, positions.c.content, _is_of_table(target)).where(_is(target))
+    row = connection.execute(asked).one_or_none()
+    return Shown() if row is None else Shown(*row)
+
+
+def shown_by_table(connection: Connection, target: Target) -> int | None:
+    """See `ports.PositionedSink`."""
+    found = shown(connection, target)
+    return found.checkpoint_id if found.is_of_table else None
 
 
 def numbers(connection: Connection, target: Target) -> tuple[int, int]:
@@ -176,6 +208,17 @@ def numbers(connection: Connection, target: Target) -> tuple[int, int]:
     asked = select(positions.c.checkpoint_id, positions.c.attempt).where(_is(target))
     row = connection.execute(asked).one_or_none()
     return (0, 0) if row is None else (row.checkpoint_id, row.attempt)
+
+
+def _relation(target: Target) -> ColumnElement[int | None]:
+    """What tells the table that is there apart from all others of its name; NULL if there is none. A partitioned table
+    has no file."""
+    table = func.to_regclass(quoted(target))
+    return cast(func.coalesce(func.pg_relation_filenode(table), cast(table, OID)), BigInteger)
+
+
+def _is_of_table(target: Target) -> ColumnElement[bool]:
+    return positions.c.relation.is_not_distinct_from(_relation(target))
 
 
 def _is(target: Target) -> Any:

@@ -140,6 +140,13 @@ def _together(parts: Sequence[Select[Any]], names: Sequence[str]) -> Select[Any]
     return select(*(rows.c[name] for name in names))
 
 
+def no_table(target: Target, checkpoint_id: int) -> CheckpointInDoubtError:
+    return CheckpointInDoubtError(
+        f"Table {target} cannot be read as of checkpoint {checkpoint_id}: there is no such table yet, or this role may "
+        "not use its schema. Nothing was changed."
+    )
+
+
 def require_kept(found: positions.Kept | None, target: Target, checkpoint_id: int) -> None:
     """Raises `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
     where = f"Table {target} cannot be read as of checkpoint {checkpoint_id}"

@@ -92,9 +92,9 @@ class Replace:
             return
         if self.filled is not None:
             self._swap(statements, self.filled)
-        elif self.content is not None and found.content != self.content:
+        elif self.content is not None and (found.content != self.content or not found.is_of_table):
             raise self._changed()
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt, self.content)
+        positions.show(statements, self.target, self.checkpoint_id, self.attempt, self.content, has_all=True)
 
     def _swap(self, statements: CommitStatements, filled: Filled) -> None:
         old, new = quoted(self.target), quoted(filled.table)
@@ -140,7 +140,8 @@ def has(connection: Connection, target: Target, content: str | None) -> bool:
     """Whether the table that is there has these rows, or there is none, and need not be."""
     if look(connection, target) is None:
         return content is None
-    return content is not None and positions.shown(connection, target)[1] == content
+    shown = positions.shown(connection, target)
+    return content is not None and shown.content == content and shown.is_of_table
 
 
 def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loaded | None) -> Filled:
@@ -169,7 +170,7 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
 
 def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """All rows, if the table shows another branch's checkpoint."""
-    shows, _ = positions.shown(connection, target)
+    shows = positions.shown(connection, target).checkpoint_id
     if shows is None or shows in branch or look(connection, target) is None:
         return []
     table = readable(target, []).alias("t")

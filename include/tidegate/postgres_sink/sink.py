@@ -13,11 +13,10 @@ from tidegate.postgres_sink.databases import carry_out, connected, url_of
 from tidegate.postgres_sink.loading import LOADED, NUMBER, Loaded, drop, left_over, load, require_driver
 from tidegate.postgres_sink.modes import Appending, ChangingMode, Mode, Replacing, Upserting
 from tidegate.postgres_sink.names import DELETE, Target, target_of
-from tidegate.postgres_sink.reading import RowsAt
+from tidegate.postgres_sink.reading import RowsAt, no_table
 from tidegate.postgres_sink.refusals import Occasion, forward, rewind, unfit
 from tidegate.postgres_sink.replace import Filled, Replace, content_of, files_at, fill, has
 from tidegate.protocol.facts.errors import (
-    CheckpointInDoubtError,
     ConfigurationError,
     PipelineDefinitionError,
     SinkUnavailableError,
@@ -282,6 +281,11 @@ class PostgresSink(StagedParquet):
         with self._connected() as connection:
             self._mode.forget(connection, oldest)
 
+    def shown_checkpoint(self) -> int | None:
+        """See `ports.PositionedSink`."""
+        with self._connected() as connection:
+            return positions.shown_by_table(connection, self.target)
+
     # -- reading
 
     def read_at(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> RowsAt | TableFiles:
@@ -292,10 +296,7 @@ class PostgresSink(StagedParquet):
         with self._connected() as connection:
             existing = tables.look(connection, self.target)
             if existing is None:
-                raise CheckpointInDoubtError(
-                    f"Table {self.target} cannot be read as of checkpoint {checkpoint_id}: there is no such table yet, "
-                    "or this role may not use its schema. Nothing was changed."
-                )
+                raise no_table(self.target, checkpoint_id)
             rows = self._changing.rows_at(connection, existing, branch)
         types = {column.name: column.type for column in existing.columns}
         shown = {column.name: types[column.name] for column in rows.selected_columns}
@@ -314,13 +315,10 @@ class PostgresSink(StagedParquet):
 
     def mark(self, owner: Owner) -> Owner:
         with self._connected() as connection:
-            positions.make(connection)
-            positions.mark(connection, self.target, owner)
-            return positions.owner(connection, self.target) or owner
+            return positions.mark(connection, self.target, owner)
 
     def mark_anew(self, owner: Owner) -> None:
         with self._connected() as connection:
-            positions.make(connection)
             positions.mark(connection, self.target, owner, anew=True)
 
     def is_used(self) -> bool:

@@ -43,7 +43,7 @@ class Upsert:
                 self._remove_others(statements, self.journal)
             if self.loaded is not None:
                 self._take_over(statements, self.loaded, self.journal)
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+        positions.show(statements, self.target, self.checkpoint_id, self.attempt, has_all=self.whole)
 
     def _remove_others(self, statements: CommitStatements, journal: Journal) -> None:
         """Remove the rows of keys that are not loaded."""

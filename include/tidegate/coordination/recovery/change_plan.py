@@ -11,12 +11,13 @@ from typing import Any
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.identity import Identification
+from tidegate.coordination.steps.lookup import shown_checkpoints
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput, StateSchemas
-from tidegate.protocol.facts.branches import drops_unmatched
+from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.records import (
     CheckpointRecord,
@@ -32,6 +33,7 @@ from tidegate.protocol.schema.operator_state import state_of
 from tidegate.protocol.schema.state_schema import SchemaChange, StateSchema
 from tidegate.protocol.steps.refusal import require_none, unfit_state
 from tidegate.protocol.steps.restored_snapshots import apply_compactions, former_names
+from tidegate.protocol.steps.sink_marks import known_marks
 
 Subtasks = Mapping[SubtaskId, SubtaskRecord]
 
@@ -52,6 +54,7 @@ class Planning:
         """
         while True:
             self._identification.require_stored_here()
+            shown = shown_checkpoints(self._context.graph)
             with self._context.transaction() as tx:
                 pipeline, latest = tx.pipeline(), tx.latest_completed()
                 refused = self._identification.refused_places(tx)
@@ -59,7 +62,8 @@ class Planning:
                     break
                 subtasks, endpoints = _merged(tx.subtasks(latest.checkpoint_id), tx.compactions()), tx.endpoints()
                 targets = [verdict.target for verdict in tx.verdicts(latest.checkpoint_id)]
-                drop = self._context.config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
+                restores = tx.restores()
+                drop = self._context.config.allow_non_restored_state or drops_unmatched(latest, restores)
             try:
                 schemas = self._stored(latest, subtasks)
                 options = self._options(latest)
@@ -67,7 +71,9 @@ class Planning:
                 if self._is_latest(latest):
                     raise
                 continue
-            recorded = Recorded(latest, _snapshots(subtasks), schemas, endpoints, targets, options)
+            id_, is_back = latest.checkpoint_id, is_restored(latest, restores)
+            snapshots = known_marks(_snapshots(subtasks), id_, shown, is_back)
+            recorded = Recorded(latest, snapshots, schemas, endpoints, targets, options)
             changes = plan_changes(recorded, self._definition(schemas, drop, latest), refused)
             return ChangePlan(pipeline, latest, changes)
         if not self._context.store.history(self._context.pipeline_id, 1):
@@ -185,8 +191,9 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
             return DefinedVertex(VertexKind.SOURCE, vertex.name, plan, options=_as_json(vertex.source.describe()))
         case SinkVertex():
             options = {**vertex.sink.describe(), **promised(graph.pipeline, vertex)}
-            appends = vertex.sink.input is SinkInput.CHANGES
-            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=_as_json(options), appends=appends)
+            appends, upserts = vertex.sink.input is SinkInput.CHANGES, vertex.operator_id in graph.upserted
+            said = _as_json(options)
+            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=said, appends=appends, upserts=upserts)
         case StepVertex():
             return DefinedVertex(VertexKind.STEP, vertex.name, plan)
 

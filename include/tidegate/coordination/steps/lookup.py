@@ -3,25 +3,35 @@
 `protocol.steps.restored_snapshots` decides what each subtask gets.
 """
 
+from collections.abc import Mapping
+
 from tidegate.coordination.context import DefinedContext
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, RewindableSink, StoreTransaction
+from tidegate.ports import CheckpointStore, PositionedSink, StoreTransaction
 from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import CheckpointNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
 from tidegate.protocol.steps.finished import require_legal_restore
 from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism, restore_snapshots
-from tidegate.protocol.steps.sink_marks import without_mark
+from tidegate.protocol.steps.sink_marks import known_marks
 
 #: What people ask for may be higher than any id that a store can hold.
 HIGHEST_ID = 2**63 - 1
 
 
+def shown_checkpoints(graph: Graph) -> dict[str, int | None]:
+    """By operator id, the checkpoint that the table of each sink of upserts has, if the sink can tell. Raises
+    `SinkError`."""
+    sinks = {vertex.operator_id: vertex.sink for vertex in graph.sinks if vertex.operator_id in graph.upserted}
+    return {id_: sink.shown_checkpoint() for id_, sink in sinks.items() if isinstance(sink, PositionedSink)}
+
+
 def restore_latest(
-    tx: StoreTransaction, context: DefinedContext
+    tx: StoreTransaction, context: DefinedContext, shown: Mapping[str, int | None]
 ) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
     """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
+    `shown`: see `shown_checkpoints`, which looks beforehand, while no transaction is open.
 
     Raises `StateSchemaError`.
     """
@@ -30,19 +40,12 @@ def restore_latest(
     graph, config = context.graph, context.config
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
     restores = tx.restores()
-    if is_restored(latest, restores):
-        snapshots = {id_: without_mark(each) if _stays(graph, id_) else each for id_, each in snapshots.items()}
     drop = config.allow_non_restored_state or drops_unmatched(latest, restores)
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)
     if latest is not None:
+        restored = known_marks(restored, latest.checkpoint_id, shown, is_restored(latest, restores))
         require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
     return latest, restored
-
-
-def _stays(graph: Graph, id_: SubtaskId) -> bool:
-    """Whether it is of a sink that no restore takes back, so that it has not what it had then."""
-    sinks = (vertex.sink for vertex in graph.sinks if vertex.operator_id == id_.operator_id)
-    return any(not isinstance(sink, RewindableSink) for sink in sinks)
 
 
 def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:

@@ -5,13 +5,13 @@ the process that ends it knows what to abort: the region itself, its successor, 
 dead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.identity import Identification
-from tidegate.coordination.steps.lookup import restore_latest
+from tidegate.coordination.steps.lookup import restore_latest, shown_checkpoints
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import find_outstanding
 from tidegate.coordination.steps.pipeline_status import end_if_over
@@ -71,6 +71,7 @@ class RegionControl:
         """
         self._identification.check_to_begin()
         while True:
+            shown = shown_checkpoints(self._context.graph)
             with self._context.transaction() as tx:
                 self._identification.require(tx)
                 outstanding = find_outstanding(tx)
@@ -81,7 +82,7 @@ class RegionControl:
                         tx, self._context.clock.now()
                     )  # a restore may have led back to the end: nothing is left to do
                     if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
-                        return self._start(tx)
+                        return self._start(tx, shown)
             if not outstanding:
                 require_startable(pipeline)
             self._delivery.deliver(outstanding)
@@ -100,14 +101,14 @@ class RegionControl:
                 self._abort(tx, record, "A region of the pipeline was started")
         return None
 
-    def _start(self, tx: StoreTransaction) -> RegionStart:
+    def _start(self, tx: StoreTransaction, shown: Mapping[str, int | None]) -> RegionStart:
         now = self._context.clock.now()
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         self._identification.record(tx, now)
         attempt = tx.begin_region(now)
-        latest, restored = restore_latest(tx, self._context)
+        latest, restored = restore_latest(tx, self._context, shown)
         if latest is None:
             return RegionStart(attempt, None, restored)
         tx.record_restore(latest.checkpoint_id, now)

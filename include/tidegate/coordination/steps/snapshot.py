@@ -10,7 +10,7 @@ from typing import assert_never
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
-from tidegate.coordination.steps.lookup import find_checkpoint, restore_latest
+from tidegate.coordination.steps.lookup import find_checkpoint, restore_latest, shown_checkpoints
 from tidegate.coordination.steps.region_lease import RegionControl
 from tidegate.ports import Look, Region, StoreTransaction
 from tidegate.protocol.cleaning.own_files import require_own_files, require_own_runs
@@ -84,6 +84,7 @@ class Snapshotting:
 
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
         """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
+        shown = shown_checkpoints(self._context.graph)
         with self._context.transaction(Look()) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
@@ -101,7 +102,7 @@ class Snapshotting:
             if record.status is Status.IN_PROGRESS:
                 require_same_plan(record, self._context.graph.plan)
                 attempt = tx.begin_attempt(checkpoint_id)
-                latest, restored = restore_latest(tx, self._context)
+                latest, restored = restore_latest(tx, self._context, shown)
                 if attempt > 1 and latest is not None:  # in Flink, a restart
                     tx.record_restore(latest.checkpoint_id, self._context.clock.now())
                 return plan_attempt(record, tx.subtasks(checkpoint_id), restored)

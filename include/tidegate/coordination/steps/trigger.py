@@ -255,7 +255,7 @@ class CheckpointRequests:
         require_free(request.name, None if request.name is None else tx.named(request.name))
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
-        restored = restore_latest(tx, self._context)[1] if some_finished else {}
+        restored = restore_latest(tx, self._context, {})[1] if some_finished else {}
         plan = plan_checkpoint(self._context.graph.subtasks, restored, self._context.graph.showing_state)
         if (dropped := decide_trigger(latest, plan, self._context.config.checkpoints_after_tasks_finish)) is not None:
             return dropped

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidegate.protocol.facts.names import Target, TargetKind, is_sink, sink_of_operator
-from tidegate.protocol.facts.records import HandleKind
+from tidegate.protocol.facts.records import HandleKind, SubtaskId
 from tidegate.protocol.recovery.changes import (
     ChangeVerdict,
     DefinedVertex,
@@ -30,6 +30,7 @@ from tidegate.protocol.steps.finished import find_illegal
 from tidegate.protocol.steps.in_flight import find_stranded
 from tidegate.protocol.steps.refusal import Refusal, unfit_state
 from tidegate.protocol.steps.restored_snapshots import find_unrestorable, former_names, restore_snapshots
+from tidegate.protocol.steps.sink_marks import SinkMark
 from tidegate.protocol.steps.watermarks import is_of_operator
 
 
@@ -128,7 +129,7 @@ class _Plan:
         for vertex in self._definition.vertices:
             former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
             if former not in self._before:
-                said = (_NEW[vertex.kind],)
+                said = (_GIVEN_ALL if vertex.upserts else _NEW[vertex.kind],)
                 new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, said, commits=_commits(vertex))
                 yield self._refused(new, vertex.plan.operator_id)
                 continue
@@ -163,6 +164,22 @@ class _Plan:
         target = _target_of(vertex)
         if target is not None:
             yield from self._expectations(target)
+        if vertex.upserts and self._may_lack_rows(vertex, former):
+            yield _GIVEN_ALL
+
+    def _may_lack_rows(self, vertex: DefinedVertex, former: str) -> bool:
+        """Of a sink of upserts: whether its table may have other rows than the state, or other columns."""
+        snapshots, plan = self._recorded.snapshots, self._before[former]
+        marks = [SinkMark.of(snapshots.get(SubtaskId(former, index))) for index in range(plan.parallelism)]
+        (origin,) = self._definition.upstreams[vertex.plan.operator_id]
+        fit = (mark is not None and mark.operator_id == origin for mark in marks)
+        state = self._states.get(origin)
+        return (
+            not all(fit)
+            or plan.parallelism != vertex.plan.parallelism
+            or any(self._different_options(vertex, former))
+            or (state is not None and bool(state.changes))
+        )
 
     def _different_options(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
         recorded = self._recorded.options.get(former) or vertex.options
@@ -248,6 +265,7 @@ _NEW = {
     VertexKind.SINK: "begins with the next checkpoint; a table of current rows shows all of them",
     VertexKind.CHECK: "judges from the next checkpoint on",
 }
+_GIVEN_ALL = "is given all rows of the state once, with the next checkpoint"
 _DROPPED = {
     VertexKind.SOURCE: "its position is dropped",
     VertexKind.STEP: "had no state of its own",

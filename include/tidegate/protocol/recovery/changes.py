@@ -37,7 +37,7 @@ class VertexKind(StrEnum):
 class DefinedVertex:
     """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
     `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
-    writes committed rows again."""
+    writes committed rows again. `upserts`: one that is given how a state changes."""
 
     kind: VertexKind
     name: str
@@ -46,6 +46,7 @@ class DefinedVertex:
     former: Mapping[str, str | None] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     appends: bool = False
+    upserts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
 """What a sink of upserts has of its operator's state: a mark in the position of each of its subtasks.
 
-A mark says that the sink has the rows of its subtask as the same checkpoint has them, rows that had expired left out. A
-restore brings both back together. In a database that a checkpoint was not taken in, the table may be another one, so
-marks are left out there, and the sink gets the whole state once.
+A mark says that the sink has the rows of its subtask as the same checkpoint has them, rows that had expired left out.
+It counts only where the table is known to have that checkpoint: a restore may have left the table as it was, or the
+table is another one, such as in a database that the checkpoint was not taken in. Otherwise the sink is given the whole
+state once.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tidegate.protocol.facts.records import Snapshot, StateHandle
+from tidegate.protocol.facts.records import Snapshot, StateHandle, SubtaskId
 
 #: In the position of a sink's subtask.
 MARK = "upserted"
@@ -55,6 +56,19 @@ def gone_first(staged: Sequence[StateHandle]) -> list[StateHandle]:
 def is_mark_alone(position: Mapping[str, Any]) -> bool:
     """Whether nothing is lost with a sink that the definition does not have any more. Performs no I/O."""
     return position.keys() == {MARK}
+
+
+def known_marks(
+    snapshots: Mapping[SubtaskId, Snapshot], latest_id: int, shown: Mapping[str, int | None], is_restored: bool
+) -> dict[SubtaskId, Snapshot]:
+    """The snapshots of the latest checkpoint, without the marks of tables that may not have it. `shown`: by operator
+    id, what the tables have of sinks that can tell. The others are believed, unless a restore has led here: the sink
+    may have been no part of the pipeline then. Performs no I/O."""
+
+    def is_known(operator_id: str) -> bool:
+        return shown[operator_id] == latest_id if operator_id in shown else not is_restored
+
+    return {id_: each if is_known(id_.operator_id) else without_mark(each) for id_, each in snapshots.items()}
 
 
 def without_mark(snapshot: Snapshot) -> Snapshot:
