@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from memory_store import MemoryCheckpointStore
 from simulator.in_the_commit import CommittedSink, Statements
+from simulator.running_ports import NAME
 
 from mutations.planting import mutation
 from tidegate.coordination.cleaning import deletion_queue as deleting
@@ -24,6 +25,38 @@ def _(original):
         if participants:
             with original(self, None, participants):
                 pass
+
+    return transaction
+
+
+@mutation("statements of sinks run after the commit of a continuous run", (PipelineContext, "transaction"))
+def _(original):
+    @contextmanager
+    def transaction(self, look=None, participants=()):
+        is_late = self.pipeline_id == NAME and participants
+        with original(self, look, () if is_late else participants) as tx:
+            yield tx
+        if is_late:
+            with original(self, None, participants):
+                pass
+
+    return transaction
+
+
+@mutation("participants of a region that was overtaken run", (PipelineContext, "transaction"))
+def _(original):
+    @contextmanager
+    def transaction(self, look=None, participants=()):
+        error = None
+        with original(self, look, participants) as tx:
+            try:
+                yield tx
+            except _IsNotToCompleteError as said:
+                if self.pipeline_id != NAME:
+                    raise
+                error = said
+        if error is not None:
+            raise error
 
     return transaction
 

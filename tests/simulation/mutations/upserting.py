@@ -7,6 +7,7 @@ from simulator import jobs
 from mutations.planting import mutation
 from tidegate.coordination.steps import lookup
 from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.running import RunningChain
 from tidegate.protocol.steps.sink_marks import DELETES
 
 
@@ -32,3 +33,13 @@ def _(original):
 @mutation("a sink of upserts has what it had at a checkpoint that it was not taken back to", (lookup, "_stays"))
 def _(original):
     return lambda graph, id_: False
+
+
+@mutation("a sink of upserts has what a checkpoint that is in progress has", (RunningChain, "before"))
+def _(original):
+    return lambda self: self.shown
+
+
+@mutation("a sink of upserts has what its operator has, whatever has completed", (RunningChain, "before"))
+def _(original):
+    return lambda self: None

@@ -15,7 +15,7 @@ from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from simulator.upserting import shown, upserts
+from simulator.upserting import stage_upserts, upserts
 from simulator.windowed import WindowedFunction, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -32,7 +32,6 @@ from tidegate.protocol.facts.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.facts.paths import compaction_prefix
 from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, RecordedTtl
-from tidegate.protocol.steps.sink_marks import WHOLE
 from tidegate.protocol.steps.watermarks import EventTimes
 
 if TYPE_CHECKING:
@@ -154,19 +153,10 @@ class SimulatedJobs:
         """For a sink that shows what lasts: all of it, or how it differs from what the sink has."""
         if not takes_upserts(vertex, sink):
             return self._staged(sink, plan, index, sorted(state.items()), horizon)
-        staging, state = plan.staging(sink, vertex), shown(state)
-        if staging.had:
-            had = staging.had[index]
-            before = shown(plain(vertex.ttl, alive(vertex.ttl, self._state(had.runs), had.horizon)))
-            files = upserts(before, state)
-        else:
-            files = [(sorted(state.items()), {WHOLE: True})]
-        handles = [
-            replace(handle, details=handle.details | details)
-            for rows, details in files
-            for handle in self._staged(sink, plan, index, rows).handles
-        ]
-        return Report(sink.operator_id, index, tuple(handles), {}, {"layout": "", "horizon": horizon})
+        had = plan.staging(sink, vertex).had.get(index)
+        before = None if had is None else plain(vertex.ttl, alive(vertex.ttl, self._state(had.runs), had.horizon))
+        subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state)
+        return stage_upserts(subtask, files, lambda rows: self._staged(sink, plan, index, rows), horizon)
 
     def _emitter(
         self,

@@ -5,7 +5,9 @@ under test are not asked.
 from typing import TYPE_CHECKING, Any
 
 from simulator.running_expiring import LIVES, check_expiring, log_rows
-from simulator.running_parts import Log, PlainJobs, Rows
+from simulator.running_in_the_commit import InTheCommit
+from simulator.running_log import Log
+from simulator.running_parts import PlainJobs, Rows
 from simulator.running_plain import plain_execution, rows_before
 from simulator.running_windows import WINDOWED, check_shown, check_windows
 from simulator.scheduler import require
@@ -27,6 +29,7 @@ class Checks:
         self.now = 0
         self.branches: dict[int, frozenset[int]] = {0: frozenset()}
         self.wanted: Target | None = None
+        self.in_the_commit = InTheCommit(world)
 
     def look(self, before: Any, after: Any) -> None:
         """After every commit."""
@@ -44,7 +47,10 @@ class Checks:
             if record.status is Status.COMPLETED and (known is None or known.status is not Status.COMPLETED):
                 self.world.tell(f"checkpoint {id_} completes")
                 self._follows(id_, before, after)
-                self._verify(record, {key: row.snapshot for key, row in after.subtasks[id_].items()})
+                snapshots = {key: row.snapshot for key, row in after.subtasks[id_].items()}
+                self.in_the_commit.completes(id_, snapshots)
+                self._verify(record, snapshots)
+        self.in_the_commit.check()
         self.world.overlapping.look(self.world, before, after)
         was_rewinding = bool(before.restores) and before.restores[-1].rewound_at is None
         if was_rewinding and after.restores[-1].rewound_at is not None:

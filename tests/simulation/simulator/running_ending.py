@@ -173,7 +173,9 @@ class Ending:
             for checkpoint in shown:
                 require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
         seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
-        current = {sink.input.origin: dict(row for checkpoint in seen for row in checkpoint)}
+        come_to = dict(row for checkpoint in seen for row in checkpoint)
+        come_to = table.folded() if table.input is SinkInput.UPSERTS else come_to
+        current = {sink.input.origin: come_to}
         self.world.checks.compare(sink.name, sink.input.origin, current, expected)
 
     def _check_files(self) -> None:

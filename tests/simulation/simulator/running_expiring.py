@@ -4,12 +4,13 @@ must hold of it. The plain execution is in `running_ages`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import SPREAD, Judged, alive, plain
 from simulator.running_ages import Ageing, Attempt, Lived, LogRow
 from simulator.running_emitting import key_of
-from simulator.running_tables import Table
+from simulator.running_in_the_commit import make_table
 from simulator.scheduler import require
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from simulator.running_parts import PlainJobs
 
 LIVES = "lives"
-LIVES_TABLES = {kind: f"{LIVES}_{kind.value.lower()}" for kind in (SinkInput.CHANGES, SinkInput.CURRENT)}
+LIVES_TABLES = {kind: f"{LIVES}_{kind.value.lower()}" for kind in SinkInput}
 
 
 def add_expiring(world: "Running", pipeline: Pipeline) -> None:
@@ -41,8 +42,10 @@ def add_expiring(world: "Running", pipeline: Pipeline) -> None:
     declare = pipeline.keyed(LIVES, inputs=read, key=["k"], state="k bigint, n bigint", **lives)
     rows = declare(Ageing(by_event_time))
     for kind, name in LIVES_TABLES.items():
-        if kind is SinkInput.CURRENT or random.random() < 0.6:
-            rows.sink(name, Table(kind, world.effect))
+        if kind is SinkInput.UPSERTS and Random(f"upserts running {LIVES} {world.seed}").random() > 0.3:
+            continue
+        if kind is not SinkInput.CHANGES or random.random() < 0.6:
+            rows.sink(name, make_table(world, name, kind))
 
 
 # -- what its subtasks do
@@ -55,7 +58,7 @@ def run_ageing(
     judged = {index: _judged(jobs, vertex, plan, index) for index in plan.prefixes(vertex)}
     if not execution.has_input:
         return [
-            jobs._staged(sink, plan, index, sorted(judged[index].seen.items()), judged[index].horizon)
+            jobs.lasting(sink, vertex, plan, index, judged[index].seen, judged[index].horizon)
             for sink in execution.chain.sinks
             for index in plan.to_restage(execution, sink)
         ]
@@ -146,5 +149,6 @@ def check_lives_in_the_end(world: "Running") -> None:
         seen = [table.visible[id_] for id_ in sorted(table.visible)]
         current = table.input is SinkInput.CURRENT
         rows = dict(row for files in (seen[-1:] if current else seen) for file in files for row in file)
-        expected = lived.shown if current else changes
+        rows = table.folded() if table.input is SinkInput.UPSERTS else rows
+        expected = changes if table.input is SinkInput.CHANGES else lived.shown
         require(rows == expected, f"{sink.name} shows {rows}, and should show {expected}")

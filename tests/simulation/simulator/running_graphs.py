@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from simulator.graphs import rebuilt
 from simulator.running_emitting import EMITTED_TO, Numbers
 from simulator.running_expiring import add_expiring
-from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
+from simulator.running_in_the_commit import make_table
+from simulator.running_log import Log
+from simulator.running_parts import TICKETS, Counts, Peaks, redrawn
 from simulator.running_ports import NAME
-from simulator.running_tables import Table
 from simulator.running_windows import add_windows
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
@@ -57,13 +58,15 @@ def draw_pipeline(world: "Running") -> Pipeline:
     pipeline = Pipeline(NAME, random.randint(1, 3), 8, world.config)
     streams = [pipeline.source(source.name, source) for source in world.sources]
     if random.random() < 0.5:
-        pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, world.effect)))
+        pipeline.add(SinkVertex("seen", streams[0], make_table(world, "seen", SinkInput.CHANGES)))
     if random.random() < 0.4:
         drawn = streams[0].transform(redrawn, deterministic=False, name="drawn")
         for name in TICKETS:
-            pipeline.add(SinkVertex(name, drawn, Table(SinkInput.CHANGES, world.effect)))
+            pipeline.add(SinkVertex(name, drawn, make_table(world, name, SinkInput.CHANGES)))
         streams += [drawn] if random.random() < 0.6 else []
     operators: list[Any] = []
+    upserting = Random(f"upserts running {world.seed}")
+    draws_upserts = upserting.random() < 0.2
     for number in range(random.randint(1, 4)):
         reads_logs = not operators or random.random() < 0.4
         among = streams if reads_logs else operators
@@ -73,7 +76,10 @@ def draw_pipeline(world: "Running") -> Pipeline:
         for kind in (SinkInput.CHANGES, SinkInput.CURRENT):
             if random.random() < 0.5:
                 name = f"op{number}_{kind.value.lower()}"
-                pipeline.add(SinkVertex(name, operator, Table(kind, world.effect)))
+                pipeline.add(SinkVertex(name, operator, make_table(world, name, kind)))
+        if upserting.random() < 0.6 * draws_upserts:
+            name = f"op{number}_upserts"
+            pipeline.add(SinkVertex(name, operator, make_table(world, name, SinkInput.UPSERTS)))
         operators.append(operator)
     if world.emitting.random() < 0.3:
         _emit(world, pipeline, streams[0])
@@ -87,7 +93,8 @@ def _emit(world: "Running", pipeline: Pipeline, rows: Any) -> None:
     """An operator that numbers rows and emits them, a table of these, and perhaps an operator that counts them."""
     numbers = KeyedVertex("numbers", (rows,), ("k",), update=Numbers(), state="k bigint, n bigint", output=EMITTED)
     emitted = pipeline.add(numbers)
-    pipeline.add(SinkVertex(EMITTED_TO, emitted, Table(SinkInput.CHANGES, world.effect)))
+    pipeline.add(SinkVertex(EMITTED_TO, emitted, make_table(world, EMITTED_TO, SinkInput.CHANGES)))
     if world.emitting.random() < 0.6:
         counted = KeyedVertex("numbers_counted", (emitted,), ("k",), update=Counts(), state="k bigint, n bigint")
-        pipeline.add(SinkVertex("numbers_current", pipeline.add(counted), Table(SinkInput.CURRENT, world.effect)))
+        current = make_table(world, "numbers_current", SinkInput.CURRENT)
+        pipeline.add(SinkVertex("numbers_current", pipeline.add(counted), current))

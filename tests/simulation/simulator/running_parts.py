@@ -1,71 +1,37 @@
-"""What a simulated continuous run is made of besides the code under test: rows, a log of them, tables, and operators in
-plain Python over files in a dictionary. Any of its effects may fail or be the last one of its process.
+"""What a simulated continuous run is made of besides the code under test: its storage, and operators in plain Python
+over files in a dictionary. Any of its effects may fail or be the last one of its process.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
+from simulator.expiring import alive, plain
 from simulator.running_ages import Attempt
 from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_expiring import merge, run_ageing
 from simulator.running_hours import end_of, time_of
+from simulator.upserting import stage_upserts, upserts
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
-from tidegate.ports import CheckpointStorage, Segment, SourceContext
+from tidegate.ports import CheckpointStorage, Segment
 from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of, subtask_of
-from tidegate.protocol.facts.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.facts.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import HORIZON
 from tidegate.protocol.steps.watermarks import EventTimes
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key
-
-
-@dataclass(eq=False)
-class Log:
-    """A source: row i of a split is there once `arrived` is larger than i; the last one of a bounded log is its end."""
-
-    name: str
-    lengths: list[int]
-    bounded: bool
-    step: int
-    arrived: list[int] = field(default_factory=list)
-    left: dict[int, Pending] = field(default_factory=dict)  # by the last poll of each split
-    schema = "k bigint, split bigint, at bigint"
-
-    def num_splits(self) -> int:
-        return len(self.lengths)
-
-    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        first = self.offset(restored)
-        end = min(first + self.step, self.arrived[split])
-        self.left[split] = Pending(self.arrived[split] - end, "offsets")
-        reference = {"source": self.name, "first": first, "end": end}
-        segment = Segment(split, reference, end - first) if first < end else None
-        return segment, Snapshot((), {"offset": end}, self.bounded and end == self.lengths[split])
-
-    def pending(self, split: int) -> Pending | None:
-        return self.left.get(split)
-
-    def explain(self, error: BaseException, segments: Sequence[Segment]) -> None:
-        return None
-
-    def describe(self) -> dict[str, Any]:
-        return {"type": "Log", "name": self.name}
-
-    @staticmethod
-    def offset(snapshot: Snapshot | None) -> int:
-        return int(snapshot.position["offset"]) if snapshot is not None and snapshot.position else 0
 
 
 class Disk(ObjectStore):
@@ -151,10 +117,27 @@ class PlainJobs:
         reports = run(execution, execution.chain.vertex, plan) if execution.has_input else []
         for sink in execution.chain.sinks:
             for index in plan.to_restage(execution, sink):
-                runs = plan.runs(execution.chain.vertex, index)
-                rows = sorted(self.state(runs, index).items())
-                reports.append(self._staged(sink, plan, index, rows))
+                state = self.state(plan.runs(execution.chain.vertex, index), index)
+                reports.append(self.lasting(sink, execution.chain.vertex, plan, index, state, None))
         return reports
+
+    def lasting(
+        self,
+        sink: SinkVertex,
+        vertex: KeyedVertex,
+        plan: ExecutionPlan,
+        index: int,
+        state: Mapping[int, int],
+        horizon: int | None,
+    ) -> Report:
+        """For a sink that shows what lasts: all of it, or how it differs from what the sink has."""
+        if not takes_upserts(vertex, sink):
+            return self._staged(sink, plan, index, sorted(state.items()), horizon)
+        had = plan.staging(sink, vertex).had.get(index)
+        before = None if had is None else self.state(had.runs, index)
+        before = None if had is None else plain(vertex.ttl, alive(vertex.ttl, before or {}, had.horizon))
+        subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state)
+        return stage_upserts(subtask, files, lambda rows: self._staged(sink, plan, index, rows), horizon)
 
     def _step(self, execution: Execution, vertex: StepVertex, plan: ExecutionPlan) -> list[Report]:
         """Draw a ticket for each row."""

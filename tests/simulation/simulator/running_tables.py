@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulator.scheduler import require
+from simulator.upserting import take_in
 from tidegate.ports import CommitAttempt, SinkCommit, SinkInput, Withdrawn
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.steps.sink_marks import is_whole
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 
@@ -16,7 +18,7 @@ Trouble = Callable[[str], None]  # called at every effect with its name; may rai
 @dataclass(eq=False)
 class Table:
     """A sink: of changes, a log by checkpoint; of current rows, what the latest commit says. `told` are the checkpoints
-    that it has ever committed."""
+    that it has ever committed, `whole` those which gave it all rows."""
 
     input: SinkInput
     trouble: Trouble
@@ -24,6 +26,7 @@ class Table:
     visible: dict[int, list[list[Any]]] = field(default_factory=dict)
     away: dict[int, list[list[Any]]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
     commits = SinkCommit.AFTER_THE_COMMIT
 
     def writer(self) -> None:
@@ -41,6 +44,7 @@ class Table:
         known = self.visible.setdefault(checkpoint_id, rows)
         assert known == rows, f"checkpoint {checkpoint_id} is committed with other rows the second time"
         self.told.add(checkpoint_id)
+        self.whole |= {checkpoint_id} if is_whole(staged) else set()
         self.trouble("has committed")
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
@@ -52,6 +56,15 @@ class Table:
             self.visible = {id_: rows for id_, rows in known.items() if id_ in branch}
             self.away = {id_: rows for id_, rows in known.items() if id_ not in branch}
         self.trouble("has rewound")
+
+    def folded(self) -> dict[Any, Any]:
+        """Of upserts, what its rows come to."""
+        come_to: dict[Any, Any] = {}
+        for id_ in sorted(self.visible):
+            if id_ in self.whole:
+                come_to.clear()
+            take_in(come_to, (row for file in self.visible[id_] for row in file), f"checkpoint {id_}")
+        return come_to
 
     def shown_beside(self, branch: Branch) -> list[Withdrawn]:
         return [Withdrawn(id_, 1, 1) for id_ in self.visible if id_ not in branch]

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.running_hours import SIZE, Hours, Row, end_of, place_of, time_of
-from simulator.running_tables import Table
+from simulator.running_in_the_commit import make_table
 from simulator.scheduler import require
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
@@ -57,7 +57,7 @@ def add_windows(world: "Running", pipeline: Pipeline) -> None:
     vertex = KeyedVertex(WINDOWED, read, ("k",), aggregates=(("n", count()),), update=Hours(), window=window)
     hours = pipeline.add(vertex)
     for name, stream in ((SHOWN, hours), (LATE_TABLE, hours.late)):
-        pipeline.add(SinkVertex(name, stream, Table(SinkInput.CHANGES, world.effect)))
+        pipeline.add(SinkVertex(name, stream, make_table(world, name, SinkInput.CHANGES)))
 
 
 def check_windows(

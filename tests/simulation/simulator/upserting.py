@@ -2,7 +2,8 @@
 see of it. A value of 0 is a key that has left the state: one that its function has removed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from simulator.in_the_commit import CommittedSink
 from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
+from tidegate.dataflow.reports import Report
 from tidegate.pipeline.vertices import KeyedVertex, Vertex
 from tidegate.ports import SinkCommit, SinkInput
-from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.facts.records import StateHandle, SubtaskId
 from tidegate.protocol.steps.sink_marks import DELETES, WHOLE, gone_first, is_whole
 
 if TYPE_CHECKING:
@@ -52,11 +54,29 @@ def difference(before: Mapping[int, int], after: Mapping[int, int]) -> list[Row]
     return sorted([*gone, *((key, value) for key, value in after.items() if before.get(key) != value)])
 
 
-def upserts(before: Mapping[int, int], after: Mapping[int, int]) -> list[tuple[list[Row], dict[str, Any]]]:
-    """The files of a subtask that say so, and their details: keys that are gone have one of their own."""
-    rows = difference(before, after)
+Files = list[tuple[list[Row], dict[str, Any]]]  # rows, and the details of their file
+
+
+def upserts(before: Mapping[int, int] | None, after: Mapping[int, int]) -> Files:
+    """What a subtask stages for a sink that has the state of `before`; for None it lacks rows. Keys that are gone have
+    a file of their own."""
+    if before is None:
+        return [(sorted(shown(after).items()), {WHOLE: True})]
+    rows = difference(shown(before), shown(after))
     new, gone = ([row for row in rows if (row[1] == 0) is is_gone] for is_gone in (False, True))
     return [each for each in ((new, {}), (gone, {DELETES: True})) if each[0]]
+
+
+def stage_upserts(
+    subtask: SubtaskId, files: Files, stage: Callable[[list[Row]], Report], horizon: int | None
+) -> Report:
+    """The report of a sink's subtask, and the mark in it."""
+    handles = [
+        replace(handle, details={**handle.details, **details})
+        for rows, details in files
+        for handle in stage(rows).handles
+    ]
+    return Report(subtask.operator_id, subtask.subtask_index, tuple(handles), {}, {"layout": "", "horizon": horizon})
 
 
 def is_all(staged: Sequence[StateHandle]) -> bool:
@@ -64,6 +84,16 @@ def is_all(staged: Sequence[StateHandle]) -> bool:
     partly = [handle.path for handle in staged if WHOLE not in handle.details]
     require(not (is_whole(staged) and partly), f"{partly} are staged beside files that have all rows")
     return is_whole(staged)
+
+
+def take_in(table: dict[int, int], rows: Iterable[Row], what: str) -> None:
+    """Change what readers see, for a sink that is given nothing that it has."""
+    for key, value in rows:
+        require(table.get(key, 0) != value, f"{what} is given {key}: {value}, and is as it was")
+        if value == 0:
+            del table[key]
+        else:
+            table[key] = value
 
 
 class UpsertingSink(CommittedSink):
@@ -83,17 +113,8 @@ class UpsertingSink(CommittedSink):
             files = list(parts)
             if any(path in self.whole for _, path, _, _ in files):
                 table.clear()
-            self._take(table, id_, (row for part in files for row in self._rows_of(part)))
+            take_in(table, (row for part in files for row in self._rows_of(part)), f"{self.name} in checkpoint {id_}")
         return sorted(table.items())
-
-    def _take(self, table: dict[int, int], id_: int, rows: Iterable[Row]) -> None:
-        for key, value in rows:
-            needless = table.get(key, 0) == value
-            require(not needless, f"{self.name} is given {key}: {value} in checkpoint {id_}, and is as it was")
-            if value == 0:
-                del table[key]
-            else:
-                table[key] = value
 
 
 class StayingSink(UpsertingSink):
