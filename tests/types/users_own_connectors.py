@@ -36,6 +36,15 @@ class PrintSink(StagedParquet):
         return {"type": "PrintSink"}
 
 
+class PlainSink(StagedParquet):
+    staged_in = "staged"
+    commits = SinkCommit.AT_LEAST_ONCE
+    input = SinkInput.CURRENT
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "PlainSink"}
+
+
 class CountingSource(RangeSource):
     schema = "n BIGINT"
     splits = 2
@@ -70,4 +79,5 @@ class TestFileSource(SourceSuite[FileSource]):
 
 pipeline = Pipeline("numbers")
 pipeline.source("numbers", CountingSource()).sink("printed", PrintSink("rows"))
+pipeline.source("more", CountingSource()).sink("plain", PlainSink())
 report: CrashReport = crash_test(pipeline, [{"landing/1.csv": "n\n1\n"}], every=2)

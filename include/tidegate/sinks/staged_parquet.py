@@ -36,8 +36,14 @@ class StagedParquet:
     the pipeline's sink, or in a directory of its own. They are validated there, and deleted when no checkpoint needs
     them.
 
-    A subclass may be a dataclass. It is copied when it joins a pipeline, so its connections are opened by `commit`.
-    `input` and `commits` may be overridden, and it may have any other ability of `tidegate.ports`.
+    A subclass may be a dataclass. It is copied when it joins a pipeline, so its connections are opened by `commit`. It
+    may have any other ability of `tidegate.ports`. Its attributes may also be properties, where they depend on options.
+
+    Attributes:
+        input: Which rows it is given, a `tidegate.ports.SinkInput`; by default those that the checkpoint produced.
+        commits: When it shows rows, and how often, a `tidegate.ports.SinkCommit`; by default after the checkpoint, and
+            no row again if repeated.
+        staged_in: A directory or URL of its own to stage in. None: below the checkpoint storage.
 
     Example:
         ```python
@@ -56,6 +62,12 @@ class StagedParquet:
                 return {"type": "PrintSink"}
         ```
     """
+
+    # Typed as `Any`, because only over that do mypy and pyright take an attribute as well as a property of a subclass.
+    # The core reads them by the types of `ports.Sink`.
+    input: Any = SinkInput.CHANGES
+    commits: Any = SinkCommit.AFTER_THE_COMMIT
+    staged_in: Any = None
 
     _place: str | None = None
 
@@ -79,21 +91,6 @@ class StagedParquet:
             JSON: its class as `type`, and its options, without secrets.
         """
         raise NotImplementedError(f"{type(self).__name__}.describe is missing: it identifies the sink.")
-
-    @property
-    def input(self) -> SinkInput:
-        """Which rows it is given; by default those that the checkpoint produced."""
-        return SinkInput.CHANGES
-
-    @property
-    def commits(self) -> SinkCommit:
-        """When it shows rows, and how often; by default after the checkpoint, and no row again if repeated."""
-        return SinkCommit.AFTER_THE_COMMIT
-
-    @property
-    def staged_in(self) -> str | None:
-        """A directory or URL of its own to stage in. None: below the checkpoint storage."""
-        return None
 
     @property
     def place(self) -> str | None:

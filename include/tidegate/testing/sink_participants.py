@@ -17,8 +17,8 @@ class ParticipantTests(CommitTests[S]):
     def test_what_is_prepared_is_shown_when_a_transaction_is_committed(self, tmp_path: Path) -> None:
         trial, delivery = self._in_the_commit(tmp_path)
         third, before = trial.third(), trial.expected()
-        trial.sink.prepare(3, third)  # by a process that dies then
         participant = trial.sink.prepare(3, third)
+        trial.sink.prepare(3, third)  # by another process, which dies then
         trial.check("After rows were prepared, twice", before)
         delivery.roll_back(participant)
         trial.check("After the transaction was rolled back", before)
