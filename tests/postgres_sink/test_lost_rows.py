@@ -1,30 +1,18 @@
-"""Loaded rows that a crash of the server has emptied, tables with loaded rows that nobody needs, attempts that come too
-late, and places that are another pipeline's."""
+"""Loaded rows that are lost, tables with loaded rows that nobody needs, attempts that come too late, and places that
+are another pipeline's."""
 
-import os
-import signal
-from contextlib import suppress
-
-import psycopg2
 import pytest
 from commits import Attempt
-from embedded_servers import process_of
-from marts import Mart, Server, values
-from public_directories import public_directory
+from marts import values
 
 from tidegate import PostgresSink
-from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.ports import StageContext
-from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import upgrade
-from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.postgres_sink.append import Append
 from tidegate.postgres_sink.databases import carry_out
 from tidegate.protocol.facts.errors import (
     PipelineIdentityError,
     SinkError,
     SupersededAttemptError,
-    UnavailableError,
 )
 from tidegate.protocol.recovery.ownership import Owner
 
@@ -59,47 +47,6 @@ def test_rows_that_were_lost_since_they_were_loaded_are_missed_and_loaded_again(
     assert base.rows("SELECT * FROM orders") == []
     step(id_)
     assert base.rows("SELECT v FROM orders") == [1]
-
-
-@pytest.fixture
-def server():
-    """One of the test's own, which it may kill."""
-    with public_directory("tidegate-killed-") as home:
-        server = EmbeddedPostgres(home / "postgres", fsync=False)
-        server.start()
-        server.create_database()
-        upgrade(server.url())
-        server.create_database("marts")
-        yield server
-
-
-@BOTH
-def test_a_server_that_is_killed_between_staging_and_the_commit_loses_nothing(server, home, monkeypatch, connection):
-    monkeypatch.setenv("TIDEGATE_DATABASE_URL", server.running_url())
-    monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", server.url("marts"))
-    base = Server(server.url("marts" if connection else "tidegate"))
-    store = PostgresCheckpointStore(connect(server.running_url()))
-    shop = Mart(store, home, orders=PostgresSink("orders", connection=connection))
-    shop.take()
-
-    def kill():
-        with base.session() as cursor:
-            os.kill(process_of(server), signal.SIGKILL)
-            with pytest.raises(psycopg2.OperationalError):
-                cursor.execute("SELECT pg_sleep(60)")
-        server.start()
-
-    before_running(monkeypatch, kill)
-    id_ = shop.finalize() if connection else shop.validated()
-    step = shop.coordinator.notify if connection else shop.coordinator.finalize
-    for _ in range(4):
-        with suppress(SinkError, UnavailableError):
-            step(id_)
-            break
-        assert base.rows("SELECT v FROM orders") == [1]
-    assert base.rows("SELECT v FROM orders ORDER BY v") == [1, 2]
-    assert shop.status(id_) == "COMPLETED"
-    shop.store.close()
 
 
 def test_tables_that_crashed_attempts_have_left_are_found_and_dropped(mart, here):

@@ -14,6 +14,7 @@ from tidegate.protocol.recovery.ownership import Owner
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
 OID = "SELECT 'totals'::regclass::oid"
+STORED = ["fillfactor=70", "autovacuum_enabled=off"]
 
 
 @pytest.fixture
@@ -93,17 +94,19 @@ def test_what_was_granted_said_and_indexed_stays(mart, here):
         "CREATE UNIQUE INDEX ON totals (v)",
         "ALTER TABLE totals ADD at int DEFAULT 7, ADD CHECK (v < 9)",
         "COMMENT ON TABLE totals IS '100% of :what it''s'",
+        "ALTER TABLE totals SET (fillfactor = 70, autovacuum_enabled = off)",
     )
     told = (
         "SELECT has_table_privilege('dashboard', 'totals', 'SELECT WITH GRANT OPTION'), "
         "has_column_privilege('dashboard', 'totals', 'v', 'UPDATE'), obj_description('totals'::regclass), "
+        "(SELECT reloptions FROM pg_class WHERE oid = 'totals'::regclass), "
         "(SELECT count(*) FROM pg_index WHERE indrelid = 'totals'::regclass AND indisunique), "
         "has_table_privilege('dashboard', 'totals', 'INSERT')"
     )
     was = here.rows(OID)
     for number in (2, 3):
         shop.take(totals=values(number))
-        assert here.rows(told) == [(True, True, "100% of :what it's", 1, False)]
+        assert here.rows(told) == [(True, True, "100% of :what it's", STORED, 1, False)]
         assert here.rows("SELECT v, at FROM totals") == [(number, 7)]
     assert here.rows(OID) != was
     with pytest.raises(RowsRefusedError, match="because of constraint totals_v_check") as raised:

@@ -45,6 +45,13 @@ class Server:
                 cursor.execute(statement)
             cursor.connection.commit()
 
+    def alone(self, *statements: str) -> None:
+        """Those that are no part of a transaction."""
+        with self.session() as cursor:
+            cursor.connection.autocommit = True
+            for statement in statements:
+                cursor.execute(statement)
+
     def rows(self, question: str) -> list[Any]:
         """A value for each row if it has one column, else tuples."""
         with self.session() as cursor:

@@ -32,7 +32,7 @@ from tidegate.postgres_sink.copying import copying
 from tidegate.postgres_sink.databases import connected, url_of
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.positions import numbers
-from tidegate.postgres_sink.refusals import away, outside, refused
+from tidegate.postgres_sink.refusals import Occasion, away, outside, refused
 from tidegate.protocol.facts.errors import RowsRefusedError, SinkError
 from tidegate.protocol.text.installed import not_installed
 
@@ -68,18 +68,22 @@ def load(
     checkpoint_id: int,
     columns: Sequence[RowColumn],
     batches: Iterable["pa.RecordBatch"],
+    occasion: Occasion,
 ) -> Loaded:
-    """Load batches of rows, which have exactly these columns. Raises `SinkError`, `NotInstalledError`."""
+    """Load batches of rows, which have exactly these columns. `occasion`: what they are for.
+
+    Raises `SinkError`, `NotInstalledError`.
+    """
     name = target.loaded(checkpoint_id, uuid4().hex[:12])
     own = Column(NUMBER, BigInteger, Identity(always=True))
     table = Table(
         name, MetaData(), own, *(Column(c.name, c.loaded) for c in columns), schema=SCHEMA, prefixes=["UNLOGGED"]
     )
-    with connected(connection, target) as opened:
+    with connected(connection, target, occasion) as opened:
         opened.execute(CreateTable(table))
-    rows = _copy(url_of(connection), name, target, _Counted(batches))
+    rows = _copy(url_of(connection), name, target, _Counted(batches), occasion)
     if rows >= _MANY:
-        with connected(connection, target) as opened:
+        with connected(connection, target, occasion) as opened:
             opened.execute(text(f"ANALYZE {SCHEMA}.{name}"))
     return Loaded(table, tuple(columns), rows)
 
@@ -102,7 +106,7 @@ class _Counted:
             raise
 
 
-def _copy(url: URL, name: str, target: Target, counted: _Counted) -> int:
+def _copy(url: URL, name: str, target: Target, counted: _Counted, occasion: Occasion) -> int:
     require_driver()
     import pyarrow as pa
     from adbc_driver_manager import Error
@@ -119,7 +123,7 @@ def _copy(url: URL, name: str, target: Target, counted: _Counted) -> int:
     except (Error, ZeroCharacterError) as error:
         cause = counted.error or error
         known = isinstance(cause, Error | ZeroCharacterError)
-        raise (_explained(cause, target, url.username or "") if known else cause) from error
+        raise (_explained(cause, target, url.username or "", occasion) if known else cause) from error
     return counted.rows
 
 
@@ -132,7 +136,7 @@ def require_driver() -> None:
             raise missing
 
 
-def _explained(error: Exception, target: Target, role: str) -> SinkError:
+def _explained(error: Exception, target: Target, role: str, occasion: Occasion) -> SinkError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
     said = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip()
     state = getattr(error, "sqlstate", None) or ""
@@ -143,7 +147,7 @@ def _explained(error: Exception, target: Target, role: str) -> SinkError:
         )
     if not state or state[:2] in ("08", "57"):
         return away(target, said)
-    return refused(StatementError(state, said, role=role), target, outside(target))
+    return refused(StatementError(state, said, role=role), target, occasion)
 
 
 def left_over(connection: Connection, target: Target) -> dict[int, list[str]]:

@@ -56,6 +56,12 @@ WHERE c.oid = to_regclass(:name) AND grantee <> c.relowner
 UNION ALL SELECT privilege_type, quote_ident(attname), grantee, is_grantable
 FROM pg_attribute a, aclexplode(a.attacl) WHERE a.attrelid = to_regclass(:name) AND NOT attisdropped
 """)
+#: What LIKE leaves out: parameters of storage, such as a fill factor, and the tablespace.
+_STORED = text("""
+SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ') ', '')
+    || coalesce('TABLESPACE ' || quote_ident(spcname), '')
+FROM pg_class c LEFT JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE c.oid = to_regclass(:name)
+""")
 _ROLE = text("SELECT quote_ident(rolname) FROM pg_roles WHERE oid = :oid")
 _OWNS = text("""
 SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(:name)
@@ -148,7 +154,8 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
     """Make a table like the target with these rows, and drop what they were loaded into. Raises `SinkError`."""
     old, table = quoted(target), Target(SCHEMA, target.loaded(checkpoint_id, f"{uuid4().hex[:12]}_new"))
     new = quoted(table)
-    connection.execute(statement(f"CREATE TABLE {new} (LIKE {old} INCLUDING ALL)"))
+    stored = connection.execute(_STORED, {"name": old}).scalar_one()
+    connection.execute(statement(f"CREATE TABLE {new} (LIKE {old} INCLUDING ALL) {stored}"))
     if loaded is not None:
         names = [column.name for column in loaded.columns]
         taken = insert(readable(table, names)).from_select(names, select(*loaded.values(names)))

@@ -216,8 +216,8 @@ class PostgresSink(StagedParquet):
         rows = self._taken(self.columns_of(gone_first(staged)))
         with self._connected() as connection:
             self._made(connection, rows, occasion)
-        loaded = load(self.connection, self.target, id_, rows, self._selected(rows, staged, attempt))
-        with self._connected() as connection:
+        loaded = load(self.connection, self.target, id_, rows, self._selected(rows, staged, attempt), occasion)
+        with connected(self.connection, self.target, occasion) as connection:
             return self._mode.check(connection, loaded)
 
     def _selected(
