@@ -48,6 +48,7 @@ ROOMS = {
     "postgres_sink": room(
         "embedded_postgres ports postgres protocol settings sinks", SPARK, {"pandas"}, QUALITY, AIRFLOW
     ),
+    "iceberg": room("ports postgres postgres_sink protocol settings sinks state", SPARK, {"pandas"}, QUALITY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),
@@ -60,7 +61,9 @@ ROOMS = {
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
-    "tables": room("assembly pipeline ports postgres_sink protocol reading settings sinks", DATABASE, QUALITY, AIRFLOW),
+    "tables": room(
+        "assembly iceberg pipeline ports postgres_sink protocol reading settings sinks", DATABASE, QUALITY, AIRFLOW
+    ),
     "ui": room("assembly coordination documents protocol reading settings", HEAVY, DATABASE),
     "airflow": room(
         "assembly coordination documents embedded_postgres pipeline postgres protocol reporting settings spark ui",

@@ -20,7 +20,7 @@ TEMPLATE = "tidegate_template"
 #: it, and each be looked for among all. Rows are no part of it.
 _SHAPE = """
     WITH space AS (SELECT oid, nspname, nspacl FROM pg_namespace
-        WHERE nspname IN ('tidegate', 'tidegate_sinks', 'public')),
+        WHERE nspname IN ('tidegate', 'tidegate_sinks', 'tidegate_iceberg', 'public')),
     relation AS (SELECT c.* FROM pg_class c JOIN space ON space.oid = c.relnamespace)
     SELECT md5(string_agg(part, ';' ORDER BY part)) FROM (
         SELECT concat(relname, relkind, relacl, relkind = 'r' AND reltuples >= 0) FROM relation

@@ -264,11 +264,11 @@ class PositionedSink(Protocol):
 class JournalingSink(Protocol):
     """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back."""
 
-    def forget(self, oldest: int) -> None:
-        """Delete what only a restore to an older checkpoint would need. There is none any more.
+    def forget(self, kept: Collection[int]) -> None:
+        """Delete what only a restore to other checkpoints would need. No restore leads to them any more.
 
         Args:
-            oldest: The oldest checkpoint that a restore can go back to.
+            kept: The checkpoints that a restore can go back to, at least one. Later ones may follow.
         """
         ...
 

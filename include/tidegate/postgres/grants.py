@@ -1,15 +1,17 @@
 """What the role that runs pipelines may do, in one place. The schema belongs to another role, which only upgrades it.
 
 A coordinator reads and writes rows and nothing else: it creates nothing, alters nothing, truncates nothing, and deletes
-only where rows come and go. Sinks in the same database have a schema of their own, in which they make tables. If there
+only where rows come and go. Sinks in the same database have schemas of their own, in which they make tables. If there
 is no such role, one role does both.
 """
 
 from sqlalchemy import Connection, text
 
-from tidegate.postgres.roles import RUNNING_ROLE, SINKS_SCHEMA
+from tidegate.postgres.roles import ICEBERG_SCHEMA, RUNNING_ROLE, SINKS_SCHEMA
 from tidegate.postgres.tables import SCHEMA, metadata
 
+#: The running role makes tables in them.
+_OF_SINKS = (SINKS_SCHEMA, ICEBERG_SCHEMA)
 _HISTORY = "SELECT, INSERT, UPDATE"
 _COMES_AND_GOES = "SELECT, INSERT, UPDATE, DELETE"
 
@@ -45,14 +47,16 @@ RIGHTS = {
 
 def grant_rights(connection: Connection) -> None:
     """Give the running role exactly its rights, as the schema's owner. Does nothing if there is no such role, except to
-    make the schema in which sinks keep what is their own."""
-    connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SINKS_SCHEMA}"))
+    make the schemas in which sinks keep what is their own."""
+    for schema in _OF_SINKS:
+        connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
     if not connection.execute(text("SELECT FROM pg_roles WHERE rolname = :role"), {"role": RUNNING_ROLE}).all():
         return
     assert {table.name for table in metadata.tables.values()} <= RIGHTS.keys()
     connection.execute(text(f"REVOKE ALL ON ALL TABLES IN SCHEMA {SCHEMA} FROM {RUNNING_ROLE}"))
     connection.execute(text(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM {RUNNING_ROLE}"))
     connection.execute(text(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {RUNNING_ROLE}"))
-    connection.execute(text(f"GRANT USAGE, CREATE ON SCHEMA {SINKS_SCHEMA} TO {RUNNING_ROLE}"))
+    for schema in _OF_SINKS:
+        connection.execute(text(f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {RUNNING_ROLE}"))
     for table, rights in RIGHTS.items():
         connection.execute(text(f"GRANT {rights} ON {SCHEMA}.{table} TO {RUNNING_ROLE}"))

@@ -6,3 +6,6 @@ RUNNING_ROLE = "tidegate_runner"
 
 #: The schema of what sinks keep beside their tables in the same database. The running role makes tables in it.
 SINKS_SCHEMA = "tidegate_sinks"
+
+#: The schema of the catalog of Iceberg tables: readers of these tables may read it, too.
+ICEBERG_SCHEMA = "tidegate_iceberg"

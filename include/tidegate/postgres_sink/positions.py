@@ -156,6 +156,11 @@ def show(
     )
 
 
+def record(statements: CommitStatements, target: Target, content: str) -> None:
+    """Record something beside what the table shows."""
+    statements.execute(update(positions).where(_is(target)).values(content=content))
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The newest checkpoint that was applied, the one that the table shows, and the newest of which it is not kept any

@@ -276,10 +276,10 @@ class PostgresSink(StagedParquet):
             positions.lock(positions.OwnStatements(connection), self.target, attempt.number)
             self._mode.delete_withdrawn(connection, checkpoint_ids)
 
-    def forget(self, oldest: int) -> None:
-        """See `ports.JournalingSink`."""
+    def forget(self, kept: Collection[int]) -> None:
+        """See `ports.JournalingSink`. The rows of changed keys add up, so all since the oldest checkpoint stay."""
         with self._connected() as connection:
-            self._mode.forget(connection, oldest)
+            self._mode.forget(connection, min(kept))
 
     def shown_checkpoint(self) -> int | None:
         """See `ports.PositionedSink`."""

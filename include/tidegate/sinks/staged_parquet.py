@@ -70,6 +70,8 @@ class StagedParquet:
     staged_in: Any = None
 
     _place: str | None = None
+    #: Of the root, the folder with directories of checkpoints.
+    _folder = staging.STAGING
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """Make the staged rows visible, all at once. See `tidegate.ports.Sink.commit`, which has the rules.
@@ -128,7 +130,7 @@ class StagedParquet:
             SinkError: If a file is missing or unreadable.
         """
         for handle in staged:
-            batches = batches_of(self.root, staging.confined(handle.path))
+            batches = batches_of(self.root, self._confined(handle))
             while True:
                 try:
                     batch = next(batches)
@@ -141,6 +143,9 @@ class StagedParquet:
                         "from a copy and repeat the notify step, or go back to the previous checkpoint."
                     ) from error
                 yield batch
+
+    def _confined(self, handle: StateHandle) -> str:
+        return staging.confined(handle.path, self._folder)
 
     def columns_of(self, staged: Sequence[StateHandle]) -> "pa.Schema":
         """Read the columns of staged rows.
@@ -156,7 +161,7 @@ class StagedParquet:
         """
         first = staged[0]
         try:
-            return StagedFiles(self.root, [staging.confined(first.path)]).schema
+            return StagedFiles(self.root, [self._confined(first)]).schema
         except (CheckpointError, OSError, ValueError) as error:
             raise SinkError(
                 f"The staged file {self.root}/{first.path} of checkpoint {first.created_by} cannot be read: {error} "
@@ -174,7 +179,7 @@ class StagedParquet:
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        paths = [f"{self.root}/{staging.confined(handle.path)}" for handle in staged]
+        paths = [f"{self.root}/{self._confined(handle)}" for handle in staged]
         schema = from_arrow_schema(self.columns_of(staged), prefer_timestamp_ntz=True)
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
@@ -184,7 +189,7 @@ class StagedParquet:
         process."""
         if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
             return None
-        return StagedFiles(self.root, [staging.confined(handle.path) for handle in staged])
+        return StagedFiles(self.root, [self._confined(handle) for handle in staged])
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `tidegate.ports.TypedSink`: what Parquet cannot hold, or readers of it cannot tell apart."""
@@ -193,7 +198,7 @@ class StagedParquet:
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
         """See `tidegate.ports.Sink`."""
         for handle in staged:
-            staging.confined(handle.path)
+            self._confined(handle)
         self.staging().verify(staged, in_full)
 
     def staging(self) -> CheckpointStorage:
@@ -209,15 +214,15 @@ class StagedParquet:
 
     def staged_checkpoints(self) -> list[int]:
         """See `tidegate.ports.StagingSink`."""
-        return staging.staged_checkpoints(self.staging())
+        return staging.staged_checkpoints(self.staging(), self._folder)
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         """See `tidegate.ports.Sink`."""
-        return staging.staged_paths(self.staging(), checkpoint_id)
+        return staging.staged_paths(self.staging(), checkpoint_id, self._folder)
 
     def discard(self, paths: Sequence[str]) -> None:
         """See `tidegate.ports.Sink`."""
-        staging.discard(self.staging(), paths)
+        staging.discard(self.staging(), paths, self._folder)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.reading.cuts import SinkAt
 
 if TYPE_CHECKING:
+    from tidegate.iceberg.sink import IcebergSink
     from tidegate.postgres_sink.sink import PostgresSink
     from tidegate.sinks.parquet import ParquetSink
 
@@ -29,8 +30,16 @@ def _postgres(place: str, definition: Mapping[str, Any]) -> "PostgresSink":
     return PostgresSink(table, definition["mode"], None if connection == _DEFAULT else connection, key, columns)
 
 
+def _iceberg(place: str, definition: Mapping[str, Any]) -> "IcebergSink":
+    from tidegate.iceberg.sink import IcebergSink
+
+    table = definition["table"]
+    return IcebergSink(table, definition["mode"], place.removesuffix(f"/{table.replace('.', '/')}"))
+
+
 #: By the type that a sink's `describe` gives.
-_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], "ParquetSink | PostgresSink"]] = {
+_KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], "IcebergSink | ParquetSink | PostgresSink"]] = {
+    "IcebergSink": _iceberg,
     "ParquetSink": _parquet,
     "PostgresSink": _postgres,
 }

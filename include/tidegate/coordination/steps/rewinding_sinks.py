@@ -108,7 +108,7 @@ class Rewinding:
         with self._context.transaction(Look(completed=True)) as tx:
             kept = [record.checkpoint_id for record in (*tx.retained(), *tx.abandoned())]
         for sink in journaling if kept else ():
-            sink.forget(min(kept))
+            sink.forget(kept)
 
 
 def _is_over(tx: StoreTransaction, restore: Restore) -> bool:

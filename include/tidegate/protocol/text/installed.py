@@ -16,6 +16,7 @@ EXTRAS = {
     "great_expectations": "quality",
     "adbc_driver_manager": "postgres",
     "adbc_driver_postgresql": "postgres",
+    "pyiceberg": "iceberg",
     "opentelemetry": "reporting",
     "openlineage": "reporting",
 }

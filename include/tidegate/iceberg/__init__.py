@@ -1,0 +1,1 @@
+"""Iceberg tables by pyiceberg, whose catalog is in the database of the checkpoints: `IcebergSink`."""

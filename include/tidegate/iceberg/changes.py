@@ -1,0 +1,225 @@
+"""What a checkpoint, a restore or a cleaning makes of a table, whatever it is at that moment.
+
+A change is staged outside of any transaction, and again in one if somebody else's commit came in between.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow.parquet as pq
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
+
+from tidegate.iceberg import keeping
+from tidegate.iceberg.data_files import footers, listed, new_table, schema_of
+from tidegate.iceberg.draft import Draft
+from tidegate.iceberg.evolution import Evolution
+from tidegate.iceberg.files import location
+from tidegate.iceberg.names import BEFORE, TAG, WITHDRAWN, TableName, tagged, written_by, written_by_restore
+from tidegate.iceberg.partitions import PartitionBy
+from tidegate.iceberg.reach import released
+from tidegate.iceberg.writing import LAST
+from tidegate.ports import Branch, StateHandle
+from tidegate.postgres_sink.refusals import Occasion, unfit
+from tidegate.protocol.facts.errors import RowsRefusedError, SinkError
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """A table, and what its sink says of it. `root`: where its files lie, `pipeline` whose it is."""
+
+    name: TableName
+    root: str
+    pipeline: str
+    replaced: bool
+    partition_by: Sequence[PartitionBy]
+    renamed: Mapping[str, str]
+    create: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The next metadata file of a table whose present one is the base. Without a location nothing changes. `released`:
+    files that the table does not refer to any more then."""
+
+    base: str | None
+    location: str | None = None
+    released: tuple[str, ...] = ()
+
+
+class Change(Protocol):
+    def stage(self, base: str | None) -> Staged:
+        """Write what becomes of the table that has this metadata file; None if it is not there. Raises `SinkError`."""
+        ...
+
+
+@dataclass
+class Forward:
+    """The rows of a checkpoint. `kept`: see `keeping.expire`."""
+
+    options: TableOptions
+    checkpoint_id: int
+    staged: Sequence[StateHandle]
+    kept: Collection[int] | None
+    occasion: Occasion
+    _footers: dict[str, pq.FileMetaData] = field(default_factory=dict)
+
+    def stage(self, base: str | None) -> Staged:
+        if not self._footers:
+            self._footers = footers(self.options.root, self.staged)
+        if base is None and not self.staged:
+            return Staged(base)
+        draft = self._begun(base)
+        before = draft.metadata
+        self._evolve(draft)
+        self._begin(draft)
+        files = list(listed(location(self.options.root), draft, self.staged, self._footers))
+        if self.options.replaced:
+            require_own(draft, self.occasion, self.options)
+            draft.replace(files)
+        elif files or draft.head is None:
+            draft.append(files)
+        keeping.note(draft, self.checkpoint_id)
+        keeping.expire(draft, self.kept)
+        return written(draft, None if base is None else before)
+
+    def _begun(self, base: str | None) -> Draft:
+        uuid, said = written_by(self.checkpoint_id), summary(self.options, self.checkpoint_id)
+        if base is not None:
+            draft = Draft.of(base, uuid, said)
+            require_writable(draft.metadata, self.occasion)
+            return draft
+        if not self.options.create:
+            raise unfit(self.occasion, ["it is not there, and create=False: make it, or let the sink make it"])
+        schema = schema_of(self._footers[self.staged[0].path])
+        return Draft(new_table(location(self.options.root), schema, self.options.partition_by), None, uuid, said)
+
+    def _evolve(self, draft: Draft) -> None:
+        for handle in self.staged:
+            schema, rows = draft.metadata.schema(), schema_of(self._footers[handle.path])
+            evolution = Evolution(self.options.renamed, int(handle.details.get(LAST, 0)))
+            evolved = evolution.schema(schema, rows)
+            if evolution.problems:
+                raise unfit(self.occasion, evolution.problems)
+            if evolved.as_struct() != schema.as_struct():
+                number = max(each.schema_id for each in draft.metadata.schemas) + 1
+                evolved = evolved.model_copy(update={"schema_id": number})
+                draft.apply(
+                    AddSchemaUpdate.model_validate({"schema": evolved}),
+                    SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+                )
+
+    def _begin(self, draft: Draft) -> None:
+        """What the table was before its first checkpoint can be restored, too."""
+        if keeping.FIRST in draft.metadata.properties:
+            return
+        if draft.head is not None:
+            draft.refer(BEFORE, draft.head.snapshot_id)
+        draft.apply(SetPropertiesUpdate(updates={keeping.FIRST: str(self.checkpoint_id)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What the checkpoints of a branch have made of the table. `staged`: the files of the restored checkpoint."""
+
+    options: TableOptions
+    checkpoint_id: int
+    branch: Branch
+    staged: Sequence[StateHandle]
+    occasion: Occasion
+
+    def stage(self, base: str | None) -> Staged:
+        if base is None:
+            return Staged(base)
+        draft = Draft.of(base, written_by_restore(), summary(self.options, self.checkpoint_id))
+        before, refs = draft.metadata, draft.metadata.refs
+        if keeping.FIRST not in before.properties:
+            return Staged(base)
+        found = refs.get(f"{TAG}{self.checkpoint_id}") or refs.get(f"{WITHDRAWN}{self.checkpoint_id}")
+        self._remember_head(draft)
+        keeping.withdraw(draft, self.branch)
+        if found is not None:
+            draft.show(found.snapshot_id)
+        elif self.checkpoint_id < int(before.properties[keeping.FIRST]):
+            draft.show(refs[BEFORE].snapshot_id if BEFORE in refs else None)
+        elif self.options.replaced and self.staged:
+            draft.replace(list(listed(location(self.options.root), draft, self.staged, self._footers())))
+            keeping.note(draft, self.checkpoint_id)
+        else:
+            raise RowsRefusedError(
+                f"{self.occasion.what}: its snapshot is not there any more. Somebody has removed the tag "
+                f"{TAG}{self.checkpoint_id}. {self.occasion.safe} Restore a checkpoint that the table has a tag of; "
+                "then repeat the step."
+            )
+        return written(draft, before)
+
+    def _footers(self) -> dict[str, pq.FileMetaData]:
+        return footers(self.options.root, self.staged)
+
+    def _remember_head(self, draft: Draft) -> None:
+        """What others have done since the newest checkpoint comes back with it."""
+        ids = tagged(draft.metadata.refs, TAG)
+        newest = max(ids, default=0)
+        if draft.head is not None and newest and newest not in self.branch:
+            draft.refer(ids[newest], draft.head.snapshot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The table without what a restore has left behind of some checkpoints."""
+
+    options: TableOptions
+    checkpoint_ids: Collection[int]
+
+    def stage(self, base: str | None) -> Staged:
+        if base is None:
+            return Staged(base)
+        draft = Draft.of(base, written_by_restore(), {})
+        before = draft.metadata
+        for id_, tag in tagged(before.refs, WITHDRAWN).items():
+            if id_ in self.checkpoint_ids:
+                draft.release(tag)
+        if draft.changed:
+            draft.expire(keeping.unreferenced(draft))
+        return written(draft, before)
+
+
+def summary(options: TableOptions, checkpoint_id: int) -> dict[str, str]:
+    return {keeping.CHECKPOINT: str(checkpoint_id), keeping.PIPELINE: options.pipeline}
+
+
+def written(draft: Draft, before: TableMetadata | None) -> Staged:
+    if not draft.changed and draft.base is not None:
+        return Staged(draft.base)
+    file = draft.write()
+    gone = () if before is None else tuple(released(before, draft.metadata))
+    return Staged(draft.base, file, gone)
+
+
+def require_own(draft: Draft, occasion: Occasion, options: TableOptions) -> None:
+    """Of a table that is replaced nobody else changes the rows. Raises `SinkError`."""
+    head = draft.head
+    if head is None or keeping.is_own(head) or (BEFORE in draft.metadata.refs and _is_first(draft)):
+        return
+    raise RowsRefusedError(
+        f"{occasion.what}: somebody else has committed snapshot {head.snapshot_id} "
+        f"({head.summary.operation.value if head.summary else 'of unknown kind'}), which it would undo. "
+        f"{occasion.safe} Roll table {options.name} back to its newest tag {TAG}…, or restore the pipeline, which does "
+        f"that; then {occasion.again}."
+    )
+
+
+def _is_first(draft: Draft) -> bool:
+    return not tagged(draft.metadata.refs, TAG)
+
+
+def require_writable(metadata: TableMetadata, occasion: Occasion) -> None:
+    if metadata.format_version > 2:
+        raise unfit(occasion, [f"it has format version {metadata.format_version}, and only 1 and 2 can be written"])
+
+
+def lost_race(name: TableName, occasion: Occasion) -> SinkError:
+    return SinkError(
+        f"{occasion.what}: somebody else has changed it in the same instant. {occasion.safe} Then {occasion.again}."
+    )

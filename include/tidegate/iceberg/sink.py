@@ -1,0 +1,363 @@
+"""`IcebergSink`: an Iceberg table that changes together with the checkpoint."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from tidegate.iceberg import catalog
+from tidegate.iceberg.columns import without_type
+from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, checkpoint_of, table_name, tagged
+from tidegate.iceberg.partitions import PartitionBy, partition_by
+from tidegate.iceberg.swapping import RELEASED, Swap, contents, kept_of, with_kept
+from tidegate.iceberg.writing import IcebergWriter
+from tidegate.ports import (
+    ArrowRows,
+    Branch,
+    CommitAttempt,
+    Participant,
+    SinkCommit,
+    SinkInput,
+    StateHandle,
+    TableFiles,
+    Withdrawn,
+)
+from tidegate.postgres_sink import positions
+from tidegate.postgres_sink.databases import carry_out, connected
+from tidegate.postgres_sink.refusals import Occasion, forward, outside, rewind
+from tidegate.protocol.facts.errors import CheckpointInDoubtError, PipelineDefinitionError, SinkUnavailableError
+from tidegate.protocol.recovery.ownership import Owner
+from tidegate.settings import absolute
+from tidegate.sinks import staging
+from tidegate.sinks.encoding import ambiguous
+from tidegate.sinks.staged_parquet import StagedParquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.iceberg.changes import Change, TableOptions
+    from tidegate.iceberg.writing import KnownTable
+
+_INPUTS = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
+
+
+@dataclass(frozen=True)
+class IcebergSink(StagedParquet):
+    """An Iceberg table whose catalog lies in the database of the checkpoints. It changes in the transaction that
+    completes a checkpoint: readers see the rows of a checkpoint in all such tables in the same instant.
+
+    Spark's tasks write Parquet files where they stay. The commit writes metadata, and one value in the catalog. Each
+    checkpoint that can be restored is a tag of the table, `chk-<id>`. A restore leads the table back to it.
+
+    Args:
+        table: `namespace.name`.
+        mode: `"append"`: each checkpoint adds rows. `"latest"`: the table has the current rows of an operator's state,
+            and each checkpoint replaces the files of the subtasks whose state has changed.
+        warehouse: The directory or URL below which tables lie, each in `<namespace>/<name>`.
+        partition_by: How a table is partitioned that the sink makes: columns, and `year(c)`, `month(c)`, `day(c)`,
+            `hour(c)`, `bucket(N, c)` or `truncate(N, c)`.
+        renamed: Columns of the table that have another name in the rows now: their new names by the old ones.
+        create: Whether to make the table if it is not there.
+
+    Raises:
+        PipelineDefinitionError: If an option is wrong.
+
+    Example:
+        ```python
+        from tidegate import FileSource, IcebergSink, Pipeline, sum_
+
+        orders = Pipeline("shop").source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+        orders.sink("orders", IcebergSink("shop.orders"))
+        totals = orders.key_by("customer").aggregate("totals", cents=sum_("cents"))
+        totals.sink("totals", IcebergSink("shop.totals", mode="latest"))
+        ```
+    """
+
+    table: str
+    mode: Literal["append", "latest"] = "append"
+    warehouse: str = "warehouse"
+    partition_by: Sequence[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    create: bool = True
+
+    _folder = DATA
+
+    def __post_init__(self) -> None:
+        table_name(self.table)
+        if self.mode not in _INPUTS:
+            self._refuse(f'the mode is {self.mode!r}, but must be "append" or "latest"')
+        if isinstance(self.partition_by, str):
+            self._refuse("partition_by is a list")
+        try:
+            fields = partition_by(self.partition_by)
+        except PipelineDefinitionError as error:
+            self._refuse(str(error).rstrip("."))
+        names = [each.name for each in fields]
+        if len(set(names)) < len(names):
+            self._refuse(f"partition_by has two fields {next(n for n in names if names.count(n) > 1)!r}")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise PipelineDefinitionError(f"IcebergSink({self.table!r}): {why}.")
+
+    @property
+    def name(self) -> TableName:
+        return table_name(self.table)
+
+    @property
+    def fields(self) -> tuple[PartitionBy, ...]:
+        return partition_by(self.partition_by)
+
+    @property
+    def staged_in(self) -> str:
+        return f"{absolute(self.warehouse)}/{self.name.namespace.replace('.', '/')}/{self.name.name}"
+
+    @property
+    def commits(self) -> SinkCommit:
+        return SinkCommit.IN_THE_COMMIT
+
+    @property
+    def input(self) -> SinkInput:
+        return _INPUTS[self.mode]
+
+    def describe(self) -> dict[str, Any]:
+        """See `ports.Sink`. Options that change nothing of the rows are no part of it."""
+        return {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode}
+
+    def unstorable(self, columns: "pa.Schema") -> list[str]:
+        """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
+        found = [*without_type(columns), *ambiguous(columns.names)]
+        found += [
+            f"the stream has no column {each.column!r}, by which the table is partitioned"
+            for each in self.fields
+            if each.column not in columns.names
+        ]
+        if found:
+            return found
+        from tidegate.iceberg.fitting import problems
+
+        try:
+            with self._connected() as connection:
+                location = catalog.location_of(connection, self.name)
+        except SinkUnavailableError:  # the first run finds out, before anything is visible
+            return []
+        if location is None:
+            return [] if self.create else [f"there is no table {self.table}, and create=False: make it"]
+        return problems(location, columns, self.fields, self.renamed)
+
+    def writer(self) -> IcebergWriter:  # type: ignore[override]
+        """See `ports.Sink`. What is staged fits the table as it is now."""
+        return self.writer_at(self.root)
+
+    def writer_at(self, url: str) -> IcebergWriter:  # type: ignore[override]
+        """See `ports.PortableSink`."""
+        stage_empty = self.input is not SinkInput.CHANGES
+        return IcebergWriter(url, DATA, stage_empty, self._known(), self.fields, dict(self.renamed))
+
+    def _known(self) -> "KnownTable | None":
+        from tidegate.iceberg.data_files import known
+        from tidegate.iceberg.files import read_metadata
+
+        location = self._location()
+        return None if location is None else known(read_metadata(location))
+
+    # -- in the commit, and after it
+
+    def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
+        """See `ports.CommittingSink`."""
+        return self._forward(checkpoint_id, staged, None)
+
+    def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
+        """See `ports.CommittingSink`."""
+        return self._back(checkpoint_id, branch, staged, None)
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
+        with self._connected() as connection:
+            if positions.numbers(connection, self.name.target)[0] >= checkpoint_id:
+                return
+        carry_out(None, self._forward(checkpoint_id, staged, attempt), self.name.target, attempt)
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """See `ports.RewindableSink`."""
+        carry_out(None, self._back(checkpoint_id, branch, staged, attempt), self.name.target, attempt)
+
+    def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None) -> Participant:
+        from tidegate.iceberg.changes import Forward
+
+        occasion = forward(self.name.target, id_, _number(attempt))
+        with self._connected() as connection:
+            self._make(connection)
+            kept = kept_of(positions.shown(connection, self.name.target)[1])
+        change = Forward(self._options(), id_, staged, kept, occasion)
+        return self._swap(change, occasion, id_, attempt)
+
+    def _back(
+        self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt | None
+    ) -> Participant:
+        from tidegate.iceberg.changes import Back
+
+        occasion = rewind(self.name.target, id_, _number(attempt))
+        with self._connected() as connection:
+            self._make(connection)
+        return self._swap(Back(self._options(), id_, branch, staged, occasion), occasion, id_, attempt, back=True)
+
+    def _swap(
+        self,
+        change: "Change",
+        occasion: Occasion,
+        id_: int | None,
+        attempt: CommitAttempt | None,
+        back: bool = False,
+    ) -> Swap:
+        staged = change.stage(self._location())
+        return Swap(self.name, change, staged, occasion, id_, back, _number(attempt))
+
+    def _make(self, connection: Any) -> None:
+        positions.make(connection)
+        catalog.make(connection)
+
+    def _options(self) -> "TableOptions":
+        from tidegate.iceberg.changes import TableOptions
+
+        pipeline = self._place.split("/")[1] if self._place else ""
+        replaced = self.mode == "latest"
+        return TableOptions(self.name, self.root, pipeline, replaced, self.fields, self.renamed, self.create)
+
+    def _location(self) -> str | None:
+        with self._connected() as connection:
+            return catalog.location_of(connection, self.name)
+
+    # -- what a restore would do
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        from tidegate.iceberg.fitting import shown_beside
+
+        location = self._location()
+        return [] if location is None else shown_beside(location, branch, self.mode == "latest")
+
+    def withdrawn(self) -> list[int]:
+        return sorted(self._tagged(WITHDRAWN))
+
+    def _tagged(self, prefix: str) -> dict[int, str]:
+        from tidegate.iceberg.files import read_metadata
+
+        location = self._location()
+        return {} if location is None else tagged(read_metadata(location).refs, prefix)
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        from tidegate.iceberg.changes import Without
+
+        occasion = outside(self.name.target)
+        swap = self._swap(Without(self._options(), checkpoint_ids), occasion, None, attempt)
+        carry_out(None, swap, self.name.target, attempt)
+        self._delete_released(None)
+
+    def forget(self, kept: Collection[int]) -> None:
+        """See `ports.JournalingSink`. The next commit removes the snapshots, and what no snapshot refers to since the
+        last one is deleted here."""
+        self._delete_released(kept)
+
+    def _delete_released(self, kept: Collection[int] | None) -> None:
+        from tidegate.iceberg.garbage import delete
+
+        with self._connected() as connection:
+            content = positions.shown(connection, self.name.target)[1]
+            location = catalog.location_of(connection, self.name)
+        if location is None or content is None:
+            return
+        deleted = delete(self.root, location, contents(content).get(RELEASED, ()))
+        with self._connected() as connection:
+            statements = positions.OwnStatements(connection)
+            now = positions.lock(statements, self.name.target, None).content
+            said = with_kept(now, kept, deleted)
+            positions.record(statements, self.name.target, json.dumps(said))
+
+    # -- reading
+
+    def read_at(
+        self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None
+    ) -> TableFiles | ArrowRows:
+        """See `ports.ReadableAtSink`."""
+        from tidegate.iceberg.reading import read_at
+
+        with self._connected() as connection:
+            newest, _ = positions.numbers(connection, self.name.target)
+            location = catalog.location_of(connection, self.name)
+        if location is None or newest < checkpoint_id:
+            raise CheckpointInDoubtError(
+                f"Table {self.name} cannot be read as of checkpoint {checkpoint_id}: it is not there, or does not show "
+                "it yet. Nothing was changed. Read it again."
+            )
+        return read_at(self.name, location, checkpoint_id)
+
+    # -- whose it is
+
+    def numbers(self) -> tuple[int, int]:
+        """See `ports.NumberedSink`. The database that is lost had the catalog, too: the files are left."""
+        with self._connected() as connection:
+            newest, attempt = positions.numbers(connection, self.name.target)
+        return max([newest, *staging.staged_checkpoints(self.staging(), DATA)]), attempt
+
+    def owner(self) -> Owner | None:
+        """See `ports.OwnedSink`."""
+        with self._connected() as connection:
+            return positions.owner(connection, self.name.target)
+
+    def mark(self, owner: Owner) -> Owner:
+        with self._connected() as connection:
+            positions.make(connection)
+            positions.mark(connection, self.name.target, owner)
+            return positions.owner(connection, self.name.target) or owner
+
+    def mark_anew(self, owner: Owner) -> None:
+        with self._connected() as connection:
+            positions.make(connection)
+            positions.mark(connection, self.name.target, owner, anew=True)
+
+    def is_used(self) -> bool:
+        """Rows that others put there do not count: they stay."""
+        with self._connected() as connection:
+            return positions.numbers(connection, self.name.target)[0] > 0
+
+    # -- what crashed attempts leave
+
+    def referenced(self, paths: Sequence[str]) -> list[str]:
+        """See `ports.ReferencingSink`: whatever branch, tag or snapshot has a file."""
+        from tidegate.iceberg.garbage import referenced
+
+        location = self._location() if paths else None
+        return [] if location is None else referenced(self.root, location, paths)
+
+    def staged_checkpoints(self) -> list[int]:
+        return sorted({*super().staged_checkpoints(), *self._metadata_files()})
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        """See `ports.Sink`: metadata files of attempts, too. What the table has taken over is not staged any more."""
+        found = [*super().staged_paths(checkpoint_id), *self._metadata_files().get(checkpoint_id, ())]
+        taken = set(self.referenced(found))
+        return [path for path in found if path not in taken]
+
+    def _metadata_files(self) -> dict[int, list[str]]:
+        """By checkpoint, of those that the table has: before that, somebody may be about to use what he has written."""
+        with self._connected() as connection:
+            newest, _ = positions.numbers(connection, self.name.target)
+        found: dict[int, list[str]] = {}
+        for path in self.staging().list(METADATA):
+            if (id_ := checkpoint_of(path, newest)) is not None:
+                found.setdefault(id_, []).append(path)
+        return found
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """See `ports.Sink`. What the table refers to is not touched, whoever asks."""
+        taken = set(self.referenced(paths))
+        metadata = [path for path in paths if path.startswith(f"{METADATA}/") and path not in taken]
+        super().discard([path for path in paths if path not in taken and not path.startswith(f"{METADATA}/")])
+        self.staging().delete(metadata)
+
+    def _connected(self) -> Any:
+        return connected(None, self.name.target)
+
+
+def _number(attempt: CommitAttempt | None) -> int | None:
+    """Of the attempt; None in the commit."""
+    return None if attempt is None else attempt.number

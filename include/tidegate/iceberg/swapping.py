@@ -1,0 +1,71 @@
+"""What runs in a transaction: the table gets its next metadata file, if nobody else has changed it since."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.iceberg import catalog
+from tidegate.iceberg.names import TableName
+from tidegate.ports import CommitStatements, StatementError
+from tidegate.postgres_sink import positions
+from tidegate.postgres_sink.refusals import Occasion, refused
+from tidegate.protocol.facts.errors import CheckpointError, SinkError
+
+if TYPE_CHECKING:
+    from tidegate.iceberg.changes import Change, Staged
+
+#: In the table's row of positions: checkpoints that are kept, and files to be deleted as nothing refers to them.
+KEPT, RELEASED = "kept", "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """`ports.Participant`. A checkpoint is applied once; without one, nothing is recorded of what the table shows. Of a
+    restore, `back` is true."""
+
+    table: TableName
+    change: "Change"
+    staged: "Staged"
+    occasion: Occasion
+    checkpoint_id: int | None
+    back: bool = False
+    attempt: int | None = None
+
+    def run(self, statements: CommitStatements) -> None:
+        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        found = positions.lock(statements, self.table.target, self.attempt)
+        if self.checkpoint_id is not None and not self.back and found.checkpoint_id >= self.checkpoint_id:
+            return
+        now, staged = catalog.locked_location(statements, self.table), self.staged
+        if now != staged.base:
+            staged = self.change.stage(now)
+        if staged.location is not None and not catalog.swap(statements, self.table, now, staged.location):
+            raise SinkError(
+                f"{self.occasion.what}: somebody else has changed it in the same instant. {self.occasion.safe} Then "
+                f"{self.occasion.again}."
+            )
+        said = contents(found.content)
+        said[RELEASED] = sorted({*said.get(RELEASED, ()), *staged.released})
+        shows = found.shows or 0 if self.checkpoint_id is None else self.checkpoint_id
+        positions.show(statements, self.table.target, shows, self.attempt, json.dumps(said))
+
+    def explain(self, error: StatementError) -> CheckpointError:
+        return refused(error, self.table.target, self.occasion)
+
+
+def contents(content: str | None) -> dict[str, Any]:
+    """What is recorded beside the table."""
+    found: dict[str, Any] = {} if content is None else json.loads(content)
+    return found
+
+
+def kept_of(content: str | None) -> Collection[int] | None:
+    return contents(content).get(KEPT)
+
+
+def with_kept(content: str | None, kept: Collection[int] | None, deleted: Collection[str]) -> Mapping[str, Any]:
+    """What is recorded once some files have been deleted, and the checkpoints that are kept were found."""
+    said = contents(content)
+    left = [each for each in said.get(RELEASED, ()) if each not in set(deleted)]
+    return {**said, RELEASED: left, **({} if kept is None else {KEPT: sorted(kept)})}

@@ -1,0 +1,113 @@
+"""Writes rows where they stay: Parquet files with the numbers of their columns, a file for each partition.
+
+Runs on executors. Readers see a file when a snapshot of the table has it.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from tidegate.iceberg.columns import Numbering, id_of
+from tidegate.iceberg.partitions import PartitionBy, split
+from tidegate.ports import StageContext
+from tidegate.protocol.facts.errors import SinkError, StorageError
+from tidegate.protocol.facts.paths import attempt_prefix, checkpoint_name
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: In the details of a handle: the table's way of partitioning and the file's values in it, and the last column that the
+#: table had when it was written.
+SPEC, PARTITION, LAST = "spec", "partition", "last_column"
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """A table as it is: its columns with their numbers, the number of the newest one, and how it is partitioned: the
+    number of that, and for each field the number of its column and what is made of its values."""
+
+    columns: "pa.Schema"
+    last: int
+    spec: int
+    partition_by: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class IcebergWriter:
+    """`ports.SinkWriter`. `table`: None if there is none yet. It is made with `partition_by`."""
+
+    root: str
+    folder: str
+    stage_empty: bool
+    table: KnownTable | None
+    partition_by: Sequence[PartitionBy] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
+        """See `ports.SinkWriter`. Raises `StorageError`, `SinkError`."""
+        if rows.num_rows == 0 and not self.stage_empty:
+            return []
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        import pyarrow as pa
+
+        last, spec = (0, 0) if self.table is None else (self.table.last, self.table.spec)
+        try:
+            numbered = Numbering(last, self.renamed).schema(rows.schema, self.table and self.table.columns)
+            taken = rows.cast(numbered)
+            fields = self._fields(numbered)
+            parts = split(taken, fields) or [([None] * len(fields), taken)]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise SinkError(
+                f"Rows of checkpoint {context.checkpoint_id} do not fit their columns below {self.root}: {error}. "
+                "Nothing became visible. Change the values in a transform, then run again."
+            ) from error
+        return [
+            self._write(part, context, f"{number:05d}", {LAST: last, SPEC: spec, PARTITION: values})
+            for number, (values, part) in enumerate(parts)
+        ]
+
+    def _fields(self, columns: "pa.Schema") -> list[PartitionBy]:
+        """How the rows are divided, with the names that the columns have there."""
+        if self.table is None:
+            return list(self.partition_by)
+        names = {id_of(column): column.name for column in columns}
+        return [PartitionBy(names[column], transform) for column, transform in self.table.partition_by]
+
+    def _write(
+        self, rows: "pa.Table", context: StageContext, number: str, details: Mapping[str, object]
+    ) -> StateHandle:
+        from tidegate.state.storage import open_storage
+
+        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}-{number}.parquet"
+        path = f"{self.folder}/{checkpoint_name(context.checkpoint_id)}/{name}"
+        content, storage = encoded(rows), open_storage(self.root)
+        try:
+            storage.write(path, content)
+        except StorageError as error:
+            raise StorageError(
+                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
+                f"became visible; what readers see is unchanged. {error}"
+            ) from error
+        handle = StateHandle(
+            path,
+            HandleKind.STAGED,
+            rows.num_rows,
+            len(content),
+            sha256(content).hexdigest(),
+            context.checkpoint_id,
+            details=details,
+        )
+        storage.verify([handle], [path])  # what is reported from here on is what readers will see
+        return handle
+
+
+def encoded(rows: "pa.Table") -> bytes:
+    """The rows as Parquet, as pyiceberg writes it."""
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us", store_schema=False)
+    return buffer.getvalue()

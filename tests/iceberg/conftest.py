@@ -1,0 +1,29 @@
+"""What tests of Iceberg tables share: a project and its database, and readers of the tables."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from iceberg_tables import Lake
+from marts import Mart
+
+from tidegate.postgres.store import PostgresCheckpointStore
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def lake(postgres_url: str, running_url: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """The catalog, as readers open it."""
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
+    return Lake(postgres_url)
+
+
+@pytest.fixture
+def mart(lake: Lake, store: PostgresCheckpointStore, home: Path) -> Callable[..., Mart]:
+    """Makes pipelines on the store's database."""
+    return lambda **given: Mart(store, home, **given)
