@@ -1,6 +1,5 @@
 """`IcebergSink`: an Iceberg table that changes together with the checkpoint."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -9,7 +8,7 @@ from tidegate.iceberg import catalog
 from tidegate.iceberg.columns import without_type
 from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, checkpoint_of, table_name, tagged
 from tidegate.iceberg.partitions import PartitionBy, partition_by
-from tidegate.iceberg.swapping import RELEASED, Swap, contents, kept_of, with_kept
+from tidegate.iceberg.swapping import Swap, kept_of
 from tidegate.iceberg.writing import IcebergWriter
 from tidegate.ports import (
     ArrowRows,
@@ -187,7 +186,7 @@ class IcebergSink(StagedParquet):
         occasion = forward(self.name.target, id_, _number(attempt))
         with self._connected() as connection:
             self._make(connection)
-            kept = kept_of(positions.shown(connection, self.name.target)[1])
+            kept = kept_of(positions.shown(connection, self.name.target).content)
         change = Forward(self._options(), id_, staged, kept, occasion)
         return self._swap(change, occasion, id_, attempt)
 
@@ -258,19 +257,9 @@ class IcebergSink(StagedParquet):
         self._delete_released(kept)
 
     def _delete_released(self, kept: Collection[int] | None) -> None:
-        from tidegate.iceberg.garbage import delete
+        from tidegate.iceberg.garbage import delete_released
 
-        with self._connected() as connection:
-            content = positions.shown(connection, self.name.target)[1]
-            location = catalog.location_of(connection, self.name)
-        if location is None or content is None:
-            return
-        deleted = delete(self.root, location, contents(content).get(RELEASED, ()))
-        with self._connected() as connection:
-            statements = positions.OwnStatements(connection)
-            now = positions.lock(statements, self.name.target, None).content
-            said = with_kept(now, kept, deleted)
-            positions.record(statements, self.name.target, json.dumps(said))
+        delete_released(self.name, self.root, kept)
 
     # -- reading
 
@@ -305,13 +294,10 @@ class IcebergSink(StagedParquet):
 
     def mark(self, owner: Owner) -> Owner:
         with self._connected() as connection:
-            positions.make(connection)
-            positions.mark(connection, self.name.target, owner)
-            return positions.owner(connection, self.name.target) or owner
+            return positions.mark(connection, self.name.target, owner)
 
     def mark_anew(self, owner: Owner) -> None:
         with self._connected() as connection:
-            positions.make(connection)
             positions.mark(connection, self.name.target, owner, anew=True)
 
     def is_used(self) -> bool:
