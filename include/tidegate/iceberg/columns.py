@@ -64,10 +64,16 @@ def _nested(kind: "pa.DataType") -> "pa.DataType | None":
     if of.is_map(kind):
         key, value = _iceberg(kind.key_type), _iceberg(kind.item_type)
         return None if key is None or value is None else pa.map_(key, value)
-    if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
+    if _is_list(kind):
         value = _iceberg(kind.value_type)
         return None if value is None else pa.list_(value)
     return None
+
+
+def _is_list(kind: "pa.DataType") -> bool:
+    import pyarrow.types as of
+
+    return of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
 
 
 class Numbering:
@@ -114,7 +120,7 @@ class Numbering:
             value = self._field(kind.item_field.with_name("value"), same and same.item_field)
             return pa.map_(key.with_nullable(False), value)
         if of.is_list(kind):
-            same = known if known is not None and of.is_list(known) else None
+            same = known if known is not None and _is_list(known) else None
             return pa.list_(self._field(kind.value_field.with_name("element"), same and same.value_field))
         return known if known is not None and widens(kind, known) else kind
 
