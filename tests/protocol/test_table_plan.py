@@ -32,6 +32,22 @@ def test_the_rows_of_a_source(before, now, verdict, said):
     assert re.search(said, table.said) if said else table.said == ""
 
 
+@for_each(
+    ("before", "now", "verdict", "said"),
+    [
+        ("k string, v int", "k string, v int", AS_BEFORE, ""),
+        ("k string, v int", "k string", AS_BEFORE, "the table keeps 'v', which is null in new rows"),
+        ("k string", "k string, v int", AS_BEFORE, "the table gets 'v', which is null in rows of before"),
+        ("v int", "v bigint", AS_BEFORE, "the table's 'v' gets the wider type.*read as before"),
+        ("v string", "v int", PARTS, "the next checkpoint is refused: cast it"),
+    ],
+)
+def test_a_table_whose_columns_follow_the_rows(before, now, verdict, said):
+    table = plan_table([changed_rows(before, now)], is_exact=True, evolves=True)
+    assert table.verdict is verdict
+    assert re.search(said, table.said) if said else table.said == ""
+
+
 def test_the_state_of_an_operator_by_the_names_that_people_see():
     key = StateColumn("k", "string", "k")
     most = StateAggregate("most", "max", "v", None, ("_most_max",))

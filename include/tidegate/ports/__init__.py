@@ -22,6 +22,7 @@ from tidegate.ports.regions import (
 )
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.sink_abilities import (
+    EvolvingSink,
     JournalingSink,
     KeyedSink,
     LingeringSink,
@@ -88,6 +89,7 @@ __all__ = [
     "Exporter",
     "HandleKind",
     "KeyReader",
+    "EvolvingSink",
     "JournalingSink",
     "KeyedSink",
     "LaggingSource",

@@ -16,7 +16,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
-from tidegate.ports import SinkInput, StateSchemas
+from tidegate.ports import EvolvingSink, SinkInput, StateSchemas
 from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.records import (
@@ -192,8 +192,9 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
         case SinkVertex():
             options = {**vertex.sink.describe(), **promised(graph.pipeline, vertex)}
             appends, upserts = vertex.sink.input is SinkInput.CHANGES, vertex.operator_id in graph.upserted
-            said = _as_json(options)
-            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=said, appends=appends, upserts=upserts)
+            said, evolves = _as_json(options), isinstance(vertex.sink, EvolvingSink)
+            kinds = {"appends": appends, "upserts": upserts, "evolves": evolves}
+            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=said, **kinds)
         case StepVertex():
             return DefinedVertex(VertexKind.STEP, vertex.name, plan)
 

@@ -196,10 +196,11 @@ class _Plan:
             yield "has no expectations any more"
 
     def _table(self, vertex: DefinedVertex) -> TableChange | None:
-        """Of a sink: a table of current rows is written anew, one that is appended to keeps its old rows."""
+        """Of a sink: a table of current rows is written anew, one that is appended to keeps its old rows, and the
+        columns of some tables follow."""
         if vertex.kind is not VertexKind.SINK:
             return None
-        if not vertex.appends:
+        if not vertex.appends and not vertex.evolves:
             return TableChange(TableVerdict.AS_BEFORE, "")
         upstreams, known = self._definition.upstreams, {v.plan.operator_id: v for v in self._definition.vertices}
         direct = upstreams.get(vertex.plan.operator_id, ())
@@ -214,7 +215,7 @@ class _Plan:
             found.append(self._columns(known[id_]))
         sole = known.get(direct[0]) if len(direct) == 1 and direct[0] not in self._definition.outputs else None
         is_exact = sole is not None and bool(self._columns(sole))
-        return plan_table(found[:1] if is_exact else found, is_exact)
+        return plan_table(found[:1] if is_exact else found, is_exact, vertex.evolves)
 
     def _columns(self, vertex: DefinedVertex) -> Changes:
         """How the rows of a source, or of an operator's state, differ."""

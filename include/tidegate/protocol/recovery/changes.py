@@ -37,7 +37,8 @@ class VertexKind(StrEnum):
 class DefinedVertex:
     """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
     `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
-    writes committed rows again. `upserts`: one that is given how a state changes."""
+    writes committed rows again. `upserts`: one that is given how a state changes. `evolves`: one whose table's columns
+    follow those of the rows."""
 
     kind: VertexKind
     name: str
@@ -47,6 +48,7 @@ class DefinedVertex:
     options: Mapping[str, Any] = field(default_factory=dict)
     appends: bool = False
     upserts: bool = False
+    evolves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,9 @@ def _plain(type_: str) -> str:
     return _SAME.get(plain, plain)
 
 
-def plan_table(changes: Sequence[Changes], is_exact: bool) -> TableChange:
+def plan_table(changes: Sequence[Changes], is_exact: bool, evolves: bool = False) -> TableChange:
     """`changes` are those of all operators and sources that the table's rows come from. Not `is_exact`: code in between
-    decides which of the columns reach the table. Performs no I/O."""
+    decides which of the columns reach the table. `evolves`: the table's own columns follow. Performs no I/O."""
     columns = {name: change for each in changes for name, change in each.items()}
     if not columns:
         return TableChange(TableVerdict.AS_BEFORE, "")
@@ -108,6 +108,8 @@ def plan_table(changes: Sequence[Changes], is_exact: bool) -> TableChange:
     worst = max(columns.values(), key=kinds.index)
     names = ", ".join(repr(name) for name in sorted(columns) if columns[name] is worst)
     maybe = "" if is_exact else ", if it reaches the table"
+    if evolves:
+        return _evolved(worst, names, maybe)
     match worst:
         case ColumnChange.DROPPED:
             said = f"rows of before keep {names}, which is null in new ones{maybe}; the table is read as before"
@@ -130,3 +132,26 @@ def plan_table(changes: Sequence[Changes], is_exact: bool) -> TableChange:
                 "pyarrow with read_table(…, schema=…). Without that a reader may leave out the column"
             )
     return TableChange(TableVerdict.WITH_OPTION, said)
+
+
+def _evolved(worst: ColumnChange, names: str, maybe: str) -> TableChange:
+    """Of a table that tells columns apart by number."""
+    match worst:
+        case ColumnChange.OTHER_TYPE:
+            said = (
+                f"{names} has another type{maybe}, and the next checkpoint is refused: cast it in a transform, or give "
+                "the column another name"
+            )
+            return TableChange(TableVerdict.NOT_AS_A_WHOLE, said)
+        case ColumnChange.WIDENED:
+            said = f"the table's {names} gets the wider type{maybe}, if its format allows that, else it is refused"
+        case ColumnChange.RENAMED:
+            said = (
+                f"the table gets {names}{maybe}, and keeps the column of the old name. With renamed={{old: new}} its "
+                "sink renames that instead"
+            )
+        case ColumnChange.NEW:
+            said = f"the table gets {names}{maybe}, which is null in rows of before"
+        case _:
+            said = f"the table keeps {names}, which is null in new rows{maybe}"
+    return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
