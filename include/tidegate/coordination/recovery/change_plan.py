@@ -192,9 +192,15 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
         case SinkVertex():
             options = {**vertex.sink.describe(), **promised(graph.pipeline, vertex)}
             appends, upserts = vertex.sink.input is SinkInput.CHANGES, vertex.operator_id in graph.upserted
-            said, evolves = _as_json(options), isinstance(vertex.sink, EvolvingSink)
-            kinds = {"appends": appends, "upserts": upserts, "evolves": evolves}
-            return DefinedVertex(VertexKind.SINK, vertex.name, plan, options=said, **kinds)
+            return DefinedVertex(
+                VertexKind.SINK,
+                vertex.name,
+                plan,
+                options=_as_json(options),
+                appends=appends,
+                upserts=upserts,
+                evolves=isinstance(vertex.sink, EvolvingSink),
+            )
         case StepVertex():
             return DefinedVertex(VertexKind.STEP, vertex.name, plan)
 
