@@ -73,7 +73,7 @@ def _nested(kind: "pa.DataType") -> "pa.DataType | None":
 def _is_list(kind: "pa.DataType") -> bool:
     import pyarrow.types as of
 
-    return of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
+    return bool(of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind))
 
 
 class Numbering:
