@@ -1,12 +1,15 @@
 """`PostgresSink` passes the suite for sinks in all of its modes, in the commit and after it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import Databases
 from five_sinks import shown
 
 from tidegate import PostgresSink
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.testing import SinkSuite
 
 pytestmark = pytest.mark.timeout(900)
@@ -36,3 +39,46 @@ class TestUpsert(TestAppend):
 class TestReplace(TestAppend):
     def sink(self, directory: Path) -> PostgresSink:
         return PostgresSink(directory.name, "replace", self.connection)
+
+
+class Elsewhere:
+    """The table is in another database, and changes after the commit."""
+
+    connection = "marts"
+
+    @pytest.fixture(autouse=True)
+    def marts(
+        self, postgres_server: EmbeddedPostgres, databases: Databases, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[None]:
+        name = databases.take()
+        url = f"{postgres_server.url(name)}?options=-c%20lock_timeout%3D1000"
+        monkeypatch.setenv("TIDEGATE_CONNECTION_MARTS", url)
+        yield
+        databases.give_back(name)
+
+
+class TestAppendElsewhere(Elsewhere, TestAppend):
+    pass
+
+
+class TestUpsertElsewhere(Elsewhere, TestUpsert):
+    pass
+
+
+class TestReplaceElsewhere(Elsewhere, TestReplace):
+    pass
+
+
+@pytest.mark.long
+class TestManyLines(TestAppend):
+    every = 10
+
+
+@pytest.mark.long
+class TestManyLinesOfAnUpsert(TestUpsert):
+    every = 10
+
+
+@pytest.mark.long
+class TestManyLinesOfAReplacement(TestReplace):
+    every = 10

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tidegate.testing.sink_trials import S, SinkTrials, kill, stop
 from tidegate.testing.trials import Trial
 
@@ -43,6 +45,18 @@ class CommitTests(SinkTrials[S]):
         for checkpoint_id, staged in late.items():
             trial.commit(checkpoint_id, staged)
             trial.check(f"After the commit of checkpoint {checkpoint_id} was repeated behind that of checkpoint 4")
+
+    def test_all_rows_of_a_state_take_the_place_of_those_that_it_had(self, tmp_path: Path) -> None:
+        trial = self.trial(tmp_path)
+        if not trial.keys:
+            pytest.skip("the sink takes no upserts, or has no keys")
+        trial.commit(3, trial.third())
+        trial.commit(4, trial.stage_whole(4, [*trial.some_rows(10, 40), trial.changed(30, 45)]))
+        trial.check("After a commit of all rows")
+        trial.commit(5, [*trial.stage(5, trial.some_rows(30, 50)), *trial.stage_gone(5, 10)])
+        trial.check("After the next commit")
+        trial.commit(6, trial.stage_whole(6, []))
+        trial.check("After a commit of all rows, which are none")
 
     def test_a_commit_killed_anywhere_shows_all_or_nothing_and_is_finished_by_a_repetition(
         self, tmp_path: Path

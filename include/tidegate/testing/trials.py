@@ -4,14 +4,16 @@ with what they should see.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.ports import Branch, SinkCommit, SinkInput, StageContext, StateHandle
+from tidegate.ports import Branch, KeyedSink, SinkCommit, SinkInput, StageContext, StateHandle
+from tidegate.protocol.steps.sink_marks import DELETES, WHOLE
+from tidegate.state.layout import DELETE
 from tidegate.testing.attempts import KitAttempts
 from tidegate.testing.deliveries import Delivery
 
@@ -44,10 +46,12 @@ class Trial:
     def some_rows(self, *numbers: int) -> list[Mapping[str, Any]]:
         return [self.row(number) for number in numbers]
 
-    def stage(self, checkpoint_id: int, rows: Rows, subtask: int = 0, attempt: int = 1) -> list[StateHandle]:
+    def stage(
+        self, checkpoint_id: int, rows: Rows, subtask: int = 0, attempt: int = 1, schema: pa.Schema | None = None
+    ) -> list[StateHandle]:
         """As a subtask does."""
         self._staged += 1
-        table = pa.Table.from_pylist([dict(row) for row in rows], schema=self.schema)
+        table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema or self.schema)
         context = StageContext(checkpoint_id, subtask, attempt, f"u{self._staged}")
         handles: list[StateHandle] = self.writer.stage(table, context)
         assert sum(handle.rows for handle in handles) == len(rows), (
@@ -77,20 +81,61 @@ class Trial:
 
     def third(self) -> list[StateHandle]:
         """Two checkpoints are committed, and the third is staged by two subtasks, beside a file of an attempt that does
-        not count. Of a sink of current rows one subtask has not changed."""
-        current = self.sink.input is SinkInput.CURRENT
+        not count. Of a sink of current rows one subtask has not changed. Of one of upserts the second checkpoint
+        changes a row of the first, and the third removes one of the second."""
+        current, upserts = self.sink.input is SinkInput.CURRENT, bool(self.keys)
         carried = self.stage(1, self.some_rows(11, 12), subtask=1)
         self.commit(1, [*self.stage(1, self.some_rows(10)), *carried])
-        self.commit(2, [*self.stage(2, self.some_rows(20, 21)), *(carried if current else [])])
+        changed = [self.changed(10, 25)] if upserts else []
+        self.commit(2, [*self.stage(2, [*self.some_rows(20, 21), *changed]), *(carried if current else [])])
         third = [*self.stage(3, self.some_rows(30, 31, 32)), *self.stage(3, self.some_rows(33), subtask=2)]
         self.stage(3, self.some_rows(999), subtask=0, attempt=7)
-        return [*third, *(carried if current else [])]
+        gone = self.stage_gone(3, 20) if upserts else []
+        return [*third, *gone, *(carried if current else [])]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell rows of a sink of upserts apart."""
+        known = self.sink.input is SinkInput.UPSERTS and isinstance(self.sink, KeyedSink)
+        return tuple(self.sink.keys) if known else ()
+
+    def changed(self, number: int, into: int) -> Mapping[str, Any]:
+        """The row of a number, with what is no key from another one."""
+        row = self.row(number)
+        return {**self.row(into), **{name: row[name] for name in self.keys}}
+
+    def stage_gone(self, checkpoint_id: int, *numbers: int) -> list[StateHandle]:
+        """As a subtask stages keys whose rows have left the state."""
+        rows = [{name: self.row(number)[name] for name in self.keys} | {DELETE: True} for number in numbers]
+        schema = self.schema.append(pa.field(DELETE, pa.bool_()))
+        return [replace(handle, details={DELETES: True}) for handle in self.stage(checkpoint_id, rows, schema=schema)]
+
+    def stage_whole(self, checkpoint_id: int, rows: Rows) -> list[StateHandle]:
+        """As the only subtask stages all rows, for a sink that may lack some."""
+        return [replace(handle, details={WHOLE: True}) for handle in self.stage(checkpoint_id, rows)]
 
     def expected(self, branch: Branch | None = None) -> list[Mapping[str, Any]]:
         """What readers should see: of an append all rows of the branch's checkpoints, of current rows the newest."""
-        ids = [id_ for id_ in sorted(self.committed) if branch is None or id_ in branch]
+        return self.rows_at([id_ for id_ in sorted(self.committed) if branch is None or id_ in branch])
+
+    def rows_at(self, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+        """What readers should see of these checkpoints."""
+        if self.keys:
+            return self._upserted(ids)
         shown = ids[-1:] if self.sink.input is SinkInput.CURRENT else ids
         return [row for id_ in shown for handle in self.committed[id_] for row in self.rows_of[handle.path]]
+
+    def _upserted(self, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+        found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for id_ in ids:
+            if any(WHOLE in handle.details for handle in self.committed[id_]):
+                found = {}
+            for row in [row for handle in self.committed[id_] for row in self.rows_of[handle.path]]:
+                key = tuple(row[name] for name in self.keys)
+                found |= {key: row}
+                if row.get(DELETE):
+                    del found[key]
+        return list(found.values())
 
     def shown(self) -> Counter[str]:
         return counted(self.read(self.sink))
