@@ -1,20 +1,10 @@
-"""Loaded rows that are lost, tables with loaded rows that nobody needs, attempts that come too late, and places that
-are another pipeline's."""
+"""Loaded rows that are lost, tables with loaded rows that nobody needs, and places that are another pipeline's."""
 
 import pytest
-from commits import Attempt
-from marts import values
 
 from tidegate import PostgresSink
-from tidegate.ports import StageContext
 from tidegate.postgres_sink.append import Append
-from tidegate.postgres_sink.databases import carry_out
-from tidegate.protocol.facts.errors import (
-    PipelineIdentityError,
-    SinkError,
-    SupersededAttemptError,
-)
-from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.facts.errors import PipelineIdentityError, SinkError
 
 BOTH = pytest.mark.parametrize("connection", [None, "marts"])
 
@@ -66,31 +56,6 @@ def test_tables_that_crashed_attempts_have_left_are_found_and_dropped(mart, here
     sink.discard(left)
     assert here.loaded_tables() == []
     assert here.rows("SELECT v FROM orders") == [1]
-
-
-def test_a_repeated_commit_adds_nothing_and_a_late_attempt_changes_nothing(mart, here, there):
-    sink = mart(orders=PostgresSink("orders", connection="marts")).sinks["orders"]
-    sink.mark(Owner("mart", "orders", "x"))
-    one, two = (sink.writer().stage(values(number), StageContext(number, 0, 1, "u")) for number in (1, 2))
-    first = Attempt()
-    sink.commit(1, one, first)
-    sink.commit(1, one, first)
-    assert there.rows("SELECT v FROM orders") == [1]
-    late, newer = Attempt(), Attempt()
-    sink.commit(2, two, newer)
-    stopped = Append(sink.target, 3, None, late.number)
-
-    class Unaware:
-        number = late.number
-
-        def confirm(self):
-            """It was the newest when it asked."""
-
-        def keep(self): ...
-
-    with pytest.raises(SupersededAttemptError, match="was overtaken by attempt"):
-        carry_out("marts", stopped, sink.target, Unaware())
-    assert there.rows("SELECT v FROM orders ORDER BY v") == [1, 2]
 
 
 @BOTH
