@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from five_sinks import FILES, TABLES, five_sinks, shown
+from five_sinks import FILES, five_sinks
 from sizes import sizes
 
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
@@ -14,18 +14,17 @@ from tidegate.testing.crash_worlds import CrashWorld, crash_world, require_equal
 from tidegate.testing.effects import Crash
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
-SHOWN = dict.fromkeys(TABLES, shown)
 
 
 @sizes("only", sample="Upsert.run", whole="")
 def test_a_checkpoint_that_is_killed_anywhere_is_in_all_tables_once(only: str, spark: Any) -> None:
-    report = crash_test(five_sinks, FILES, spark=spark, shown=SHOWN, only=only)
+    report = crash_test(five_sinks, FILES, spark=spark, only=only)
     assert report.crashes >= (2 if only else 50)
 
 
 @sizes("only", sample="RewindUpserted.run", whole="")
 def test_a_restore_that_is_killed_anywhere_takes_all_tables_back_and_forth(only: str, spark: Any) -> None:
-    with crash_world(five_sinks(retained=9), spark, SHOWN, only) as world, world.here():
+    with crash_world(five_sinks(retained=9), spark, {}, only) as world, world.here():
         past = {}
         for number, files in enumerate(FILES[:3]):
             world.deliver(number, files)

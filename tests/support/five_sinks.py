@@ -1,18 +1,14 @@
-"""A pipeline with three tables in the commit, one of each mode, and two after it, and what its readers see."""
+"""A pipeline with three tables in the commit, one of each mode, and two sinks after it."""
 
 from typing import Any
 
-from sqlalchemy import MetaData, Table, inspect, select
-
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, PostgresSink
-from tidegate.postgres_sink.databases import connected
 
 #: Orders that arrive for one checkpoint after the other. One of 0 cents closes a customer's account.
 FILES = [
     {"landing/orders.csv": f"customer,cents\n{rows}\n"}
     for rows in ("ann,5\nbob,7\ncyd,1", "bob,2\ncyd,0\nann,1", "dan,4\ncyd,3", "ann,0\nbob,0", "eve,9")
 ]
-TABLES = ("seen", "totals", "now", "elsewhere")
 
 
 def five_sinks(retained: int = 2) -> Pipeline:
@@ -35,12 +31,3 @@ def five_sinks(retained: int = 2) -> Pipeline:
     accounts.sink("elsewhere", PostgresSink("totals", mode="upsert", key="customer", connection="marts"))
     accounts.sink("files", ParquetSink("tables/files", mode="latest"))
     return pipeline
-
-
-def shown(sink: PostgresSink) -> list[dict[str, Any]]:
-    """All columns of its table, `_checkpoint` among them."""
-    with connected(sink.connection, sink.target) as connection:
-        if not inspect(connection).has_table(sink.target.name, sink.target.schema):
-            return []
-        table = Table(sink.target.name, MetaData(), schema=sink.target.schema, autoload_with=connection)
-        return [dict(row) for row in connection.execute(select(table)).mappings()]

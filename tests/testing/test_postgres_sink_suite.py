@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from databases import Databases
-from five_sinks import shown
 
 from tidegate import PostgresSink
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.testing import SinkSuite
+from tidegate.testing.crash_worlds import table_rows
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -26,7 +26,7 @@ class TestAppend(SinkSuite[PostgresSink]):
         return PostgresSink(directory.name, connection=self.connection)
 
     def shown(self, sink: PostgresSink) -> list[dict[str, Any]]:
-        return [{name: row[name] for name in ("k", "v")} for row in shown(sink)]
+        return [{name: row[name] for name in ("k", "v")} for row in table_rows(sink)]
 
 
 class TestUpsert(TestAppend):

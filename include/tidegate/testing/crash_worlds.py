@@ -9,13 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import MetaData, Table, inspect, select
+
 from tidegate.assembly import open_store, open_validator, read_state
 from tidegate.embedded_postgres.locate import embedded_directory
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import ReadableAtSink, ReadableSink
-from tidegate.postgres_sink.databases import VARIABLE
+from tidegate.postgres_sink.databases import VARIABLE, connected
 from tidegate.postgres_sink.sink import PostgresSink
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.settings import Settings
@@ -111,6 +113,8 @@ class CrashWorld:
     def _rows(self, name: str, sink: Any) -> Rows:
         if name in self.shown:
             return self.shown[name](sink)
+        if isinstance(sink, PostgresSink):
+            return table_rows(sink)
         if isinstance(sink, ReadableSink):
             frame = sink.read_table(self.session)
             return [] if frame is None else frame.toArrow().to_pylist()
@@ -139,6 +143,15 @@ def require_equal(found: Mapping[str, Rows], expected: Mapping[str, Rows], when:
     for name, rows in expected.items():
         seen, wanted = counted(found[name]), counted(rows)
         assert seen == wanted, f"{when}: {name} has {seen.total()} rows{difference(seen, wanted)}"
+
+
+def table_rows(sink: PostgresSink) -> Rows:
+    """What readers see of a table, all columns."""
+    with connected(sink.connection, sink.target) as connection:
+        if not inspect(connection).has_table(sink.target.name, sink.target.schema):
+            return []
+        table = Table(sink.target.name, MetaData(), schema=sink.target.schema, autoload_with=connection)
+        return [dict(row) for row in connection.execute(select(table)).mappings()]
 
 
 def _database(server: EmbeddedPostgres, name: str) -> str:
