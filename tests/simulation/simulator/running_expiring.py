@@ -12,6 +12,7 @@ from simulator.running_ages import Ageing, Attempt, Lived, LogRow
 from simulator.running_emitting import key_of
 from simulator.running_in_the_commit import make_table
 from simulator.scheduler import require
+from simulator.upserting import shown as without_removed
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
@@ -150,5 +151,6 @@ def check_lives_in_the_end(world: "Running") -> None:
         current = table.input is SinkInput.CURRENT
         rows = dict(row for files in (seen[-1:] if current else seen) for file in files for row in file)
         rows = table.folded() if table.input is SinkInput.UPSERTS else rows
-        expected = changes if table.input is SinkInput.CHANGES else lived.shown
+        lasting = without_removed(lived.shown) if table.input is SinkInput.UPSERTS else lived.shown
+        expected = changes if table.input is SinkInput.CHANGES else lasting
         require(rows == expected, f"{sink.name} shows {rows}, and should show {expected}")
