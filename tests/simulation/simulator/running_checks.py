@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.running_expiring import LIVES, check_expiring, log_rows
 from simulator.running_in_the_commit import InTheCommit
+from simulator.running_lasting import Lasting
 from simulator.running_log import Log
 from simulator.running_parts import PlainJobs, Rows
 from simulator.running_plain import plain_execution, rows_before
@@ -30,6 +31,7 @@ class Checks:
         self.branches: dict[int, frozenset[int]] = {0: frozenset()}
         self.wanted: Target | None = None
         self.in_the_commit = InTheCommit(world)
+        self.lasting = Lasting(world)
 
     def look(self, before: Any, after: Any) -> None:
         """After every commit."""
@@ -46,9 +48,11 @@ class Checks:
                 continue
             if record.status is Status.COMPLETED and (known is None or known.status is not Status.COMPLETED):
                 self.world.tell(f"checkpoint {id_} completes")
+                follows = self.now
                 self._follows(id_, before, after)
                 snapshots = {key: row.snapshot for key, row in after.subtasks[id_].items()}
                 self.in_the_commit.completes(id_, snapshots)
+                self.lasting.completes(id_, follows, snapshots)
                 self._verify(record, snapshots)
         self.in_the_commit.check()
         self.world.overlapping.look(self.world, before, after)
