@@ -1,5 +1,6 @@
 """Tables of upserts have what the state has, whatever became of the table or the pipeline between two checkpoints."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +112,16 @@ def test_a_table_that_was_appended_to_before(marts: UpsertingMarts) -> None:
     marts.coordinator.abort(4, FailureReason.TASK_FAILURE, "")
     assert marts.whole(marts.take()) == {"upserted"}
     assert dict(marts.servers["mart"].rows("SELECT k, v FROM log")) == marts.state
+
+
+def test_an_import_takes_tables_back_and_gives_them_all_rows(marts: UpsertingMarts, home: Path) -> None:
+    marts.save(str(home / "saved"))
+    marts.take(d=5)
+    marts.import_(str(home / "saved"))
+    marts.check()
+    assert marts.whole(marts.take(e=6)) == BOTH
+    marts.check()
+    marts.restore(2)
+    marts.check()
+    assert marts.whole(marts.take(f=7)) == set()
+    marts.check()

@@ -15,6 +15,8 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import CheckpointStore
+from tidegate.protocol.facts.records import CheckpointKind
+from tidegate.protocol.facts.savepoints import Label
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.protocol.steps.sink_marks import is_whole
 from tidegate.settings import Settings
@@ -60,8 +62,8 @@ class UpsertingMarts:
         for event in values.items():
             self.source.put(0, event)
 
-    def validated(self) -> int:
-        outcome: Any = self.coordinator.trigger(uuid4().hex)
+    def validated(self, **how: Any) -> int:
+        outcome: Any = self.coordinator.trigger(uuid4().hex, **how)
         id_ = int(outcome.checkpoint_id)
         self.coordinator.snapshot(id_, self.region)
         self.coordinator.validate(id_, Judge("missing"))
@@ -80,6 +82,19 @@ class UpsertingMarts:
         for k, v in self.source.all():
             newest[k] = max(v, newest.get(k, 0), key=abs)
         return {k: v for k, v in newest.items() if v >= 0}
+
+    def save(self, location: str) -> None:
+        """A savepoint with a directory of its own."""
+        id_ = self.validated(kind=CheckpointKind.SAVEPOINT, label=Label("kept"))
+        self.coordinator.finalize(id_)
+        self.coordinator.notify(id_)
+        self.states[id_] = self.state
+        begun = self.coordinator.exporting.begin("kept", location)
+        self.coordinator.exporting.export(begun.checkpoint_id, self.region)
+
+    def import_(self, location: str) -> None:
+        plan = self.coordinator.restore_from(location)
+        self.state = self.states[plan.restore.checkpoint.checkpoint_id]
 
     def restore(self, checkpoint_id: int | None = None) -> None:
         """To the checkpoint, or undo the last one. Tables of sinks that are no part of the pipeline stay as they are.
