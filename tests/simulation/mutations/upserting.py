@@ -30,9 +30,9 @@ def _(original):
     return lambda self, sink, vertex: original(self, sink, vertex) if self.had(sink, vertex) else []
 
 
-@mutation("a sink of upserts has what it had at a checkpoint that it was not taken back to", (lookup, "_stays"))
+@mutation("a sink of upserts has what it had at a checkpoint that it was not taken back to", (lookup, "known_marks"))
 def _(original):
-    return lambda graph, id_: False
+    return lambda snapshots, latest_id, shown, is_restored: dict(snapshots)
 
 
 @mutation("a sink of upserts has what a checkpoint that is in progress has", (RunningChain, "before"))

@@ -257,9 +257,10 @@ class Statements:
         self.sink.world.point(f"has run the statements of {self.sink.name}")
 
     def _execute(self, tables: dict[str, Any]) -> int:
-        has = tables.setdefault(f"{self.sink.root} has", {})
+        has, shows = (tables.setdefault(f"{self.sink.root} {what}", {}) for what in ("has", "shows"))
         table: dict[int, Part] = tables.setdefault(self.sink.root, {})
         if self.change is None or (self.by_key and self.checkpoint_id in has):
+            shows |= {} if self.checkpoint_id in has else {0: self.checkpoint_id}
             has[self.checkpoint_id] = True
             return 0
         if self.sink.crashes.random() < self.sink.crash and self.sink.world.temper != CALM:
@@ -269,7 +270,7 @@ class Statements:
         self._count(parts)
         self.change(table, parts)
         if self.checkpoint_id:
-            has[self.checkpoint_id] = True
+            has[self.checkpoint_id], shows[0] = True, self.checkpoint_id
         return len(parts)
 
     def _count(self, parts: Sequence[Part]) -> None:

@@ -39,7 +39,8 @@ def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> Si
     if input is SinkInput.UPSERTS:
         with_restores = world.drawn.restore and not (world.drawn.saving or world.drawn.changes or world.drawn.forking)
         stays = with_restores and Random(f"stays {world.seed} {name}").random() < 0.4
-        return (StayingSink if stays else UpsertingSink)(world, name, input, root)
+        tells = Random(f"tells {world.seed} {name}").random() < 0.5
+        return (StayingSink if stays else TellingSink if tells else UpsertingSink)(world, name, input, root)
     return in_the_commit.make_sink(world, name, input, root)
 
 
@@ -115,6 +116,14 @@ class UpsertingSink(CommittedSink):
                 table.clear()
             take_in(table, (row for part in files for row in self._rows_of(part)), f"{self.name} in checkpoint {id_}")
         return sorted(table.items())
+
+
+class TellingSink(UpsertingSink):
+    """`ports.PositionedSink`."""
+
+    def shown_checkpoint(self) -> int | None:
+        shows: int | None = self.tables.rows.get(f"{self.root} shows", {}).get(0)
+        return shows
 
 
 class StayingSink(UpsertingSink):
