@@ -26,11 +26,3 @@ def _(original):
         return [replace(each, carried_from=before_id) for each in original(targets, subtasks, before, before_id)]
 
     return carry_over
-
-
-@mutation("a verdict carries over if the files of the first subtask are the same", (carried_verdicts, "files_of"))
-def _(original):
-    def files(judged, subtasks):
-        return [(subtask, handle) for subtask, handle in original(judged, subtasks) if subtask.subtask_index == 0]
-
-    return files

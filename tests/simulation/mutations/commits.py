@@ -7,9 +7,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.steps import finalize as commit_points
 from tidegate.coordination.steps import outstanding
 from tidegate.coordination.steps import validate as validations
-from tidegate.coordination.steps.finalize import CommitPoint
 from tidegate.coordination.steps.outstanding import Outstanding
-from tidegate.protocol.facts.errors import UnknownOutcomeError
 from tidegate.protocol.facts.lifecycle import Status
 
 
@@ -28,18 +26,6 @@ def _(original):
 @mutation("staged files are believed without a look at them", (commit_points, "committables"))
 def _(original):
     return lambda subtasks, operator_id: ()
-
-
-@mutation("metadata is deleted when the outcome of the commit is unknown", (CommitPoint, "_complete"))
-def _(original):
-    def complete(self, metadata, path, *rest):
-        try:
-            return original(self, metadata, path, *rest)
-        except UnknownOutcomeError:
-            self._context.storage.delete([path])
-            raise
-
-    return complete
 
 
 @mutation("sinks are notified before the checkpoint is committed", (CheckpointCoordinator, "finalize"))

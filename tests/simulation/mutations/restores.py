@@ -203,10 +203,3 @@ def _(original):
         return [record.checkpoint_id for record in abandoned if ends[record.abandoned_by] < now]
 
     return choose
-
-
-@mutation(
-    "a rewind reports what it misses although the pipeline was restored since", (rewinding.Rewinding, "_is_left_behind")
-)
-def _(original):
-    return lambda self, restore: False

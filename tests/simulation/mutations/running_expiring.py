@@ -28,11 +28,6 @@ def _(original):
     return as_of
 
 
-@mutation("a merge forgets what time it was", (expiry, "merged"))
-def _(original):
-    return lambda *facts: replace(original(*facts), clock=None)
-
-
 @mutation("a table of a continuous run is judged by when it is staged", (SnapshotSteps, "_snapshot"))
 def _(original):
     def snapshot(self, vertex, checkpoint_id):

@@ -11,7 +11,7 @@ from tidegate.coordination.steps.snapshot import Snapshotting
 from tidegate.dataflow import scheduled_driver, source_snapshots
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.protocol.facts.lifecycle import Phase
-from tidegate.protocol.facts.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
+from tidegate.protocol.facts.records import AcknowledgeResult, HandleKind, Snapshot
 from tidegate.protocol.steps import restored_snapshots as restores
 
 
@@ -119,11 +119,6 @@ def _(original):
         return result
 
     return rescaled
-
-
-@mutation("what a compaction replaces is named without its key groups", (StateHandle, "view"))
-def _(original):
-    return property(lambda self: self.path)
 
 
 @mutation(
