@@ -17,6 +17,7 @@ BEHIND_AN_EXTRA = {
     "iceberg/changes.py": {"pyiceberg"},
     "iceberg/data_files.py": {"pyiceberg"},
     "iceberg/draft.py": {"pyiceberg"},
+    "iceberg/elsewhere.py": {"pyiceberg"},
     "iceberg/evolution.py": {"pyiceberg"},
     "iceberg/files.py": {"pyiceberg"},
     "iceberg/fitting.py": {"pyiceberg"},

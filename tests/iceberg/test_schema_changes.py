@@ -9,6 +9,7 @@ from pyiceberg.types import LongType, NestedField
 from tidegate import IcebergSink
 from tidegate.iceberg.files import read_metadata
 from tidegate.iceberg.fitting import evolution
+from tidegate.iceberg.places import location_now
 from tidegate.protocol.facts.errors import SinkError
 
 
@@ -103,7 +104,7 @@ def test_what_the_table_becomes_is_said_beforehand(lake, mart):
     of = mart(out=IcebergSink("db.out"))
     of.take(out=table(a=pa.array([1], pa.int32()), b=["x"]))
     found = evolution(
-        read_metadata(of.sinks["out"]._location()), pa.schema({"a": pa.int64(), "c": pa.string()}), {"b": "c"}
+        read_metadata(location_now(of.sinks["out"].name)), pa.schema({"a": pa.int64(), "c": pa.string()}), {"b": "c"}
     )
     assert found.changes == ["widens its column a from int to long", "renames its column b to c"]
     assert found.problems == []

@@ -6,6 +6,7 @@ from iceberg_tables import files_below
 
 from tidegate import IcebergSink
 from tidegate.iceberg.garbage import referenced
+from tidegate.iceberg.places import location_now
 from tidegate.protocol.steps.notify import committables
 
 
@@ -77,7 +78,7 @@ def test_what_attempts_left_behind_is_found_and_deleted(lake, mart):
     of.coordinator.clean()
     _, metadata = everything(of)
     assert len(metadata) < len(before)
-    assert set(referenced(sink.root, sink._location(), metadata)) == set(metadata)
+    assert set(referenced(sink.root, location_now(sink.name), metadata)) == set(metadata)
     assert lake.values("db.out") == [1, 2]
 
 
@@ -87,6 +88,6 @@ def test_files_of_metadata_do_not_add_up(lake, mart, mode):
     _, metadata = everything(of)
     assert len(metadata) < 60
     assert len(lake.table("db.out").metadata.snapshots) <= 5
-    assert set(referenced(of.sinks["out"].root, of.sinks["out"]._location(), metadata)) == set(metadata)
+    assert set(referenced(of.sinks["out"].root, location_now(of.sinks["out"].name), metadata)) == set(metadata)
     of.take(out=pa.table({"v": pa.array([99], pa.int64())}))
     assert 99 in lake.values("db.out")

@@ -22,7 +22,7 @@ from tidegate.iceberg.reach import released
 from tidegate.iceberg.writing import LAST
 from tidegate.ports import Branch, StateHandle
 from tidegate.postgres_sink.refusals import Occasion, unfit
-from tidegate.protocol.facts.errors import RowsRefusedError, SinkError
+from tidegate.protocol.facts.errors import RowsRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,9 @@ class Staged:
 
 
 class Change(Protocol):
-    def stage(self, base: str | None) -> Staged:
-        """Write what becomes of the table that has this metadata file; None if it is not there. Raises `SinkError`."""
+    def draft(self, base: str | None) -> Draft | None:
+        """Make what becomes of the table that has this metadata file, or None if it is not there. Returns None if
+        nothing does. Raises `SinkError`."""
         ...
 
 
@@ -65,16 +66,13 @@ class Forward:
     occasion: Occasion
     _footers: dict[str, pq.FileMetaData] = field(default_factory=dict)
 
-    def stage(self, base: str | None) -> Staged:
-        if not self._footers:
-            self._footers = footers(self.options.root, self.staged)
+    def draft(self, base: str | None) -> Draft | None:
         if base is None and not self.staged:
-            return Staged(base)
+            return None
         draft = self._begun(base)
-        before = draft.metadata
         self._evolve(draft)
         self._begin(draft)
-        files = list(listed(location(self.options.root), draft, self.staged, self._footers))
+        files = list(listed(location(self.options.root), draft, self.staged, self._read()))
         if self.options.replaced:
             require_own(draft, self.occasion, self.options)
             draft.replace(files)
@@ -82,7 +80,21 @@ class Forward:
             draft.append(files)
         keeping.note(draft, self.checkpoint_id)
         keeping.expire(draft, self.kept)
-        return written(draft, None if base is None else before)
+        return draft
+
+    def _read(self) -> dict[str, pq.FileMetaData]:
+        if not self._footers:
+            self._footers = footers(self.options.root, self.staged)
+        return self._footers
+
+    def new_table(self) -> TableMetadata | None:
+        """The table as it is made; None if there are no rows yet, which say what columns it has. Raises `SinkError`."""
+        if not self.staged:
+            return None
+        if not self.options.create:
+            raise unfit(self.occasion, ["it is not there, and create=False: make it, or let the sink make it"])
+        schema = schema_of(self._read()[self.staged[0].path])
+        return new_table(location(self.options.root), schema, self.options.partition_by)
 
     def _begun(self, base: str | None) -> Draft:
         uuid, said = written_by(self.checkpoint_id), summary(self.options, self.checkpoint_id)
@@ -90,14 +102,13 @@ class Forward:
             draft = Draft.of(base, uuid, said)
             require_writable(draft.metadata, self.occasion)
             return draft
-        if not self.options.create:
-            raise unfit(self.occasion, ["it is not there, and create=False: make it, or let the sink make it"])
-        schema = schema_of(self._footers[self.staged[0].path])
-        return Draft(new_table(location(self.options.root), schema, self.options.partition_by), None, uuid, said)
+        made = self.new_table()
+        assert made is not None
+        return Draft(made, None, uuid, said)
 
     def _evolve(self, draft: Draft) -> None:
         for handle in self.staged:
-            schema, rows = draft.metadata.schema(), schema_of(self._footers[handle.path])
+            schema, rows = draft.metadata.schema(), schema_of(self._read()[handle.path])
             evolution = Evolution(self.options.renamed, int(handle.details.get(LAST, 0)))
             evolved = evolution.schema(schema, rows)
             if evolution.problems:
@@ -129,13 +140,13 @@ class Back:
     staged: Sequence[StateHandle]
     occasion: Occasion
 
-    def stage(self, base: str | None) -> Staged:
+    def draft(self, base: str | None) -> Draft | None:
         if base is None:
-            return Staged(base)
+            return None
         draft = Draft.of(base, written_by_restore(), summary(self.options, self.checkpoint_id))
         before, refs = draft.metadata, draft.metadata.refs
         if keeping.FIRST not in before.properties:
-            return Staged(base)
+            return None
         found = refs.get(f"{TAG}{self.checkpoint_id}") or refs.get(f"{WITHDRAWN}{self.checkpoint_id}")
         self._remember_head(draft)
         keeping.withdraw(draft, self.branch)
@@ -143,6 +154,8 @@ class Back:
             draft.show(found.snapshot_id)
         elif self.checkpoint_id < int(before.properties[keeping.FIRST]):
             draft.show(refs[BEFORE].snapshot_id if BEFORE in refs else None)
+            if BEFORE not in refs:
+                draft.append(())
         elif self.options.replaced and self.staged:
             draft.replace(list(listed(location(self.options.root), draft, self.staged, self._footers())))
             keeping.note(draft, self.checkpoint_id)
@@ -152,7 +165,7 @@ class Back:
                 f"{TAG}{self.checkpoint_id}. {self.occasion.safe} Restore a checkpoint that the table has a tag of; "
                 "then repeat the step."
             )
-        return written(draft, before)
+        return draft
 
     def _footers(self) -> dict[str, pq.FileMetaData]:
         return footers(self.options.root, self.staged)
@@ -172,29 +185,33 @@ class Without:
     options: TableOptions
     checkpoint_ids: Collection[int]
 
-    def stage(self, base: str | None) -> Staged:
+    def draft(self, base: str | None) -> Draft | None:
         if base is None:
-            return Staged(base)
+            return None
         draft = Draft.of(base, written_by_restore(), {})
-        before = draft.metadata
-        for id_, tag in tagged(before.refs, WITHDRAWN).items():
+        for id_, tag in tagged(draft.metadata.refs, WITHDRAWN).items():
             if id_ in self.checkpoint_ids:
                 draft.release(tag)
         if draft.changed:
             draft.expire(keeping.unreferenced(draft))
-        return written(draft, before)
+        return draft
 
 
 def summary(options: TableOptions, checkpoint_id: int) -> dict[str, str]:
     return {keeping.CHECKPOINT: str(checkpoint_id), keeping.PIPELINE: options.pipeline}
 
 
-def written(draft: Draft, before: TableMetadata | None) -> Staged:
-    if not draft.changed and draft.base is not None:
-        return Staged(draft.base)
-    file = draft.write()
-    gone = () if before is None else tuple(released(before, draft.metadata))
-    return Staged(draft.base, file, gone)
+def staged(change: Change, base: str | None) -> Staged:
+    """Write what becomes of the table that has this metadata file; None if it is not there. Raises `SinkError`."""
+    draft = change.draft(base)
+    if draft is None or (not draft.changed and base is not None):
+        return Staged(base)
+    return Staged(base, draft.write(), tuple(given_up(draft)))
+
+
+def given_up(draft: Draft) -> list[str]:
+    """The files that the table does not refer to any more once it is as drafted."""
+    return [] if draft.before is None else released(draft.before, draft.metadata)
 
 
 def require_own(draft: Draft, occasion: Occasion, options: TableOptions) -> None:
@@ -217,9 +234,3 @@ def _is_first(draft: Draft) -> bool:
 def require_writable(metadata: TableMetadata, occasion: Occasion) -> None:
     if metadata.format_version > 2:
         raise unfit(occasion, [f"it has format version {metadata.format_version}, and only 1 and 2 can be written"])
-
-
-def lost_race(name: TableName, occasion: Occasion) -> SinkError:
-    return SinkError(
-        f"{occasion.what}: somebody else has changed it in the same instant. {occasion.safe} Then {occasion.again}."
-    )

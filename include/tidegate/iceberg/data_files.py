@@ -19,6 +19,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 
 from tidegate.iceberg.draft import Draft
+from tidegate.iceberg.files import read_metadata
 from tidegate.iceberg.partitions import PartitionBy, from_json
 from tidegate.iceberg.writing import PARTITION, SPEC, KnownTable
 from tidegate.ports import StateHandle
@@ -51,6 +52,11 @@ def known(metadata: TableMetadata) -> KnownTable:
     spec = metadata.spec()
     fields = [(field.source_id, str(field.transform)) for field in spec.fields]
     return KnownTable(schema_to_pyarrow(metadata.schema()), metadata.last_column_id, spec.spec_id, fields)
+
+
+def known_at(location: str) -> KnownTable:
+    """The table that has this metadata file."""
+    return known(read_metadata(location))
 
 
 def new_table(location: str, schema: Schema, fields: Sequence[PartitionBy]) -> TableMetadata:

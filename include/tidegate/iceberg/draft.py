@@ -56,7 +56,7 @@ class Draft:
     properties: dict[str, str]
 
     def __post_init__(self) -> None:
-        self._before = self.metadata if self.base is not None else None
+        self.before = self.metadata if self.base is not None else None
         self._updates = list[TableUpdate]()
         self._manifests = 0
 
@@ -67,6 +67,11 @@ class Draft:
     @property
     def changed(self) -> bool:
         return bool(self._updates)
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """What makes the next metadata of the present one."""
+        return tuple(self._updates)
 
     def apply(self, *updates: TableUpdate) -> None:
         self.metadata = update_table_metadata(self.metadata, updates)
@@ -206,8 +211,8 @@ class Draft:
 
     def write(self) -> str:
         """Write the metadata. Returns its file."""
-        if self._before is not None:  # once more from the beginning, so that the present file is noted once
-            self.metadata = update_table_metadata(self._before, tuple(self._updates), metadata_location=self.base)
+        if self.before is not None:  # once more from the beginning, so that the present file is noted once
+            self.metadata = update_table_metadata(self.before, self.updates, metadata_location=self.base)
         file = self._file(f"{_version(self.base) + 1:05d}-{self.uuid}.metadata.json")
         write_metadata(self.metadata, file)
         return file

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Collection, Sequence
 
-from tidegate.iceberg import catalog
 from tidegate.iceberg.files import location as location_of
 from tidegate.iceberg.files import opened
 from tidegate.iceberg.names import TableName
+from tidegate.iceberg.places import location_now
 from tidegate.iceberg.reach import files_of
 from tidegate.iceberg.swapping import RELEASED, contents, with_kept
 from tidegate.postgres_sink import positions
@@ -22,9 +22,9 @@ def referenced(root: str, location: str, paths: Sequence[str]) -> list[str]:
 def delete_released(name: TableName, root: str, kept: Collection[int] | None) -> None:
     """Delete the files that a table has given up. `kept`: the checkpoints that a restore can go back to, of which the
     next commit removes no snapshot; None if they are as before."""
+    location = location_now(name)
     with connected(None, name.target) as connection:
         content = positions.shown(connection, name.target).content
-        location = catalog.location_of(connection, name)
     if location is None or content is None:
         return
     deleted = _delete(root, location, contents(content).get(RELEASED, ()))

@@ -17,6 +17,8 @@ DATA, METADATA = "data", "metadata"
 TAG, WITHDRAWN = "chk-", "withdrawn-chk-"
 #: What the table was before its first checkpoint, if it was there.
 BEFORE = "chk-0"
+#: In a catalog elsewhere, the newest attempt at committing has a tag, which its commit takes from the one before.
+ATTEMPT = "tidegate-attempt-"
 
 _LONGEST = 255
 #: The first half of the UUID of what a restore has written.
@@ -28,10 +30,12 @@ _RESTORE_ENDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table of a catalog: its namespace, with dots if it has several levels, and its name."""
+    """A table of a catalog: its namespace, with dots if it has several levels, and its name. `catalog`: as pyiceberg's
+    configuration calls it; None is the one in the store's database."""
 
     namespace: str
     name: str
+    catalog: str | None = None
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
@@ -43,10 +47,11 @@ class TableName:
     @property
     def target(self) -> Target:
         """How it stands among the tables of sinks. No table in Postgres is called so: its schema has no dot."""
-        return Target(f"iceberg.{self.namespace}", self.name)
+        where = "" if self.catalog is None else f"{self.catalog}:"
+        return Target(f"iceberg.{where}{self.namespace}", self.name)
 
 
-def table_name(table: str) -> TableName:
+def table_name(table: str, catalog: str | None = None) -> TableName:
     """The table that a user has named, as `namespace.name`. Raises `PipelineDefinitionError`."""
     namespace, dot, name = table.rpartition(".")
     parts = [*namespace.split("."), name]
@@ -58,7 +63,7 @@ def table_name(table: str) -> TableName:
         raise PipelineDefinitionError(
             f"IcebergSink({table!r}): namespace and name have at most {_LONGEST} characters each."
         )
-    return TableName(namespace, name)
+    return TableName(namespace, name, catalog)
 
 
 def written_by(checkpoint_id: int) -> UUID:

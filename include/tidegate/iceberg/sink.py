@@ -8,7 +8,8 @@ from tidegate.iceberg import catalog
 from tidegate.iceberg.columns import without_type
 from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, checkpoint_of, table_name, tagged
 from tidegate.iceberg.partitions import PartitionBy, partition_by
-from tidegate.iceberg.swapping import Swap, kept_of
+from tidegate.iceberg.places import location_now
+from tidegate.iceberg.swapping import Recorded, Swap, kept_of
 from tidegate.iceberg.writing import IcebergWriter
 from tidegate.ports import (
     ArrowRows,
@@ -24,7 +25,12 @@ from tidegate.ports import (
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.databases import carry_out, connected
 from tidegate.postgres_sink.refusals import Occasion, forward, outside, rewind
-from tidegate.protocol.facts.errors import CheckpointInDoubtError, PipelineDefinitionError, SinkUnavailableError
+from tidegate.protocol.facts.errors import (
+    CheckpointInDoubtError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    SinkUnavailableError,
+)
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.settings import absolute
 from tidegate.sinks import staging
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.iceberg.changes import Change, TableOptions
-    from tidegate.iceberg.writing import KnownTable
 
 _INPUTS = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
@@ -57,6 +62,7 @@ class IcebergSink(StagedParquet):
             `hour(c)`, `bucket(N, c)` or `truncate(N, c)`.
         renamed: Columns of the table that have another name in the rows now: their new names by the old ones.
         create: Whether to make the table if it is not there.
+        catalog: The name of another catalog in pyiceberg's configuration. Its tables change after the commit.
 
     Raises:
         PipelineDefinitionError: If an option is wrong.
@@ -78,11 +84,12 @@ class IcebergSink(StagedParquet):
     partition_by: Sequence[str] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     create: bool = True
+    catalog: str | None = None
 
     _folder = DATA
 
     def __post_init__(self) -> None:
-        table_name(self.table)
+        self.name  # noqa: B018 - it is checked
         if self.mode not in _INPUTS:
             self._refuse(f'the mode is {self.mode!r}, but must be "append" or "latest"')
         if isinstance(self.partition_by, str):
@@ -100,7 +107,7 @@ class IcebergSink(StagedParquet):
 
     @property
     def name(self) -> TableName:
-        return table_name(self.table)
+        return table_name(self.table, self.catalog)
 
     @property
     def fields(self) -> tuple[PartitionBy, ...]:
@@ -112,7 +119,7 @@ class IcebergSink(StagedParquet):
 
     @property
     def commits(self) -> SinkCommit:
-        return SinkCommit.IN_THE_COMMIT
+        return SinkCommit.IN_THE_COMMIT if self.catalog is None else SinkCommit.AFTER_THE_COMMIT
 
     @property
     def input(self) -> SinkInput:
@@ -120,7 +127,8 @@ class IcebergSink(StagedParquet):
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. Options that change nothing of the rows are no part of it."""
-        return {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode}
+        said = {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode}
+        return said if self.catalog is None else {**said, "catalog": self.catalog}
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
@@ -135,9 +143,8 @@ class IcebergSink(StagedParquet):
         from tidegate.iceberg.fitting import problems
 
         try:
-            with self._connected() as connection:
-                location = catalog.location_of(connection, self.name)
-        except SinkUnavailableError:  # the first run finds out, before anything is visible
+            location = location_now(self.name)
+        except (SinkUnavailableError, ConfigurationError):  # the first run finds out, before anything is visible
             return []
         if location is None:
             return [] if self.create else [f"there is no table {self.table}, and create=False: make it"]
@@ -149,71 +156,75 @@ class IcebergSink(StagedParquet):
 
     def writer_at(self, url: str) -> IcebergWriter:  # type: ignore[override]
         """See `ports.PortableSink`."""
+        location, known = location_now(self.name), None
+        if location is not None:
+            from tidegate.iceberg.data_files import known_at
+
+            known = known_at(location)
         stage_empty = self.input is not SinkInput.CHANGES
-        return IcebergWriter(url, DATA, stage_empty, self._known(), self.fields, dict(self.renamed))
-
-    def _known(self) -> "KnownTable | None":
-        from tidegate.iceberg.data_files import known
-        from tidegate.iceberg.files import read_metadata
-
-        location = self._location()
-        return None if location is None else known(read_metadata(location))
+        return IcebergWriter(url, DATA, stage_empty, known, self.fields, dict(self.renamed))
 
     # -- in the commit, and after it
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return self._forward(checkpoint_id, staged, None)
+        occasion = forward(self.name.target, checkpoint_id, None)
+        return self._swap(self._rows(checkpoint_id, staged, occasion), occasion, checkpoint_id)
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        return self._back(checkpoint_id, branch, staged, None)
+        from tidegate.iceberg.changes import Back
+
+        occasion = rewind(self.name.target, checkpoint_id, None)
+        change = Back(self._options(), checkpoint_id, branch, staged, occasion)
+        return self._swap(change, occasion, checkpoint_id, back=True)
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
         with self._connected() as connection:
             if positions.numbers(connection, self.name.target)[0] >= checkpoint_id:
                 return
-        carry_out(None, self._forward(checkpoint_id, staged, attempt), self.name.target, attempt)
+        occasion = forward(self.name.target, checkpoint_id, attempt.number)
+        self._carry_out(self._rows(checkpoint_id, staged, occasion), occasion, checkpoint_id, attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
-        carry_out(None, self._back(checkpoint_id, branch, staged, attempt), self.name.target, attempt)
-
-    def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None) -> Participant:
-        from tidegate.iceberg.changes import Forward
-
-        occasion = forward(self.name.target, id_, _number(attempt))
-        with self._connected() as connection:
-            self._make(connection)
-            kept = kept_of(positions.shown(connection, self.name.target).content)
-        change = Forward(self._options(), id_, staged, kept, occasion)
-        return self._swap(change, occasion, id_, attempt)
-
-    def _back(
-        self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt | None
-    ) -> Participant:
         from tidegate.iceberg.changes import Back
 
-        occasion = rewind(self.name.target, id_, _number(attempt))
+        occasion = rewind(self.name.target, checkpoint_id, attempt.number)
+        change = Back(self._options(), checkpoint_id, branch, staged, occasion)
+        self._carry_out(change, occasion, checkpoint_id, attempt, back=True)
+
+    def _rows(self, id_: int, staged: Sequence[StateHandle], occasion: Occasion) -> "Change":
+        from tidegate.iceberg.changes import Forward
+
         with self._connected() as connection:
-            self._make(connection)
-        return self._swap(Back(self._options(), id_, branch, staged, occasion), occasion, id_, attempt, back=True)
+            positions.make(connection)
+            kept = kept_of(positions.shown(connection, self.name.target).content)
+        return Forward(self._options(), id_, staged, kept, occasion)
 
     def _swap(
-        self,
-        change: "Change",
-        occasion: Occasion,
-        id_: int | None,
-        attempt: CommitAttempt | None,
-        back: bool = False,
+        self, change: "Change", occasion: Occasion, id_: int | None, back: bool = False, number: int | None = None
     ) -> Swap:
-        staged = change.stage(self._location())
-        return Swap(self.name, change, staged, occasion, id_, back, _number(attempt))
+        from tidegate.iceberg.changes import staged
 
-    def _make(self, connection: Any) -> None:
-        positions.make(connection)
-        catalog.make(connection)
+        with self._connected() as connection:
+            positions.make(connection)
+            catalog.make(connection)
+        return Swap(self.name, change, staged(change, location_now(self.name)), occasion, id_, back, number)
+
+    def _carry_out(
+        self, change: "Change", occasion: Occasion, id_: int | None, attempt: CommitAttempt, back: bool = False
+    ) -> None:
+        """Outside of the commit. Without an id, no checkpoint's rows."""
+        if self.catalog is None:
+            participant: Participant = self._swap(change, occasion, id_, back, attempt.number)
+        else:
+            from tidegate.iceberg import elsewhere
+
+            released = elsewhere.commit(self.name, change, None if back else id_, occasion, attempt)
+            participant = Recorded(self.name, id_, attempt.number, released, occasion)
+        carry_out(None, participant, self.name.target, attempt)
 
     def _options(self) -> "TableOptions":
         from tidegate.iceberg.changes import TableOptions
@@ -222,16 +233,12 @@ class IcebergSink(StagedParquet):
         replaced = self.mode == "latest"
         return TableOptions(self.name, self.root, pipeline, replaced, self.fields, self.renamed, self.create)
 
-    def _location(self) -> str | None:
-        with self._connected() as connection:
-            return catalog.location_of(connection, self.name)
-
     # -- what a restore would do
 
     def shown_beside(self, branch: Branch) -> list[Withdrawn]:
         from tidegate.iceberg.fitting import shown_beside
 
-        location = self._location()
+        location = location_now(self.name)
         return [] if location is None else shown_beside(location, branch, self.mode == "latest")
 
     def withdrawn(self) -> list[int]:
@@ -240,15 +247,13 @@ class IcebergSink(StagedParquet):
     def _tagged(self, prefix: str) -> dict[int, str]:
         from tidegate.iceberg.files import read_metadata
 
-        location = self._location()
+        location = location_now(self.name)
         return {} if location is None else tagged(read_metadata(location).refs, prefix)
 
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
         from tidegate.iceberg.changes import Without
 
-        occasion = outside(self.name.target)
-        swap = self._swap(Without(self._options(), checkpoint_ids), occasion, None, attempt)
-        carry_out(None, swap, self.name.target, attempt)
+        self._carry_out(Without(self._options(), checkpoint_ids), outside(self.name.target), None, attempt)
         self._delete_released(None)
 
     def forget(self, kept: Collection[int]) -> None:
@@ -257,9 +262,9 @@ class IcebergSink(StagedParquet):
         self._delete_released(kept)
 
     def _delete_released(self, kept: Collection[int] | None) -> None:
-        from tidegate.iceberg.garbage import delete_released
+        from tidegate.iceberg import garbage
 
-        delete_released(self.name, self.root, kept)
+        garbage.delete_released(self.name, self.root, kept)
 
     # -- reading
 
@@ -271,7 +276,7 @@ class IcebergSink(StagedParquet):
 
         with self._connected() as connection:
             newest, _ = positions.numbers(connection, self.name.target)
-            location = catalog.location_of(connection, self.name)
+        location = location_now(self.name)
         if location is None or newest < checkpoint_id:
             raise CheckpointInDoubtError(
                 f"Table {self.name} cannot be read as of checkpoint {checkpoint_id}: it is not there, or does not show "
@@ -311,7 +316,7 @@ class IcebergSink(StagedParquet):
         """See `ports.ReferencingSink`: whatever branch, tag or snapshot has a file."""
         from tidegate.iceberg.garbage import referenced
 
-        location = self._location() if paths else None
+        location = location_now(self.name) if paths else None
         return [] if location is None else referenced(self.root, location, paths)
 
     def staged_checkpoints(self) -> list[int]:
@@ -342,8 +347,3 @@ class IcebergSink(StagedParquet):
 
     def _connected(self) -> Any:
         return connected(None, self.name.target)
-
-
-def _number(attempt: CommitAttempt | None) -> int | None:
-    """Of the attempt; None in the commit."""
-    return None if attempt is None else attempt.number

@@ -39,19 +39,53 @@ class Swap:
             return
         now, staged = catalog.locked_location(statements, self.table), self.staged
         if now != staged.base:
-            staged = self.change.stage(now)
+            from tidegate.iceberg.changes import staged as staged_on
+
+            staged = staged_on(self.change, now)
         if staged.location is not None and not catalog.swap(statements, self.table, now, staged.location):
             raise SinkError(
                 f"{self.occasion.what}: somebody else has changed it in the same instant. {self.occasion.safe} Then "
                 f"{self.occasion.again}."
             )
-        said = contents(found.content)
-        said[RELEASED] = sorted({*said.get(RELEASED, ()), *staged.released})
-        shows = found.shows or 0 if self.checkpoint_id is None else self.checkpoint_id
-        positions.show(statements, self.table.target, shows, self.attempt, json.dumps(said))
+        record(statements, self.table, found, self.checkpoint_id, self.attempt, staged.released)
 
     def explain(self, error: StatementError) -> CheckpointError:
         return refused(error, self.table.target, self.occasion)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a table of another catalog shows since a commit there, as a participant of a transaction here."""
+
+    table: TableName
+    checkpoint_id: int | None
+    attempt: int
+    released: Collection[str]
+    occasion: Occasion
+
+    def run(self, statements: CommitStatements) -> None:
+        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        found = positions.lock(statements, self.table.target, self.attempt)
+        record(statements, self.table, found, self.checkpoint_id, self.attempt, self.released)
+
+    def explain(self, error: StatementError) -> CheckpointError:
+        return refused(error, self.table.target, self.occasion)
+
+
+def record(
+    statements: CommitStatements,
+    table: TableName,
+    found: positions.Position,
+    checkpoint_id: int | None,
+    attempt: int | None,
+    released: Collection[str],
+) -> None:
+    """Record which checkpoint the table shows, and the files that it does not refer to any more. `found`: what is
+    recorded so far; without a checkpoint the table shows the same."""
+    said = contents(found.content)
+    said[RELEASED] = sorted({*said.get(RELEASED, ()), *released})
+    shows = found.shows or 0 if checkpoint_id is None else checkpoint_id
+    positions.show(statements, table.target, shows, attempt, json.dumps(said))
 
 
 def contents(content: str | None) -> dict[str, Any]:

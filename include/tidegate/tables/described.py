@@ -34,7 +34,8 @@ def _iceberg(place: str, definition: Mapping[str, Any]) -> "IcebergSink":
     from tidegate.iceberg.sink import IcebergSink
 
     table = definition["table"]
-    return IcebergSink(table, definition["mode"], place.removesuffix(f"/{table.replace('.', '/')}"))
+    warehouse = place.removesuffix(f"/{table.replace('.', '/')}")
+    return IcebergSink(table, definition["mode"], warehouse, catalog=definition.get("catalog"))
 
 
 #: By the type that a sink's `describe` gives.

@@ -1,0 +1,121 @@
+"""Tables of another catalog: after the commit, once, whoever is stopped and overtaken."""
+
+import pyarrow as pa
+import pytest
+from marts import values
+from pyiceberg import catalog as catalogs
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
+
+import tidegate
+from tidegate import IcebergSink
+from tidegate.iceberg import elsewhere
+from tidegate.iceberg.places import location_now
+from tidegate.ports import SinkCommit
+from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
+from tidegate.protocol.recovery.ownership import Owner
+from tidegate.testing import SinkSuite
+from tidegate.testing.every_type import EVERY_TYPE
+
+
+@pytest.fixture(autouse=True)
+def other(lake, home, monkeypatch):
+    """A catalog in a file of SQLite, as pyiceberg's configuration names it."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
+    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    elsewhere._catalog.cache_clear()
+    return Other()
+
+
+class Other:
+    def rows(self, name):
+        catalog = load_catalog("other")
+        try:
+            return catalog.load_table(name).scan().to_arrow().to_pylist()
+        finally:
+            catalog.close()
+
+    def values(self, name):
+        return sorted(row["v"] for row in self.rows(name))
+
+    def do(self, name, change):
+        catalog = load_catalog("other")
+        change(catalog.load_table(name))
+        catalog.close()
+
+
+def append(*numbers):
+    return lambda table: table.append(pa.table({"v": pa.array(numbers, pa.int64())}))
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+def test_checkpoints_restores_and_reading(mart, other, mode):
+    of = mart(out=IcebergSink("db.out", mode, catalog="other"), retained=3)
+    assert of.sinks["out"].commits is SinkCommit.AFTER_THE_COMMIT
+    for number in range(1, 7):
+        of.take(out=values(number))
+        of.coordinator.clean()
+    shown = list(range(1, 7)) if mode == "append" else [6]
+    assert other.values("db.out") == shown
+    of.restore(5)
+    assert other.values("db.out") == ([1, 2, 3, 4, 5] if mode == "append" else [5])
+    of.restore()
+    assert other.values("db.out") == shown
+    found = tidegate.read("mart", "out", checkpoint=5).arrow()["out"]["v"].to_pylist()
+    assert sorted(found) == ([1, 2, 3, 4, 5] if mode == "append" else [5])
+    metadata = [path for path in of.sinks["out"].staging().list("metadata") if "metadata.json" not in path]
+    assert len(metadata) < 25
+
+
+def test_a_commit_that_is_not_recorded_is_found_in_the_table(mart, other, monkeypatch):
+    of = mart(out=IcebergSink("db.out", catalog="other"))
+    of.take(out=values(1))
+    id_ = of.finalize(out=values(2))
+    monkeypatch.setattr("tidegate.iceberg.sink.carry_out", lambda *_: (_ for _ in ()).throw(SinkError("died")))
+    with pytest.raises(SinkError, match="died"):
+        of.coordinator.notify(id_)
+    assert other.values("db.out") == [1, 2]
+    monkeypatch.undo()
+    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+
+
+def test_others_commits_stay_or_are_named(mart, other):
+    of = mart(out=IcebergSink("db.out", catalog="other"), latest=IcebergSink("db.latest", "latest", catalog="other"))
+    of.take(out=values(1), latest=values(1))
+    other.do("db.out", append(10))
+    of.take(out=values(2), latest=values(2))
+    assert other.values("db.out") == [1, 2, 10]
+    other.do("db.latest", append(10))
+    id_ = of.finalize(out=values(3), latest=values(3))
+    with pytest.raises(SinkError, match="somebody else has committed snapshot"):
+        of.coordinator.notify(id_)
+    assert other.values("db.latest") == [2, 10]
+
+
+def test_a_catalog_that_is_not_configured_is_named(mart, lake):
+    sink = IcebergSink("db.out", catalog="nowhere")
+    assert sink.unstorable(pa.schema({"v": pa.int64()})) == []
+    with pytest.raises(MissingConnectionError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
+        location_now(sink.name)
+
+
+class TestAppended(SinkSuite[IcebergSink]):
+    mode = "append"
+    may_wait = True
+    many = 20_000
+    every = 40
+
+    @pytest.fixture(autouse=True)
+    def _other(self, other, monkeypatch):
+        self.other = other
+        monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # see test_suite.py
+
+    def sink(self, directory):
+        return IcebergSink(f"db.{directory.name}", self.mode, str(directory), catalog="other")
+
+    def commit(self, sink, checkpoint_id, staged, attempt):
+        sink.mark(Owner("kit", sink.table, "d"))
+        sink.commit(checkpoint_id, staged, attempt)
+
+    def shown(self, sink):
+        return [] if location_now(sink.name) is None else self.other.rows(sink.table)
