@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from iceberg_tables import Lake
-from marts import Mart
+from marts import Mart, Server
 
 from tidegate.postgres.store import PostgresCheckpointStore
 
@@ -27,3 +27,9 @@ def lake(postgres_url: str, running_url: str, monkeypatch: pytest.MonkeyPatch) -
 def mart(lake: Lake, store: PostgresCheckpointStore, home: Path) -> Callable[..., Mart]:
     """Makes pipelines on the store's database."""
     return lambda **given: Mart(store, home, **given)
+
+
+@pytest.fixture
+def here_and_lake(lake: Lake, postgres_url: str) -> Server:
+    """The database with the catalog and the tables in Postgres, as its owner sees it."""
+    return Server(postgres_url)

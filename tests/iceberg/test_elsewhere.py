@@ -13,7 +13,6 @@ from tidegate.iceberg import elsewhere
 from tidegate.iceberg.places import location_now
 from tidegate.ports import SinkCommit
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
-from tidegate.protocol.recovery.ownership import Owner
 from tidegate.testing import SinkSuite
 from tidegate.testing.every_type import EVERY_TYPE
 
@@ -71,12 +70,19 @@ def test_a_commit_that_is_not_recorded_is_found_in_the_table(mart, other, monkey
     of = mart(out=IcebergSink("db.out", catalog="other"))
     of.take(out=values(1))
     id_ = of.finalize(out=values(2))
-    monkeypatch.setattr("tidegate.iceberg.sink.carry_out", lambda *_: (_ for _ in ()).throw(SinkError("died")))
-    with pytest.raises(SinkError, match="died"):
-        of.coordinator.notify(id_)
+    with monkeypatch.context() as patched:
+        patched.setattr("tidegate.iceberg.sink.carry_out", died)
+        with pytest.raises(SinkError, match="died"):
+            of.coordinator.notify(id_)
     assert other.values("db.out") == [1, 2]
-    monkeypatch.undo()
-    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    of.coordinator.notify(id_)
+    assert other.values("db.out") == [1, 2]
+    assert of.take(out=values(3)) == 3
+    assert other.values("db.out") == [1, 2, 3]
+
+
+def died(*given):
+    raise SinkError("died")
 
 
 def test_others_commits_stay_or_are_named(mart, other):
@@ -103,19 +109,15 @@ class TestAppended(SinkSuite[IcebergSink]):
     mode = "append"
     may_wait = True
     many = 20_000
-    every = 40
+    every = 60
 
     @pytest.fixture(autouse=True)
     def _other(self, other, monkeypatch):
         self.other = other
-        monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # see test_suite.py
+        monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # see tests/testing/test_iceberg_sink_suite.py
 
     def sink(self, directory):
         return IcebergSink(f"db.{directory.name}", self.mode, str(directory), catalog="other")
-
-    def commit(self, sink, checkpoint_id, staged, attempt):
-        sink.mark(Owner("kit", sink.table, "d"))
-        sink.commit(checkpoint_id, staged, attempt)
 
     def shown(self, sink):
         return [] if location_now(sink.name) is None else self.other.rows(sink.table)
