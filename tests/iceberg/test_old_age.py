@@ -1,4 +1,4 @@
-"""After many checkpoints a table costs what it cost at first, its metadata has not grown, and nothing is left behind."""
+"""After many checkpoints a table costs what it cost at first: its metadata has not grown, and nothing is left over."""
 
 import os
 from statistics import median
