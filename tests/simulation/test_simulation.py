@@ -102,6 +102,15 @@ def test_a_clock_that_is_set_back_gives_no_row_of_state_another_life(seed):
     continuous(seed)
 
 
+def test_a_clock_may_be_set_back_between_two_reads_of_one_step():
+    """What is over by the first is deleted, whatever the second says."""
+    scheduled(5201032)
+
+
+def test_a_row_with_the_value_0_is_none_that_readers_of_upserts_see():
+    continuous(5200041)
+
+
 def trace_of(seed, hash_seed):
     script = f"from simulator.world import World; print(*World({seed}, trace=None).run().scheduler.trace, sep='\\n')"
     return in_a_process("-c", script, PYTHONHASHSEED=hash_seed)

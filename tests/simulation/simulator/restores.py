@@ -170,7 +170,7 @@ def _check_compactions(state: "PipelineState", checkpoint_id: int) -> None:
 def check_subsumed(world: "World", id_: int) -> None:
     """A checkpoint that was left behind goes when it is too late for an undo, and not before."""
     process, left = world.scheduler.current, world.observer.history.left_by[id_]
-    now = world.clock.time if process is None else process.read_clock_at
+    now = world.clock.time if process is None else max(process.reads, default=process.read_clock_at)
     over = left.at + world.pipeline.checkpoints.undo_within
     require(now > over, f"checkpoint {id_} is deleted at {now} although its restore can be undone until {over}")
 

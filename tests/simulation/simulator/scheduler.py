@@ -45,6 +45,7 @@ class Process:
         self.left: Any = None  # and when it ended
         self.skew = 0.0
         self.read_clock_at: Any = None
+        self.reads: list[Any] = []  # of its clock since its last step, between which that may be set back
 
 
 class Scheduler:
@@ -77,6 +78,7 @@ class Scheduler:
         if me is None:  # the calm after the simulation: the test itself is the only process
             self.note(what)
             return
+        me.reads.clear()
         if not me.killed:
             self.note(what)
             following = self._next()

@@ -68,6 +68,7 @@ class SimulatedClock:
         if process is None:
             return self.time
         process.read_clock_at = self.time + timedelta(seconds=process.skew) + self.world.clocks.of(process)
+        process.reads.append(process.read_clock_at)
         return process.read_clock_at
 
     def monotonic(self) -> float:
