@@ -37,18 +37,6 @@ def _(original):
     return write
 
 
-@mutation(
-    "two exports of a savepoint at once take each other's files for somebody else's",
-    (exports.Exporting, "_serves"),
-)
-def _(original):
-    def serves(self, location):
-        known = self.__dict__.setdefault("looked at", {})
-        return known.setdefault(location, original(self, location))
-
-    return serves
-
-
 @mutation("an export leaves out what tables of current rows show", (exports, "plan_export"), (exports, "exported"))
 def _(original):
     return lambda operators, snapshots, restaged, *rest: original(operators, snapshots, (), *rest)
