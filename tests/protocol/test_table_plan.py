@@ -4,8 +4,10 @@ import re
 
 from cases import for_each
 
+from tidegate import IcebergSink, ParquetSink, PostgresSink
+from tidegate.ports import EvolvingSink, SelectingSink
 from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
-from tidegate.protocol.schema.table_plan import TableVerdict, changed_rows, changed_state, plan_table
+from tidegate.protocol.schema.table_plan import TableKind, TableVerdict, changed_rows, changed_state, plan_table
 
 AS_BEFORE, OPTION, PARTS = TableVerdict.AS_BEFORE, TableVerdict.WITH_OPTION, TableVerdict.NOT_AS_A_WHOLE
 
@@ -43,9 +45,38 @@ def test_the_rows_of_a_source(before, now, verdict, said):
     ],
 )
 def test_a_table_whose_columns_follow_the_rows(before, now, verdict, said):
-    table = plan_table([changed_rows(before, now)], is_exact=True, evolves=True)
+    table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.EVOLVES)
     assert table.verdict is verdict
     assert re.search(said, table.said) if said else table.said == ""
+
+
+@for_each(
+    ("before", "now", "said"),
+    [
+        ("k string, v int", "k string, v int", ""),
+        ("k string, v int", "k string", "the table keeps 'v', which has its default in new rows"),
+        ("k string", "k string, v int", "without the column 'v' refuses the next checkpoint: add .* columns="),
+        ("v int", "v bigint", "'v' keeps its type: .* Alter the column"),
+        ("v string", "v int", "'v' keeps its type: .* cast the rows"),
+    ],
+)
+def test_a_table_whose_columns_the_user_defines(before, now, said):
+    table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.FIXED)
+    assert table.verdict is AS_BEFORE
+    assert re.search(said, table.said) if said else table.said == ""
+
+
+@for_each(
+    ("sink", "follows", "is_the_users"),
+    [
+        (ParquetSink("tables/t"), False, False),
+        (IcebergSink("db.t"), True, False),
+        (PostgresSink("t"), False, True),
+        (PostgresSink("t", mode="upsert", key="k"), False, True),
+    ],
+)
+def test_a_sink_tells_whose_the_columns_of_its_table_are(sink, follows, is_the_users):
+    assert (isinstance(sink, EvolvingSink), isinstance(sink, SelectingSink)) == (follows, is_the_users)
 
 
 def test_the_state_of_an_operator_by_the_names_that_people_see():

@@ -58,8 +58,8 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
             "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
             "ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink "
-            "StagingSink NumberedSink JournalingSink EvolvingSink PositionedSink LingeringSink PortableSink "
-            "PlacedSink KeyedSink CheckpointStorage ReadableStorage",
+            "StagingSink NumberedSink JournalingSink EvolvingSink SelectingSink PositionedSink LingeringSink "
+            "PortableSink PlacedSink KeyedSink CheckpointStorage ReadableStorage",
         },
     ),
     "testing": (

@@ -22,7 +22,6 @@ from tidegate.ports.regions import (
 )
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.sink_abilities import (
-    EvolvingSink,
     JournalingSink,
     KeyedSink,
     LingeringSink,
@@ -39,6 +38,7 @@ from tidegate.ports.sink_abilities import (
     TableFiles,
     Withdrawn,
 )
+from tidegate.ports.sink_columns import EvolvingSink, SelectingSink
 from tidegate.ports.sinks import (
     CommitAttempt,
     DeliveryGuarantee,
@@ -90,6 +90,7 @@ __all__ = [
     "HandleKind",
     "KeyReader",
     "EvolvingSink",
+    "SelectingSink",
     "JournalingSink",
     "KeyedSink",
     "LaggingSource",

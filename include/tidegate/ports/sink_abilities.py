@@ -1,6 +1,6 @@
 """What a sink may be able to do besides: go back, read back what it shows, say whose it is, and what lies in it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -270,17 +270,6 @@ class JournalingSink(Protocol):
         Args:
             kept: The checkpoints that a restore can go back to, at least one. Later ones may follow.
         """
-        ...
-
-
-@runtime_checkable
-class EvolvingSink(Protocol):
-    """A sink whose table's own columns follow those of the rows: new ones are added, and wider ones widened. It is read
-    as before then."""
-
-    @property
-    def renamed(self) -> Mapping[str, str]:
-        """Columns of the table that have another name in the rows now: their new names by the old ones."""
         ...
 
 

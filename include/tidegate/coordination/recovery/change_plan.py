@@ -16,7 +16,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
-from tidegate.ports import EvolvingSink, SinkInput, StateSchemas
+from tidegate.ports import EvolvingSink, SelectingSink, Sink, SinkInput, StateSchemas
 from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.records import (
@@ -31,6 +31,7 @@ from tidegate.protocol.recovery.change_plan import compare_states, plan_changes
 from tidegate.protocol.recovery.changes import ChangePlan, DefinedVertex, Definition, Recorded, VertexKind
 from tidegate.protocol.schema.operator_state import state_of
 from tidegate.protocol.schema.state_schema import SchemaChange, StateSchema
+from tidegate.protocol.schema.table_plan import TableKind
 from tidegate.protocol.steps.refusal import require_none, unfit_state
 from tidegate.protocol.steps.restored_snapshots import apply_compactions, former_names
 from tidegate.protocol.steps.sink_marks import known_marks
@@ -199,10 +200,16 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
                 options=_as_json(options),
                 appends=appends,
                 upserts=upserts,
-                evolves=isinstance(vertex.sink, EvolvingSink),
+                kind_of_table=_kind_of_table(vertex.sink),
             )
         case StepVertex():
             return DefinedVertex(VertexKind.STEP, vertex.name, plan)
+
+
+def _kind_of_table(sink: Sink) -> TableKind:
+    if isinstance(sink, EvolvingSink):
+        return TableKind.EVOLVES
+    return TableKind.FIXED if isinstance(sink, SelectingSink) else TableKind.FILES
 
 
 def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tidegate.protocol.schema.state_schema import SchemaChange, compare_schemas
 from tidegate.protocol.schema.table_plan import (
     Changes,
     TableChange,
+    TableKind,
     TableVerdict,
     changed_rows,
     changed_state,
@@ -196,11 +197,10 @@ class _Plan:
             yield "has no expectations any more"
 
     def _table(self, vertex: DefinedVertex) -> TableChange | None:
-        """Of a sink: a table of current rows is written anew, one that is appended to keeps its old rows, and the
-        columns of some tables follow."""
+        """Of a sink: a directory of current rows is written anew, one that is appended to keeps its old rows."""
         if vertex.kind is not VertexKind.SINK:
             return None
-        if not vertex.appends and not vertex.evolves:
+        if not vertex.appends and vertex.kind_of_table is TableKind.FILES:
             return TableChange(TableVerdict.AS_BEFORE, "")
         upstreams, known = self._definition.upstreams, {v.plan.operator_id: v for v in self._definition.vertices}
         direct = upstreams.get(vertex.plan.operator_id, ())
@@ -215,7 +215,7 @@ class _Plan:
             found.append(self._columns(known[id_]))
         sole = known.get(direct[0]) if len(direct) == 1 and direct[0] not in self._definition.outputs else None
         is_exact = sole is not None and bool(self._columns(sole))
-        return plan_table(found[:1] if is_exact else found, is_exact, vertex.evolves)
+        return plan_table(found[:1] if is_exact else found, is_exact, vertex.kind_of_table)
 
     def _columns(self, vertex: DefinedVertex) -> Changes:
         """How the rows of a source, or of an operator's state, differ."""

@@ -11,6 +11,7 @@ from tidegate.protocol.facts.records import CheckpointRecord, OperatorPlan, Snap
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.schema.state_schema import StateSchema
 from tidegate.protocol.schema.table_plan import (
+    TableKind,
     TableVerdict,
 )
 from tidegate.protocol.steps.finished import Upstreams
@@ -37,8 +38,7 @@ class VertexKind(StrEnum):
 class DefinedVertex:
     """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
     `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
-    writes committed rows again. `upserts`: one that is given how a state changes. `evolves`: one whose table's columns
-    follow those of the rows."""
+    writes committed rows again. `upserts`: one that is given how a state changes."""
 
     kind: VertexKind
     name: str
@@ -48,7 +48,7 @@ class DefinedVertex:
     options: Mapping[str, Any] = field(default_factory=dict)
     appends: bool = False
     upserts: bool = False
-    evolves: bool = False
+    kind_of_table: TableKind = TableKind.FILES
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,12 @@ class TableVerdict(StrEnum):
     NOT_AS_A_WHOLE = "not as a whole"
 
 
+class TableKind(StrEnum):
+    FILES = "files"  # each with the columns of its rows
+    EVOLVES = "evolves"  # the table's own columns follow those of the rows
+    FIXED = "fixed"  # the user defines the table's columns
+
+
 class ColumnChange(StrEnum):
     """From harmless to harmful."""
 
@@ -98,9 +104,9 @@ def _plain(type_: str) -> str:
     return _SAME.get(plain, plain)
 
 
-def plan_table(changes: Sequence[Changes], is_exact: bool, evolves: bool = False) -> TableChange:
+def plan_table(changes: Sequence[Changes], is_exact: bool, kind: TableKind = TableKind.FILES) -> TableChange:
     """`changes` are those of all operators and sources that the table's rows come from. Not `is_exact`: code in between
-    decides which of the columns reach the table. `evolves`: the table's own columns follow. Performs no I/O."""
+    decides which of the columns reach the table. Performs no I/O."""
     columns = {name: change for each in changes for name, change in each.items()}
     if not columns:
         return TableChange(TableVerdict.AS_BEFORE, "")
@@ -108,8 +114,10 @@ def plan_table(changes: Sequence[Changes], is_exact: bool, evolves: bool = False
     worst = max(columns.values(), key=kinds.index)
     names = ", ".join(repr(name) for name in sorted(columns) if columns[name] is worst)
     maybe = "" if is_exact else ", if it reaches the table"
-    if evolves:
+    if kind is TableKind.EVOLVES:
         return _evolved(worst, names, maybe)
+    if kind is TableKind.FIXED:
+        return _fixed(worst, names, maybe)
     match worst:
         case ColumnChange.DROPPED:
             said = f"rows of before keep {names}, which is null in new ones{maybe}; the table is read as before"
@@ -154,4 +162,25 @@ def _evolved(worst: ColumnChange, names: str, maybe: str) -> TableChange:
             said = f"the table gets {names}{maybe}, which is null in rows of before"
         case _:
             said = f"the table keeps {names}, which is null in new rows{maybe}"
+    return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
+
+
+def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
+    """Of a table whose columns the user defines. What does not fit is refused before anything is visible."""
+    match worst:
+        case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
+            said = (
+                f"the table's {names} keeps its type{maybe}: rows that do not fit it are refused. Alter the column "
+                "before the next run, or cast the rows in a transform"
+            )
+        case ColumnChange.RENAMED | ColumnChange.NEW:
+            said = (
+                f"a table without the column {names} refuses the next checkpoint{maybe}: add the column before the "
+                "next run, or leave it out by columns="
+            )
+        case _:
+            said = (
+                f"the table keeps {names}, which has its default in new rows{maybe}. If it takes no null and has no "
+                "default, they are refused"
+            )
     return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
