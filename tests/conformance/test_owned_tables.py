@@ -5,6 +5,7 @@ import os
 import pytest
 from memory_store import MemoryCheckpointStore
 from owned_tables import Owned
+from parquet_sinks import stage
 from worlds import ManualClock, MemoryStorage
 
 from tidegate import FileSource, Pipeline, count
@@ -12,6 +13,7 @@ from tidegate.coordination.context import context_of
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.lost_database import Recovering
 from tidegate.protocol.facts.errors import PipelineIdentityError, SinkError
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.recovery.changes import ChangeVerdict
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.sinks.parquet import ParquetSink
@@ -90,6 +92,23 @@ def test_a_directory_is_taken_over_when_a_person_says_so_and_its_numbers_are_not
     first.clock.advance(90_000)
     first.coordinator.clean()
     assert second.files() == before
+
+
+def test_what_was_staged_while_the_directory_was_another_ones_is_deleted_when_it_is_not_any_more(store, tmp_path):
+    """An import into a new database stages first, and marks the directory as its own with its commit."""
+    first = Owned(store, "a", tmp_path / "t")
+    first.take("a1")
+    before, mine = first.files(), first.sink.owner()
+    aborted = first.begin("a2")
+    stage(first.sink, aborted, 7)  # by an attempt that died before it could acknowledge
+    first.sink.mark_anew(Owner("a", "t", "another database"))
+    first.coordinator.abort(aborted, FailureReason.TASK_FAILURE, "It died.")
+    first.clock.advance(90_000)
+    first.coordinator.clean()
+    assert first.files() > before
+    first.sink.mark_anew(mine)
+    first.coordinator.clean()
+    assert first.files() == before
 
 
 def test_a_cleaning_removes_what_no_commit_does_any_more_and_only_from_own_directories(store, tmp_path):

@@ -107,6 +107,10 @@ def test_a_clock_may_be_set_back_between_two_reads_of_one_step():
     scheduled(5201032)
 
 
+def test_what_a_dead_import_has_staged_is_deleted_although_the_table_was_another_ones_meanwhile():
+    scheduled(5200155)
+
+
 def test_a_row_with_the_value_0_is_none_that_readers_of_upserts_see():
     continuous(5200041)
 

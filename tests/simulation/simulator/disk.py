@@ -51,6 +51,7 @@ class SimulatedDisk:
         self._point = point
         self._changed = changed
         self._now = now  # its own clock, which all machines see
+        self._noted = 0  # the last of its times that was noted on a directory
         self._writes = 0
 
     @contextmanager
@@ -180,7 +181,10 @@ class SimulatedDisk:
 
     def utime(self, path: str) -> None:
         """Of a directory. No step of its own: the one before is as good for a crash."""
-        self._directory(path).changed_at = int(self._now().timestamp() * 1e6) * 1000
+        now = int(self._now().timestamp() * 1e6) * 1000
+        # A file system counts nanoseconds: no two commits note the same time, though the simulated clock may stand.
+        self._noted = self._noted + 1 if now <= self._noted < now + 1000 else now
+        self._directory(path).changed_at = self._noted
 
     def stat(self, path: str) -> Any:
         return SimpleNamespace(st_mtime_ns=self._directory(path).changed_at)

@@ -143,12 +143,14 @@ class Sweeper:
         self._looked |= dict.fromkeys(left, self._context.clock.now())
 
     def _list(self, unswept: Mapping[int, datetime]) -> tuple[dict[int, list[Deletion]], list[int]]:
-        """What is in the directories that are due, and which of them need no further look: these are cleared first."""
+        """What is in the directories that are due, and which of them need no further look: these are cleared first.
+        None is settled while a sink's directory is another one's: an import into a new database stages before that."""
         now, due = self._context.clock.now(), self._due(unswept)
+        all_own = bool(due) and len(self._own_sinks()) == len(self._context.graph.sinks)
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
         self._looked = {key: at for key, at in self._looked.items() if key in unswept}
         self._looked |= {key: now for key, files in found.items() if not files}
-        settled = {key: found.pop(key) for key in due if is_settled(unswept[key], now)}
+        settled = {key: found.pop(key) for key in due if all_own and is_settled(unswept[key], now)}
         live: set[Deletion] = set()
         if any(settled.values()):
             with self._context.transaction() as tx:
