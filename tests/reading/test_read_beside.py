@@ -96,9 +96,11 @@ class Past:
     def look(self) -> None:
         """Whatever the last step has come to, by the database."""
         with self._shop.store.transaction("shop") as tx:
-            pending, retained = tx.in_progress(), tx.retained()
-        for record in pending:
+            pending = tx.in_progress()
+        for record in pending:  # and clean, so that some are kept no longer
             self._shop.coordinator.abort(record.checkpoint_id, FailureReason.TASK_FAILURE, "It died.")
+        with self._shop.store.transaction("shop") as tx:
+            retained = tx.retained()
         self.kept = [record.checkpoint_id for record in retained]
         newest = self.kept[-1]
         if newest not in self.branches:
