@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate import state as state
     from tidegate.iceberg.sink import IcebergSink
+    from tidegate.iceberg.source import IcebergSource
     from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
     from tidegate.pipeline.config import CheckpointConfig, CheckpointingMode
     from tidegate.pipeline.definition import Pipeline
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "window", "expect", "suite", "FileSource", "IcebergSink", "ParquetSink", "PostgresSink",
+    "max_by", "window", "expect", "suite", "FileSource", "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink",
     "RangeSource", "StagedParquet", "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ _PUBLIC = {
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",
     "IcebergSink": "tidegate.iceberg.sink",
+    "IcebergSource": "tidegate.iceberg.source",
     "ParquetSink": "tidegate.sinks.parquet",
     "PostgresSink": "tidegate.postgres_sink.sink",
     "RangeSource": "tidegate.sources.range_source",

@@ -48,7 +48,9 @@ ROOMS = {
     "postgres_sink": room(
         "embedded_postgres ports postgres protocol settings sinks", SPARK, {"pandas"}, QUALITY, AIRFLOW
     ),
-    "iceberg": room("ports postgres postgres_sink protocol settings sinks state", SPARK, {"pandas"}, QUALITY, AIRFLOW),
+    "iceberg": room(
+        "ports postgres postgres_sink protocol settings sinks sources state", SPARK, {"pandas"}, QUALITY, AIRFLOW
+    ),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),

@@ -51,18 +51,16 @@ class TableName:
         return Target(f"iceberg.{where}{self.namespace}", self.name)
 
 
-def table_name(table: str, catalog: str | None = None) -> TableName:
-    """The table that a user has named, as `namespace.name`. Raises `PipelineDefinitionError`."""
+def table_name(table: str, catalog: str | None = None, of: str = "IcebergSink") -> TableName:
+    """The table that a user has named, as `namespace.name`, for a sink or source. Raises `PipelineDefinitionError`."""
     namespace, dot, name = table.rpartition(".")
     parts = [*namespace.split("."), name]
     if not dot or any(not part or part.strip() != part or "/" in part or "\0" in part for part in parts):
         raise PipelineDefinitionError(
-            f"IcebergSink({table!r}): write the table as 'namespace.name', without slashes and spaces around the parts."
+            f"{of}({table!r}): write the table as 'namespace.name', without slashes and spaces around the parts."
         )
     if len(namespace) > _LONGEST or len(name) > _LONGEST:
-        raise PipelineDefinitionError(
-            f"IcebergSink({table!r}): namespace and name have at most {_LONGEST} characters each."
-        )
+        raise PipelineDefinitionError(f"{of}({table!r}): namespace and name have at most {_LONGEST} characters each.")
     return TableName(namespace, name, catalog)
 
 

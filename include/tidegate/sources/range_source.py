@@ -163,18 +163,18 @@ class RangeSource:
         return None if taken.position is None else self._segment(taken.position)
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
-        """See `tidegate.ports.Source`. A Spark task for each segment."""
+        """See `tidegate.ports.Source`. A Spark task for each range of `arrow_reader`: by default each segment."""
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql import functions as F
 
         if output != "rows":
             raise PipelineDefinitionError(f"{type(self).__name__} has no output {output!r}.")
         columns = self._columns()
-        if not segments:
+        if not segments or not (reader := self.arrow_reader(segments)).ranges:
             nothing = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
             return spark.range(1).select(nothing).limit(0)
-        plan = RangesPlan(self.arrow_reader(segments), _arrow_schema(columns))
-        return spark.range(0, len(segments), 1, len(segments)).mapInArrow(plan.run, columns)
+        plan = RangesPlan(reader, _arrow_schema(columns))
+        return spark.range(0, len(reader.ranges), 1, len(reader.ranges)).mapInArrow(plan.run, columns)
 
     def arrow_reader(self, segments: Sequence[Segment]) -> "RangesReader":
         """See `tidegate.ports.ArrowSource`."""

@@ -1,0 +1,195 @@
+"""`IcebergSource`: the files that are appended to an Iceberg table."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from tidegate.iceberg.names import CATALOG, TableName, table_name
+from tidegate.iceberg.places import location_now
+from tidegate.ports import Segment
+from tidegate.ports.declared_schemas import Schema, ddl_of
+from tidegate.protocol.facts.errors import (
+    MalformedRowsError,
+    PipelineDefinitionError,
+    SinkError,
+    SourceUnavailableError,
+)
+from tidegate.protocol.facts.records import Pending
+from tidegate.protocol.schema.ddl import columns_of
+from tidegate.sources.range_source import Position, RangeSource, RangesReader
+from tidegate.sources.read_errors import AS_BEFORE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+
+    from tidegate.iceberg.source_ranges import History
+
+
+class IcebergSource(RangeSource):
+    """An Iceberg table to which rows are appended. Each checkpoint reads the files of the snapshots since the one
+    before; the first reads the whole table. Files are read side by side, by Spark's tasks.
+
+    A snapshot that only rewrites files, such as a compaction, adds no rows and is passed over. Columns are found by
+    their numbers, so one that is renamed later is read on under the name of the schema.
+
+    Args:
+        table: `namespace.name`.
+        catalog: The name of a catalog in pyiceberg's configuration. By default the one in the database of the
+            checkpoints, where `IcebergSink` keeps its tables.
+        start: What is read first: with `"earliest"` the whole table, else what was appended after a snapshot (its id),
+            a tag (its name) or a time.
+        on_overwrite: What becomes of a snapshot that removes or replaces rows: it fails the checkpoint, or is passed
+            over, with the rows that it adds.
+        schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default all columns that the
+            table has when the pipeline is defined, which asks the catalog.
+        max_rows: The rows that one checkpoint reads at most. A data file is read whole.
+        max_bytes: The bytes of files that one checkpoint reads at most.
+
+    Raises:
+        PipelineDefinitionError: If an option is wrong.
+
+    Example:
+        ```python
+        from tidegate import IcebergSink, IcebergSource, Pipeline, sum_
+
+        bronze = IcebergSource("bronze.orders", schema="customer STRING, cents BIGINT")
+        orders = Pipeline("silver").source("orders", bronze)
+        totals = orders.key_by("customer").aggregate("totals", cents=sum_("cents"))
+        totals.sink("totals", IcebergSink("silver.totals", mode="latest"))
+        ```
+    """
+
+    def __init__(
+        self,
+        table: str,
+        catalog: str | None = None,
+        start: str | int | datetime = "earliest",
+        on_overwrite: Literal["fail", "skip"] = "fail",
+        *,
+        schema: Schema | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.table, self.catalog, self.start, self.on_overwrite = table, catalog, start, on_overwrite
+        self.max_rows, self.max_bytes = max_rows, max_bytes
+        self._declared = None if schema is None else ddl_of(schema)
+        self._pending: dict[int, Pending] = {}
+        self._check()
+
+    def _check(self) -> None:
+        self.name  # noqa: B018 - it is checked
+        if self.on_overwrite not in ("fail", "skip"):
+            self._refuse(f'on_overwrite is {self.on_overwrite!r}, but must be "fail" or "skip"')
+        if isinstance(self.start, datetime) and self.start.tzinfo is None:
+            self._refuse("start is a time without a zone, such as datetime(2026, 11, 28, tzinfo=UTC)")
+        for name, limit in (("max_rows", self.max_rows), ("max_bytes", self.max_bytes)):
+            if limit is not None and limit < 1:
+                self._refuse(f"{name} is {limit}, but must be at least 1")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise PipelineDefinitionError(f"IcebergSource({self.table!r}): {why}.")
+
+    @property
+    def name(self) -> TableName:
+        return table_name(self.table, self.catalog, "IcebergSource")
+
+    @cached_property
+    def schema(self) -> Schema:  # type: ignore[override]
+        """The columns, as declared or as the table has them."""
+        if self._declared is not None:
+            return self._declared
+        from tidegate.iceberg.spark_columns import ddl_of_table
+
+        history = self._history()
+        if history is None:
+            self._refuse("there is no such table yet, so it needs a schema=, or the pipeline that makes it runs first")
+        return ddl_of_table(self.name, history.metadata.schema())
+
+    def describe(self) -> dict[str, Any]:
+        """See `ports.Source`."""
+        start = self.start.isoformat() if isinstance(self.start, datetime) else self.start
+        said = {
+            "type": "IcebergSource",
+            "path": f"iceberg://{self.catalog or CATALOG}/{self.name}",
+            "start": start,
+            "on_overwrite": self.on_overwrite,
+        }
+        return said if self._declared is None else {**said, "schema": self._declared}
+
+    # -- ranges of snapshots
+
+    def latest(self, split: int, position: Position) -> Position:
+        """See `RangeSource`. Raises `SourceChangedError`, `SourceUnavailableError`."""
+        from tidegate.iceberg.source_ranges import Limits
+
+        history = self._history()
+        if history is None:
+            if position is not None:
+                raise self._gone()
+            self._pending[split] = Pending(0, "files", 0)
+            return None
+        polled = history.poll(position, self.start, Limits(self.max_rows, self.max_bytes))
+        self._pending[split] = Pending(len(polled.left), "files", sum(file.file_size_in_bytes for file in polled.left))
+        return polled.end
+
+    def size(self, split: int, start: Position, end: Position) -> int:
+        """See `RangeSource`."""
+        return sum(file.file_size_in_bytes for file in self._files(start, end))
+
+    def pending(self, split: int) -> Pending | None:
+        """See `ports.LaggingSource`."""
+        return self._pending.get(split)
+
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """See `ports.BacklogSource`."""
+        return split in self._pending and self._pending[split].pieces > 0
+
+    def read_between(self, split: int, start: Position, end: Position) -> "Iterator[pa.RecordBatch]":
+        """See `RangeSource`. Asks the catalog, so Spark's tasks read by `arrow_reader` instead."""
+        reader = self._reader(self._files(start, end))
+        for ranged in reader.ranges:
+            yield from reader.source.read_between(split, None, ranged["to"])
+
+    def arrow_reader(self, segments: Sequence[Segment]) -> RangesReader:
+        """See `ports.ArrowSource`: a range for each data file."""
+        ranges = [(segment.reference["from"], segment.reference["to"]) for segment in segments]
+        return self._reader([file for start, end in ranges for file in self._files(start, end)])
+
+    def _reader(self, files: "Sequence[DataFile]") -> RangesReader:
+        from tidegate.iceberg.source_rows import DataFiles
+
+        history = self._history()
+        if history is None:
+            raise self._gone()
+        names = [name for name, _ in columns_of(ddl_of(self.schema))]
+        found = DataFiles.of(history.metadata, names, self.describe(), files)
+        missing = [name for name in names if name not in found.columns.column_names]
+        if files and missing:
+            raise MalformedRowsError(
+                f"Table {self.name} has no column {missing[0]!r}. {AS_BEFORE}Take it out of the schema= of its source, "
+                "or add it to the table."
+            )
+        return RangesReader(found, tuple({"split": 0, "from": None, "to": file.file_path} for file in files))
+
+    def _files(self, start: Position, end: Position) -> "list[DataFile]":
+        history = self._history()
+        if history is None:
+            raise self._gone()
+        return history.between(start, end)
+
+    def _history(self) -> "History | None":
+        from tidegate.iceberg.source_ranges import History, metadata_at
+
+        try:
+            location = location_now(self.name)
+        except SinkError as error:
+            raise SourceUnavailableError(f"Table {self.name} cannot be read. {error}") from error
+        return None if location is None else History(self.name, metadata_at(location), self.on_overwrite == "skip")
+
+    def _gone(self) -> SourceUnavailableError:
+        return SourceUnavailableError(
+            f"There is no table {self.name} any more, of which rows were read. {AS_BEFORE}Bring it back, then "
+            "repeat the step."
+        )

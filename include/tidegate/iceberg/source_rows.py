@@ -1,0 +1,137 @@
+"""Rows of data files in the columns of a source's schema, whatever the table has called them since. Runs on executors,
+which need pyiceberg for it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as of
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import NestedField
+
+from tidegate.iceberg.columns import id_of, widens
+from tidegate.iceberg.files import Stored, StoredFiles, opened
+from tidegate.sources.range_source import RangeSource
+
+
+class _Opened(Stored):
+    """A data file, of which only what is needed is read."""
+
+    def open(self, seekable: bool = True) -> Any:
+        return self._input()
+
+    @contextmanager
+    def _input(self) -> Iterator[Any]:
+        storage, name = opened(self.location)
+        with storage.open_input(name) as file:
+            yield file
+
+
+class _DataFiles(StoredFiles):
+    def new_input(self, location: str) -> Stored:
+        return _Opened(location)
+
+
+@dataclass
+class DataFiles(RangeSource):
+    """Data files of a table, each of which is a range that ends with its path. `described` is what the source that
+    found them says of itself."""
+
+    metadata: TableMetadata
+    columns: Schema
+    described: Mapping[str, Any]
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metadata: TableMetadata, names: Sequence[str], described: Mapping[str, Any], files: Sequence[DataFile]
+    ) -> "DataFiles":
+        """`names`: the columns to read."""
+        by_path = {file.file_path: file for file in files}
+        return cls(_light(metadata), columns_named(metadata, names), described, by_path)
+
+    def read_between(self, split: int, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        file, columns = self.files[end], schema_to_pyarrow(self.columns)
+        storage, name = opened(end)
+        with storage.open_input(name) as source:
+            parquet = pq.ParquetFile(source) if file.file_format is FileFormat.PARQUET else None
+            there = None if parquet is None else self._there(parquet.schema_arrow, columns)
+            if parquet is not None and there is not None:
+                for batch in parquet.iter_batches(columns=list(there.values())):
+                    yield _renamed(batch, columns, there)
+                return
+        scan = ArrowScan(self.metadata, _DataFiles(), self.columns, AlwaysTrue())
+        yield from scan.to_record_batches([FileScanTask(file)])
+
+    def _there(self, file: pa.Schema, wanted: pa.Schema) -> dict[str, str] | None:
+        """The columns of a file by the names that are wanted; one that the file lacks is null. None if Iceberg has more
+        rules for them than that: pyiceberg knows all, but reads a null list of structs as an empty one."""
+        by_number, found = {id_of(each): each for each in file}, dict[str, str]()
+        with_rules = {each.source_id for spec in self.metadata.partition_specs for each in spec.fields}
+        with_rules |= {each.field_id for each in self.columns.fields if each.initial_default is not None}
+        for column, asked in zip(self.columns.fields, wanted, strict=True):
+            there = by_number.get(column.field_id)
+            if there is not None and _is_read_as(there, asked):
+                found[asked.name] = there.name
+            elif there is not None or None in by_number or column.field_id in with_rules:
+                return None
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        return dict(self.described)
+
+
+def _is_read_as(there: pa.Field, wanted: pa.Field) -> bool:
+    """Whether a column of a file has the type that is wanted or a narrower one, and inside of it the same numbers and
+    names."""
+    return _shape(there.type) == _shape(wanted.type) or widens(there.type, wanted.type)
+
+
+def _shape(kind: pa.DataType) -> Any:
+    if of.is_struct(kind):
+        return [(id_of(each), each.name, _shape(each.type)) for each in kind]
+    if of.is_map(kind):
+        return [(id_of(each), _shape(each.type)) for each in (kind.key_field, kind.item_field)]
+    if of.is_nested(kind):
+        return (id_of(kind.value_field), _shape(kind.value_type))
+    return str(kind).removeprefix("large_")
+
+
+def _renamed(batch: pa.RecordBatch, columns: pa.Schema, there: Mapping[str, str]) -> pa.RecordBatch:
+    arrays = [
+        batch.column(there[each.name]) if each.name in there else pa.nulls(batch.num_rows, each.type)
+        for each in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=columns.names)
+
+
+def columns_named(metadata: TableMetadata, names: Sequence[str]) -> Schema:
+    """The table's columns of these names, of which each is as the table has it now, and called so whatever it is called
+    now. A name that the table never had is left out."""
+    now = {each.field_id: each for each in metadata.schema().fields}
+    numbers: dict[str, int] = {}
+    former: dict[int, NestedField] = {}
+    others = [each for each in metadata.schemas if each.schema_id != metadata.current_schema_id]
+    for schema in (*sorted(others, key=lambda each: each.schema_id), metadata.schema()):
+        for each in schema.fields:
+            numbers[each.name], former[each.field_id] = each.field_id, each
+    found = ((name, numbers[name]) for name in names if name in numbers)
+    columns = ((name, now.get(number) or former[number]) for name, number in found)
+    # null in files that were written before the column was there
+    fields = [NestedField(each.field_id, name, each.field_type, required=False) for name, each in columns]
+    return Schema(*fields)
+
+
+def _light(metadata: TableMetadata) -> TableMetadata:
+    """What a reader of files needs: the columns and how files are partitioned."""
+    gone: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
+    return metadata.model_copy(update=gone)

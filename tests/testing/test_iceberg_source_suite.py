@@ -1,0 +1,40 @@
+"""`IcebergSource` passes the suite for sources, on tables that another writer appends to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg import catalog as catalogs
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
+
+from tidegate import IcebergSource
+from tidegate.iceberg import elsewhere
+from tidegate.testing import SourceSuite
+from tidegate.testing.every_type import EVERY_TYPE
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class TestIcebergSource(SourceSuite[IcebergSource]):
+    other_columns = True
+    every = 40
+
+    @pytest.fixture(autouse=True)
+    def catalog(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{tmp_path}/catalog.db")
+        monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+        elsewhere._catalog.cache_clear()
+        monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # pyiceberg writes null as an empty list there
+        self.lake = load_catalog("other")
+        self.lake.create_namespace_if_not_exists("db")
+        yield
+        self.lake.close()
+
+    def source(self, directory: Path, columns: str) -> IcebergSource:
+        return IcebergSource(f"db.{directory.name}", "other", schema=columns)
+
+    def arrive(self, directory: Path, rows: pa.Table) -> None:
+        table = self.lake.create_table_if_not_exists(f"db.{directory.name}", rows.schema, f"file://{directory}")
+        table.append(rows)
