@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,6 +241,23 @@ def test_partitions_and_nested_columns(mart):
     segment = silver.poll()
     assert len(silver.make().arrow_reader([segment]).ranges) == 2, "a task for each file"
     assert sorted(map(str, silver.rows(segment))) == ["{'v': 1, 'items': [{'a': 1}]}", "{'v': 2, 'items': None}"]
+
+
+def test_what_came_into_nested_columns_is_null_in_older_files(bronze):
+    bronze.take(out=pa.table({"s": [{"a": 1}]}))
+    bronze.take(out=pa.table({"s": [{"a": 2, "b": "x"}]}))
+    columns = pa.schema([("s", pa.struct([("a", pa.int64()), ("b", pa.string())]))])
+    silver = Reader("s STRUCT<a: BIGINT, b: STRING>", columns)
+    assert sorted(map(str, silver.rows(silver.poll()))) == ["{'s': {'a': 1, 'b': None}}", "{'s': {'a': 2, 'b': 'x'}}"]
+
+
+def test_values_that_do_not_fit_name_the_file(bronze):
+    bronze.take(out=values(2**40))
+    silver = Reader("v INT", pa.schema([("v", pa.int32())]))
+    with pytest.raises(RuntimeError) as error:
+        silver.rows(silver.poll())
+    said = str(silver.make().explain(error.value, []))
+    assert re.search(r"^IcebergFiles, file file:///.*/data/chk-1/.*: column 'v' is int64", said)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def _catalog(name: str) -> Catalog:
         return load_catalog(name)
     except ValueError as error:
         raise MissingConnectionError(
-            f"There is no catalog {name!r} for an IcebergSink ({error}). Nothing was changed. Define it in "
+            f"There is no catalog {name!r} for an Iceberg table ({error}). Nothing was changed. Define it in "
             f".pyiceberg.yaml, or set PYICEBERG_CATALOG__{name.upper()}__URI, for every process that runs the pipeline."
         ) from error
 

@@ -158,13 +158,13 @@ class IcebergSource(RangeSource):
         return self._reader([file for start, end in ranges for file in self._files(start, end)])
 
     def _reader(self, files: "Sequence[DataFile]") -> RangesReader:
-        from tidegate.iceberg.source_rows import DataFiles
+        from tidegate.iceberg.source_rows import IcebergFiles
 
         history = self._history()
         if history is None:
             raise self._gone()
         names = [name for name, _ in columns_of(ddl_of(self.schema))]
-        found = DataFiles.of(history.metadata, names, self.describe(), files)
+        found = IcebergFiles.of(history.metadata, names, self.describe(), files)
         missing = [name for name in names if name not in found.columns.column_names]
         if files and missing:
             raise MalformedRowsError(

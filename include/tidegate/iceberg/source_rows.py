@@ -42,7 +42,7 @@ class _DataFiles(StoredFiles):
 
 
 @dataclass
-class DataFiles(RangeSource):
+class IcebergFiles(RangeSource):
     """Data files of a table, each of which is a range that ends with its path. `described` is what the source that
     found them says of itself."""
 
@@ -54,7 +54,7 @@ class DataFiles(RangeSource):
     @classmethod
     def of(
         cls, metadata: TableMetadata, names: Sequence[str], described: Mapping[str, Any], files: Sequence[DataFile]
-    ) -> "DataFiles":
+    ) -> "IcebergFiles":
         """`names`: the columns to read."""
         by_path = {file.file_path: file for file in files}
         return cls(_light(metadata), columns_named(metadata, names), described, by_path)
@@ -88,6 +88,9 @@ class DataFiles(RangeSource):
 
     def describe(self) -> dict[str, Any]:
         return dict(self.described)
+
+    def _range(self, split: int, start: Any, end: Any) -> str:
+        return f"file {end}"
 
 
 def _is_read_as(there: pa.Field, wanted: pa.Field) -> bool:
@@ -127,8 +130,7 @@ def columns_named(metadata: TableMetadata, names: Sequence[str]) -> Schema:
     found = ((name, numbers[name]) for name in names if name in numbers)
     columns = ((name, now.get(number) or former[number]) for name, number in found)
     # null in files that were written before the column was there
-    fields = [NestedField(each.field_id, name, each.field_type, required=False) for name, each in columns]
-    return Schema(*fields)
+    return Schema(*(each.model_copy(update={"name": name, "required": False}) for name, each in columns))
 
 
 def _light(metadata: TableMetadata) -> TableMetadata:

@@ -220,6 +220,10 @@ class RangeSource:
             ) from error
         return cast("StructType", columns)
 
+    def _range(self, split: int, start: Position, end: Position) -> str:
+        """How errors name a range."""
+        return f"split {split} from {start!r} to {end!r}"
+
     def _name(self) -> str:
         """What its errors are recognised by among those of other sources."""
         return json.dumps(self.describe(), sort_keys=True)
@@ -245,7 +249,7 @@ class RangesReader:
     def read_one(self, ranged: Mapping[str, Any], schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
         """Its `SourceUnavailableError` and `MalformedRowsError` reach the driver whole, where `explain` knows them."""
         split, start, end = ranged["split"], ranged["from"], ranged["to"]
-        where = f"split {split} from {start!r} to {end!r}"
+        where = self.source._range(split, start, end)
         with carried(self.source._name()):
             try:
                 for batch in self.source.read_between(split, start, end):
