@@ -75,7 +75,7 @@ def location_of(connection: Connection, table: TableName) -> str | None:
 
 
 def locked_location(statements: CommitStatements, table: TableName) -> str | None:
-    """The same in a transaction, until whose end the table stays as it is."""
+    """The same in a transaction. Nobody else changes the table until it ends."""
     rows = statements.query(select(_TABLES.c.metadata_location).where(_is(table)).with_for_update())
     return rows[0][0] if rows else None
 

@@ -1,6 +1,6 @@
 """What a checkpoint, a restore or a cleaning makes of a table, whatever it is at that moment.
 
-A change is staged outside of any transaction, and again in one if somebody else's commit came in between.
+A change is staged outside of the transaction. If somebody else has committed since, it is staged again inside.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -215,7 +215,7 @@ def given_up(draft: Draft) -> list[str]:
 
 
 def require_own(draft: Draft, occasion: Occasion, options: TableOptions) -> None:
-    """Of a table that is replaced nobody else changes the rows. Raises `SinkError`."""
+    """Nobody else may change the rows of a table that is replaced. Raises `SinkError`."""
     head = draft.head
     if head is None or keeping.is_own(head) or (BEFORE in draft.metadata.refs and _is_first(draft)):
         return

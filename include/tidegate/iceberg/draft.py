@@ -1,4 +1,4 @@
-"""What becomes of a table: its next metadata, made of the present one and written where nobody reads it yet.
+"""The next metadata of a table, made from the present one and written where nobody reads it yet.
 
 Snapshots are written here and not by pyiceberg's transactions: those commit what they write, and leave manifests behind
 that say only what was deleted.

@@ -89,7 +89,7 @@ class IcebergSink(StagedParquet):
     _folder = DATA
 
     def __post_init__(self) -> None:
-        self.name  # noqa: B018 - it is checked
+        table_name(self.table, self.catalog)
         if self.mode not in _INPUTS:
             self._refuse(f'the mode is {self.mode!r}, but must be "append" or "latest"')
         if isinstance(self.partition_by, str):

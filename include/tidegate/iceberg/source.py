@@ -79,7 +79,7 @@ class IcebergSource(RangeSource):
         self._check()
 
     def _check(self) -> None:
-        self.name  # noqa: B018 - it is checked
+        table_name(self.table, self.catalog, "IcebergSource")
         if self.on_overwrite not in ("fail", "skip"):
             self._refuse(f'on_overwrite is {self.on_overwrite!r}, but must be "fail" or "skip"')
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
