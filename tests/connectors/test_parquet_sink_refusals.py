@@ -72,10 +72,13 @@ def test_a_failure_to_commit_says_what_is_safe(append: ParquetSink, monkeypatch:
     assert visible(append) == [1]
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
-def test_storage_without_atomic_renames_is_refused_with_the_reason(url: str) -> None:
-    with pytest.raises(PipelineDefinitionError, match=r"cannot write to \w+://.*atomic rename.*mounted directory"):
+@pytest.mark.parametrize("url", ["s3://key:geheim@bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
+def test_storage_without_atomic_renames_is_refused_with_the_reason_and_what_to_take(url: str) -> None:
+    scheme = url.partition(":")[0]
+    with pytest.raises(PipelineDefinitionError, match=rf"cannot write to {scheme}://.*atomic rename") as error:
         ParquetSink(url)
+    assert f'IcebergSink("namespace.table", warehouse="{scheme}://…")' in str(error.value)
+    assert "geheim" not in str(error.value)
 
 
 def test_a_wrong_mode_is_refused() -> None:

@@ -10,6 +10,10 @@ from duckdb_extensions import import_extension
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+_SECRET = """CREATE OR REPLACE SECRET bucket (
+    TYPE s3, KEY_ID 'key', SECRET 'secret', REGION 'us-east-1', ENDPOINT $address, URL_STYLE 'path', USE_SSL false
+)"""
+
 
 class Lake:
     """The catalog in a store's database, as a user's program opens it."""
@@ -18,7 +22,9 @@ class Lake:
         self._uri = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dtidegate_iceberg"
 
     def catalog(self) -> SqlCatalog:
-        return SqlCatalog("tidegate", uri=self._uri, init_catalog_tables="false")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL")
+        where = {} if endpoint is None else {"s3.endpoint": endpoint, "s3.region": os.environ["AWS_REGION"]}
+        return SqlCatalog("tidegate", uri=self._uri, init_catalog_tables="false", **where)
 
     def table(self, name: str) -> Table:
         catalog = self.catalog()
@@ -41,13 +47,15 @@ class Lake:
         """What DuckDB reads."""
         table = f"iceberg_scan('{self.table(name).metadata_location}')"
         with duck().cursor() as cursor:
+            if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+                cursor.execute(_SECRET, {"address": endpoint.removeprefix("http://")})
             return cursor.execute(question.format(table=table)).fetchall()
 
 
 @cache
 def duck() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    for name in ("avro", "iceberg"):
+    for name in ("avro", "httpfs", "iceberg"):
         import_extension(name, con=connection)
         connection.execute(f"LOAD {name}")
     connection.execute("SET TimeZone = 'UTC'")

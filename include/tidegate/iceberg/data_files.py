@@ -1,6 +1,7 @@
 """Staged files as a table lists them, and what their columns make of the table's."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
@@ -25,6 +26,8 @@ from tidegate.iceberg.writing import PARTITION, SPEC, KnownTable
 from tidegate.ports import StateHandle
 from tidegate.state.storage import open_storage
 
+_ASKED_AT_ONCE = 16  # files of an object store: each waits for the network
+
 #: Of a table that is made: old metadata files go with the commits of others, too.
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -35,11 +38,16 @@ _PROPERTIES = {
 
 def footers(root: str, staged: Sequence[StateHandle]) -> dict[str, pq.FileMetaData]:
     """What the files say of themselves, by path. Raises `StateIntegrityError`, `StorageError`."""
-    found = {}
-    for handle in staged:
-        with open_storage(root).open_input(handle.path) as opened:
-            found[handle.path] = pq.read_metadata(opened)
-    return found
+    storage, paths = open_storage(root), [handle.path for handle in staged]
+
+    def read(path: str) -> pq.FileMetaData:
+        with storage.open_input(path) as opened:
+            return pq.read_metadata(opened)
+
+    if storage.is_local:
+        return dict(zip(paths, map(read, paths), strict=True))
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        return dict(zip(paths, pool.map(read, paths), strict=True))
 
 
 def schema_of(footer: pq.FileMetaData) -> Schema:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
@@ -12,6 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tidegate.iceberg import keeping
 from tidegate.iceberg.files import StoredFiles, read_metadata
 from tidegate.iceberg.names import BEFORE, TAG, WITHDRAWN, TableName
+from tidegate.iceberg.source_rows import DataFiles
 from tidegate.ports import TableFiles
 from tidegate.protocol.facts.errors import CheckpointNotRetainedError
 
@@ -36,7 +38,8 @@ class SnapshotRows:
         return scan.to_arrow().select(columns).cast(pa.schema(wanted))
 
     def _table(self) -> StaticTable:
-        return StaticTable.from_metadata(self.location)
+        where = ("static-table", self.location)
+        return StaticTable(where, read_metadata(self.location), self.location, DataFiles(), NoopCatalog(where[0]))
 
 
 def read_at(name: TableName, location: str, checkpoint_id: int) -> TableFiles | SnapshotRows:

@@ -36,7 +36,9 @@ class _Opened(Stored):
             yield file
 
 
-class _DataFiles(StoredFiles):
+class DataFiles(StoredFiles):
+    """pyiceberg's way to files of rows, which may be large."""
+
     def new_input(self, location: str) -> Stored:
         return _Opened(location)
 
@@ -69,7 +71,7 @@ class IcebergFiles(RangeSource):
                 for batch in parquet.iter_batches(columns=list(there.values())):
                     yield _renamed(batch, columns, there)
                 return
-        scan = ArrowScan(self.metadata, _DataFiles(), self.columns, AlwaysTrue())
+        scan = ArrowScan(self.metadata, DataFiles(), self.columns, AlwaysTrue())
         yield from scan.to_record_batches([FileScanTask(file)])
 
     def _there(self, file: pa.Schema, wanted: pa.Schema) -> dict[str, str] | None:

@@ -16,6 +16,7 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.protocol.text.durations import duration
+from tidegate.protocol.text.masking import masked
 from tidegate.settings import spark_path
 from tidegate.sinks import merged, outdated, ownership, publish, reading_at, rewind
 from tidegate.sinks.fencing import last_attempt
@@ -84,10 +85,10 @@ class ParquetSink(StagedParquet):
         scheme = self.path.partition("://")[0] if "://" in self.path else "file"
         if scheme != "file":
             raise PipelineDefinitionError(
-                f"ParquetSink({self.path!r}) cannot write to {scheme}://. A checkpoint becomes visible by the atomic "
-                "rename of a directory or link: object stores copy file by file instead, so readers would see half a "
-                "checkpoint, and other filesystems are not supported. Use a local or mounted directory, or a table "
-                "format with its own commit."
+                f"ParquetSink({masked(self.path)!r}) cannot write to {scheme}://. A checkpoint becomes visible by the "
+                "atomic rename of a directory or link: object stores copy file by file instead, so readers would see "
+                "half a checkpoint, and other filesystems are not supported. Use a local or mounted directory, or a "
+                f'table whose files need no rename: IcebergSink("namespace.table", warehouse="{scheme}://…").'
             )
 
     @property

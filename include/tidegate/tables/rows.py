@@ -9,6 +9,7 @@ from tidegate.settings import spark_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.fs as pafs
     from pyspark.sql import DataFrame, SparkSession
 
 Rows = TableFiles | ArrowRows
@@ -45,7 +46,8 @@ def _read(path: str, columns: "pa.Schema") -> "pa.Table":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    filesystem, place = _place(path)
+    with pq.ParquetFile(place, filesystem=filesystem, pre_buffer=False) as file:
         table = file.read(use_threads=False)
     known = set(table.column_names)
     return pa.table(
@@ -83,4 +85,13 @@ def register(connection: DuckDBConnection, name: str, rows: Rows) -> None:
     # pyarrow is heavy, and a DAG file may import `tidegate.read`.
     import pyarrow.dataset as ds
 
-    connection.register(name, ds.dataset(list(rows.paths), rows.columns, format="parquet"))
+    places = [_place(path) for path in rows.paths]
+    files = ds.dataset([place for _, place in places], rows.columns, format="parquet", filesystem=places[0][0])
+    connection.register(name, files)
+
+
+def _place(path: str) -> "tuple[pafs.FileSystem, str]":
+    """Where Arrow finds a file, by its path or URL."""
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
