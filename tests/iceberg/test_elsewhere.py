@@ -49,7 +49,7 @@ def append(*numbers):
 
 @pytest.mark.parametrize("mode", ["append", "latest"])
 def test_checkpoints_restores_and_reading(mart, other, mode):
-    of = mart(out=IcebergSink("db.out", mode, catalog="other"), retained=3)
+    of = mart(out=IcebergSink("db.out", mode, catalog="other", readable_for="0 s"), retained=3)
     assert of.sinks["out"].commits is SinkCommit.AFTER_THE_COMMIT
     for number in range(1, 7):
         of.take(out=values(number))

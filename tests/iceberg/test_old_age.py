@@ -15,7 +15,7 @@ from tidegate.iceberg.places import location_now
 @pytest.mark.parametrize("mode", ["append", "latest"])
 @pytest.mark.parametrize("checkpoints", [60, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_a_table_of_many_checkpoints(lake, mart, mode, checkpoints):
-    of = mart(out=IcebergSink("db.out", mode), retained=5)
+    of = mart(out=IcebergSink("db.out", mode, readable_for="0 s"), retained=5)
     sink, took, sizes, files = of.sinks["out"], [], [], []
     for number in range(checkpoints):
         id_ = of.validated()
@@ -34,4 +34,4 @@ def test_a_table_of_many_checkpoints(lake, mart, mode, checkpoints):
     assert max(sizes[1:]) < 1.3 * sizes[1]
     assert max(files[1:]) < 2 * files[1]
     found = sorted(path for path in files_below(sink.root) if path.startswith(("data/", "metadata/")))
-    assert set(found) == set(referenced(sink.root, location_now(sink.name), found))
+    assert set(found) == set(referenced(sink.name, sink.root, found))

@@ -6,7 +6,6 @@ from iceberg_tables import files_below
 
 from tidegate import IcebergSink
 from tidegate.iceberg.garbage import referenced
-from tidegate.iceberg.places import location_now
 from tidegate.protocol.steps.notify import committables
 
 
@@ -17,7 +16,7 @@ def everything(of, name="out"):
 
 
 def grown(lake, mart, mode, checkpoints, **given):
-    of = mart(out=IcebergSink("db.out", mode), **given)
+    of = mart(out=IcebergSink("db.out", mode, readable_for="0 s"), **given)
     for _ in range(checkpoints):
         of.take()
         of.coordinator.clean()
@@ -65,7 +64,7 @@ def test_nothing_is_discarded_that_a_snapshot_has_whoever_asks(lake, mart):
 
 
 def test_what_attempts_left_behind_is_found_and_deleted(lake, mart):
-    of = mart(out=IcebergSink("db.out"))
+    of = mart(out=IcebergSink("db.out", readable_for="0 s"))
     sink = of.sinks["out"]
     of.take()
     id_ = of.validated()
@@ -78,7 +77,7 @@ def test_what_attempts_left_behind_is_found_and_deleted(lake, mart):
     of.coordinator.clean()
     _, metadata = everything(of)
     assert len(metadata) < len(before)
-    assert set(referenced(sink.root, location_now(sink.name), metadata)) == set(metadata)
+    assert set(referenced(sink.name, sink.root, metadata)) == set(metadata)
     assert lake.values("db.out") == [1, 2]
 
 
@@ -88,6 +87,6 @@ def test_files_of_metadata_do_not_add_up(lake, mart, mode):
     _, metadata = everything(of)
     assert len(metadata) < 60
     assert len(lake.table("db.out").metadata.snapshots) <= 5
-    assert set(referenced(of.sinks["out"].root, location_now(of.sinks["out"].name), metadata)) == set(metadata)
+    assert set(referenced(of.sinks["out"].name, of.sinks["out"].root, metadata)) == set(metadata)
     of.take(out=pa.table({"v": pa.array([99], pa.int64())}))
     assert 99 in lake.values("db.out")

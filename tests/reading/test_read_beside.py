@@ -1,48 +1,21 @@
 """A reader in a loop beside a pipeline that takes checkpoints, dies, and is restored: never two checkpoints in one
 read."""
 
-import os
 import threading
 import time
 from contextlib import closing
-from random import Random
 
 import psycopg2
 import pytest
+from dying_tables import Deaths, Life
 from several_tables import SeveralTables, values
 from sizes import sizes
-from stopped import EFFECTS
-from worlds import Crash, MortalStore
+from worlds import MortalStore
 
 import tidegate
 from tidegate import PostgresSink
-from tidegate.protocol.facts.reasons import FailureReason
 
 IN_THE_COMMIT = ("mart", "keyed")
-CRASHES = ("crash before commit", "crash after commit")
-
-
-class Died(BaseException):
-    """Not an `Exception`: nothing in the code under test may take it for an error and clean up."""
-
-
-class Deaths:
-    """Lets the thread that writes die at an effect on the file system, when `left` of them are over."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.left, self._writer = None, threading.current_thread()
-        for name in EFFECTS:
-            patch.setattr(os, name, self._mortal(getattr(os, name)))
-
-    def _mortal(self, effect):
-        def call(*args, **kwargs):
-            if threading.current_thread() is self._writer and self.left is not None:
-                self.left -= 1
-                if self.left < 0:
-                    raise Died
-            return effect(*args, **kwargs)
-
-        return call
 
 
 class Reader(threading.Thread):
@@ -86,55 +59,21 @@ def shop(store, running_url, tmp_path, monkeypatch):
     return SeveralTables(MortalStore(store), tmp_path, retained=4, readable_for="2 s", **more)
 
 
-class Past:
-    """What the pipeline has behind it: `branches` has the ids of each checkpoint's branch, `latest` is the present,
-    `kept` are those to which a restore can go back."""
-
-    def __init__(self, shop: SeveralTables) -> None:
-        self._shop, self.branches, self.latest, self.kept = shop, dict[int, list[int]](), 0, list[int]()
-
-    def look(self) -> None:
-        """Whatever the last step has come to, by the database."""
-        with self._shop.store.transaction("shop") as tx:
-            pending = tx.in_progress()
-        for record in pending:  # and clean, so that some are kept no longer
-            self._shop.coordinator.abort(record.checkpoint_id, FailureReason.TASK_FAILURE, "It died.")
-        with self._shop.store.transaction("shop") as tx:
-            retained = tx.retained()
-        self.kept = [record.checkpoint_id for record in retained]
-        newest = self.kept[-1]
-        if newest not in self.branches:
-            self.branches[newest] = [*self.branches.get(self.latest, []), newest]
-        self.latest = newest
-
-
 @sizes("checkpoints", 20, 1000)
 @pytest.mark.timeout(4 * 3600)
 def test_no_read_sees_two_checkpoints(shop, checkpoints, running_url, monkeypatch):
-    draw, deaths, reader, past = Random(checkpoints), Deaths(monkeypatch), Reader(running_url), Past(shop)
-    shop.take()
-    past.look()
+    life, reader = Life(shop, Deaths(monkeypatch), checkpoints), Reader(running_url)
+    life.begin()
+    past = life.past
     reader.start()
-    died = 0
     try:
         while len(past.branches) < checkpoints and reader.error is None:
-            deaths.left = draw.choice([None, None, draw.randrange(60)])
-            shop.store.plan = (draw.randrange(9), draw.choice(CRASHES)) if draw.random() < 0.2 else None
-            try:
-                if draw.random() < 0.15:
-                    shop.restore(draw.choice(past.kept))
-                else:
-                    shop.take()
-            except (Died, Crash):
-                died += 1
-                shop.reopen()
-            deaths.left, shop.store.plan = None, None
-            past.look()
+            life.go_on()
     finally:
         reader.over.set()
         reader.join()
     assert reader.error is None
-    assert died > checkpoints / 10
+    assert life.died > checkpoints / 10
     assert len({id_ for id_, _ in reader.seen}) > 3
     for id_, rows in reader.seen:
         assert rows == {name: [id_] if name == "now" else past.branches[id_] for name in rows}

@@ -1,5 +1,5 @@
-"""A pipeline without Spark whose sinks are tables in Postgres: its coordinator, its store and its sinks are real, and
-the rows of a checkpoint are what a test says."""
+"""A pipeline without Spark whose sinks are tables in Postgres or Iceberg: its coordinator, its store and its sinks are
+real, and the rows of a checkpoint are what a test says."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,6 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import CheckpointStore, StageContext
-from tidegate.postgres_sink.sink import PostgresSink
 from tidegate.protocol.facts.records import Acknowledgement, Snapshot
 from tidegate.protocol.recovery.restore_plan import Accepted, RestorePlan
 from tidegate.state.storage import ArrowCheckpointStorage
@@ -66,24 +65,26 @@ class Mart:
     """Each checkpoint stages, for each sink, the table of rows that `take` is given; by default a column `v` with the
     checkpoint's own id."""
 
-    def __init__(
-        self, store: CheckpointStore, home: Path, name: str = "mart", retained: int = 9, **sinks: PostgresSink
-    ) -> None:
-        self.store, self.name = store, name
-        storage = ArrowCheckpointStorage(str(home / ".tidegate" / "checkpoints"))
-        self.pipeline = self._defined(retained, sinks)
-        self.sinks = {vertex.name: vertex.sink for vertex in self.pipeline.vertices if isinstance(vertex, SinkVertex)}
-        self.coordinator = CheckpointCoordinator(self.pipeline, store, storage, ShiftedClock())
+    def __init__(self, store: CheckpointStore, home: Path, name: str = "mart", retained: int = 9, **sinks: Any) -> None:
+        self.store, self.name, self.retained, self._defined_sinks = store, name, retained, sinks
+        self._storage = ArrowCheckpointStorage(str(home / ".tidegate" / "checkpoints"))
+        self.reopen()
 
-    def _defined(self, retained: int, sinks: dict[str, PostgresSink]) -> Pipeline:
-        checkpoints = CheckpointConfig("10 min", retained=retained)
+    def reopen(self) -> None:
+        """Another process."""
+        self.pipeline = self._defined()
+        self.sinks = {vertex.name: vertex.sink for vertex in self.pipeline.vertices if isinstance(vertex, SinkVertex)}
+        self.coordinator = CheckpointCoordinator(self.pipeline, self.store, self._storage, ShiftedClock())
+
+    def _defined(self) -> Pipeline:
+        checkpoints = CheckpointConfig("10 min", retained=self.retained)
         pipeline = Pipeline(self.name, parallelism=1, max_parallelism=8, checkpoints=checkpoints)
 
         @pipeline.keyed("op", inputs=[pipeline.source("src", SplitSource(1))], key=["k"], state="k bigint, v bigint")
         def keep(batch: Any, state: Any) -> Any:
             return batch
 
-        for name, sink in sinks.items():
+        for name, sink in self._defined_sinks.items():
             keep.sink(name, sink)
         return pipeline
 

@@ -2,32 +2,49 @@
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 
 from tidegate.iceberg.files import location as location_of
 from tidegate.iceberg.files import opened
-from tidegate.iceberg.names import TableName
+from tidegate.iceberg.names import METADATA, TableName, checkpoint_of
 from tidegate.iceberg.places import location_now
 from tidegate.iceberg.reach import files_of
-from tidegate.iceberg.swapping import RELEASED, contents, with_kept
+from tidegate.iceberg.swapping import NOW, lingering, released_before, with_kept
+from tidegate.ports import CheckpointStorage
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.databases import connected
 
 
-def referenced(root: str, location: str, paths: Sequence[str]) -> list[str]:
-    """Those of the files below a root that the table refers to in any snapshot."""
-    reach, place = files_of(location), location_of(root)
-    return [path for path in paths if f"{place}/{path}" in reach.data or f"{place}/{path}" in reach.metadata]
-
-
-def delete_released(name: TableName, root: str, kept: Collection[int] | None) -> None:
-    """Delete the files that a table has given up. `kept`: the checkpoints that a restore can go back to, of which the
-    next commit removes no snapshot; None if they are as before."""
+def referenced(name: TableName, root: str, paths: Sequence[str]) -> list[str]:
+    """Those of the files below a root that the table refers to in any snapshot, or has released so lately that somebody
+    may be reading them."""
     location = location_now(name)
+    if location is None:
+        return []
+    reach, place = files_of(location), location_of(root)
+    with connected(None, name.target) as connection:
+        taken = {*reach.data, *reach.metadata, *lingering(positions.shown(connection, name.target).content)}
+    return [path for path in paths if f"{place}/{path}" in taken]
+
+
+def find_released(name: TableName, root: str, seconds: float, readable_for: timedelta) -> list[str]:
+    """The files below a root, relative to it, whose time is over then."""
     with connected(None, name.target) as connection:
         content = positions.shown(connection, name.target).content
+    place = f"{location_of(root)}/"
+    found = released_before(content, seconds, readable_for)
+    return [file.removeprefix(place) for file in found if file.startswith(place)]
+
+
+def delete_released(name: TableName, root: str, kept: Collection[int] | None, readable_for: timedelta) -> None:
+    """Delete the files that a table has given up so long ago. `kept`: the checkpoints that a restore can go back to, of
+    which the next commit removes no snapshot; None if they are as before."""
+    location = location_now(name)
+    with connected(None, name.target) as connection:
+        content, now = positions.shown(connection, name.target).content, float(connection.scalar(NOW) or 0)
     if location is None or content is None:
         return
-    deleted = _delete(root, location, contents(content).get(RELEASED, ()))
+    deleted = _delete(root, location, released_before(content, now, readable_for))
     with connected(None, name.target) as connection:
         statements = positions.OwnStatements(connection)
         said = with_kept(positions.lock(statements, name.target, None).content, kept, deleted)
@@ -46,3 +63,14 @@ def _delete(root: str, location: str, files: Collection[str]) -> list[str]:
             storage, path = opened(file)
             storage.delete([path])
     return gone
+
+
+def metadata_files(name: TableName, storage: CheckpointStorage) -> dict[int, list[str]]:
+    """By checkpoint, of those that the table has: before that, somebody may be about to use what he has written."""
+    with connected(None, name.target) as connection:
+        newest, _ = positions.numbers(connection, name.target)
+    found: dict[int, list[str]] = {}
+    for path in storage.list(METADATA):
+        if (id_ := checkpoint_of(path, newest)) is not None:
+            found.setdefault(id_, []).append(path)
+    return found

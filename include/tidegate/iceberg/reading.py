@@ -13,9 +13,12 @@ from pyiceberg.table.metadata import TableMetadata
 from tidegate.iceberg import keeping
 from tidegate.iceberg.files import StoredFiles, read_metadata
 from tidegate.iceberg.names import BEFORE, TAG, WITHDRAWN, TableName
+from tidegate.iceberg.places import location_now
 from tidegate.iceberg.source_rows import DataFiles
 from tidegate.ports import TableFiles
-from tidegate.protocol.facts.errors import CheckpointNotRetainedError
+from tidegate.postgres_sink import positions
+from tidegate.postgres_sink.databases import connected
+from tidegate.protocol.facts.errors import CheckpointInDoubtError, CheckpointNotRetainedError
 
 _IO = StoredFiles()
 
@@ -42,8 +45,16 @@ class SnapshotRows:
         return StaticTable(where, read_metadata(self.location), self.location, DataFiles(), NoopCatalog(where[0]))
 
 
-def read_at(name: TableName, location: str, checkpoint_id: int) -> TableFiles | SnapshotRows:
-    """See `ports.ReadableAtSink`. Raises `CheckpointNotRetainedError`."""
+def read_at(name: TableName, checkpoint_id: int) -> TableFiles | SnapshotRows:
+    """See `ports.ReadableAtSink`. Raises `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
+    with connected(None, name.target) as connection:
+        newest, _ = positions.numbers(connection, name.target)
+    location = location_now(name)
+    if location is None or newest < checkpoint_id:
+        raise CheckpointInDoubtError(
+            f"Table {name} cannot be read as of checkpoint {checkpoint_id}: it is not there, or does not show it yet. "
+            "Nothing was changed. Read it again."
+        )
     metadata = read_metadata(location)
     snapshot_id = _snapshot_of(name, metadata, checkpoint_id)
     if snapshot_id is None:

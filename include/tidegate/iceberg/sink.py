@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidegate.iceberg import catalog
 from tidegate.iceberg.columns import without_type
-from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, checkpoint_of, table_name, tagged
+from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, table_name, tagged
 from tidegate.iceberg.partitions import PartitionBy, partition_by
 from tidegate.iceberg.places import location_now
 from tidegate.iceberg.swapping import Recorded, Swap, kept_of
@@ -26,12 +27,12 @@ from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.databases import carry_out, connected
 from tidegate.postgres_sink.refusals import Occasion, forward, outside, rewind
 from tidegate.protocol.facts.errors import (
-    CheckpointInDoubtError,
     ConfigurationError,
     PipelineDefinitionError,
     SinkUnavailableError,
 )
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.text.durations import duration
 from tidegate.settings import absolute
 from tidegate.sinks import staging
 from tidegate.sinks.encoding import ambiguous
@@ -62,6 +63,7 @@ class IcebergSink(StagedParquet):
             `hour(c)`, `bucket(N, c)` or `truncate(N, c)`.
         renamed: Columns of the table that have another name in the rows now: their new names by the old ones.
         create: Whether to make the table if it is not there.
+        readable_for: How long files stay that the table does not refer to any more, for those who are reading them.
         catalog: The name of another catalog in pyiceberg's configuration. Its tables change after the commit.
 
     Raises:
@@ -84,6 +86,7 @@ class IcebergSink(StagedParquet):
     partition_by: Sequence[str] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     create: bool = True
+    readable_for: str | timedelta = "5 min"
     catalog: str | None = None
 
     _folder = DATA
@@ -92,6 +95,10 @@ class IcebergSink(StagedParquet):
         table_name(self.table, self.catalog)
         if self.mode not in _INPUTS:
             self._refuse(f'the mode is {self.mode!r}, but must be "append" or "latest"')
+        try:
+            duration(self.readable_for)
+        except PipelineDefinitionError as error:
+            self._refuse(f"readable_for: {error}".rstrip("."))
         if isinstance(self.partition_by, str):
             self._refuse("partition_by is a list")
         try:
@@ -127,8 +134,8 @@ class IcebergSink(StagedParquet):
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Sink`. Options that change nothing of the rows are no part of it."""
-        said = {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode}
-        return said if self.catalog is None else {**said, "catalog": self.catalog}
+        elsewhere = {} if self.catalog is None else {"catalog": self.catalog}
+        return {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode, **elsewhere}
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
@@ -173,11 +180,8 @@ class IcebergSink(StagedParquet):
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        from tidegate.iceberg.changes import Back
-
         occasion = rewind(self.name.target, checkpoint_id, None)
-        change = Back(self._options(), checkpoint_id, branch, staged, occasion)
-        return self._swap(change, occasion, checkpoint_id, back=True)
+        return self._swap(self._back(checkpoint_id, branch, staged, occasion), occasion, checkpoint_id, back=True)
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
@@ -189,11 +193,14 @@ class IcebergSink(StagedParquet):
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
+        occasion = rewind(self.name.target, checkpoint_id, attempt.number)
+        change = self._back(checkpoint_id, branch, staged, occasion)
+        self._carry_out(change, occasion, checkpoint_id, attempt, back=True)
+
+    def _back(self, id_: int, branch: Branch, staged: Sequence[StateHandle], occasion: Occasion) -> "Change":
         from tidegate.iceberg.changes import Back
 
-        occasion = rewind(self.name.target, checkpoint_id, attempt.number)
-        change = Back(self._options(), checkpoint_id, branch, staged, occasion)
-        self._carry_out(change, occasion, checkpoint_id, attempt, back=True)
+        return Back(self._options(), id_, branch, staged, occasion)
 
     def _rows(self, id_: int, staged: Sequence[StateHandle], occasion: Occasion) -> "Change":
         from tidegate.iceberg.changes import Forward
@@ -257,14 +264,22 @@ class IcebergSink(StagedParquet):
         self._delete_released(None)
 
     def forget(self, kept: Collection[int]) -> None:
-        """See `ports.JournalingSink`. The next commit removes the snapshots, and what no snapshot refers to since the
-        last one is deleted here."""
+        """See `ports.JournalingSink`. The next commit removes the snapshots."""
         self._delete_released(kept)
 
     def _delete_released(self, kept: Collection[int] | None) -> None:
-        from tidegate.iceberg import garbage
+        from tidegate.iceberg.garbage import delete_released
 
-        garbage.delete_released(self.name, self.root, kept)
+        delete_released(self.name, self.root, kept, duration(self.readable_for))
+
+    def outdated(self, now: datetime) -> list[str]:
+        """See `ports.LingeringSink`."""
+        from tidegate.iceberg.garbage import find_released
+
+        return find_released(self.name, self.root, now.timestamp(), duration(self.readable_for))
+
+    def remove_outdated(self, attempt: CommitAttempt) -> None:
+        self._delete_released(None)  # no attempt can take these files up again, so none is fenced
 
     # -- reading
 
@@ -274,22 +289,14 @@ class IcebergSink(StagedParquet):
         """See `ports.ReadableAtSink`."""
         from tidegate.iceberg.reading import read_at
 
-        with self._connected() as connection:
-            newest, _ = positions.numbers(connection, self.name.target)
-        location = location_now(self.name)
-        if location is None or newest < checkpoint_id:
-            raise CheckpointInDoubtError(
-                f"Table {self.name} cannot be read as of checkpoint {checkpoint_id}: it is not there, or does not show "
-                "it yet. Nothing was changed. Read it again."
-            )
-        return read_at(self.name, location, checkpoint_id)
+        return read_at(self.name, checkpoint_id)
 
     # -- whose it is
 
     def numbers(self) -> tuple[int, int]:
         """See `ports.NumberedSink`. The database that is lost had the catalog, too: the files are left."""
-        with self._connected() as connection:
-            newest, attempt = positions.numbers(connection, self.name.target)
+        with self._connected() as opened:
+            newest, attempt = positions.numbers(opened, self.name.target)
         return max([newest, *staging.staged_checkpoints(self.staging(), DATA)]), attempt
 
     def owner(self) -> Owner | None:
@@ -313,11 +320,10 @@ class IcebergSink(StagedParquet):
     # -- what crashed attempts leave
 
     def referenced(self, paths: Sequence[str]) -> list[str]:
-        """See `ports.ReferencingSink`: whatever branch, tag or snapshot has a file."""
-        from tidegate.iceberg.garbage import referenced
+        """See `ports.ReferencingSink`: whatever branch, tag or snapshot has a file, or had it lately."""
+        from tidegate.iceberg import garbage
 
-        location = location_now(self.name) if paths else None
-        return [] if location is None else referenced(self.root, location, paths)
+        return garbage.referenced(self.name, self.root, paths) if paths else []
 
     def staged_checkpoints(self) -> list[int]:
         return sorted({*super().staged_checkpoints(), *self._metadata_files()})
@@ -329,14 +335,9 @@ class IcebergSink(StagedParquet):
         return [path for path in found if path not in taken]
 
     def _metadata_files(self) -> dict[int, list[str]]:
-        """By checkpoint, of those that the table has: before that, somebody may be about to use what he has written."""
-        with self._connected() as connection:
-            newest, _ = positions.numbers(connection, self.name.target)
-        found: dict[int, list[str]] = {}
-        for path in self.staging().list(METADATA):
-            if (id_ := checkpoint_of(path, newest)) is not None:
-                found.setdefault(id_, []).append(path)
-        return found
+        from tidegate.iceberg.garbage import metadata_files
+
+        return metadata_files(self.name, self.staging())
 
     def discard(self, paths: Sequence[str]) -> None:
         """See `ports.Sink`. What the table refers to is not touched, whoever asks."""

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, select
 
 from tidegate.iceberg import catalog
 from tidegate.iceberg.names import TableName
@@ -15,8 +18,12 @@ from tidegate.protocol.facts.errors import CheckpointError, SinkError
 if TYPE_CHECKING:
     from tidegate.iceberg.changes import Change, Staged
 
-#: In the table's row of positions: checkpoints that are kept, and files to be deleted as nothing refers to them.
+#: In the table's row of positions: checkpoints that are kept, and files to which nothing refers any more, with the time
+#: at which that began: they are deleted once no reader can need them.
 KEPT, RELEASED = "kept", "released"
+
+#: Seconds by the clock of the database, which all processes share.
+NOW = select(func.extract("epoch", func.clock_timestamp()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ def record(
     """Record which checkpoint the table shows, and the files that it does not refer to any more. `found`: what is
     recorded so far; without a checkpoint the table shows the same."""
     said = contents(found.content)
-    said[RELEASED] = sorted({*said.get(RELEASED, ()), *released})
+    if released:
+        said[RELEASED] = [*said.get(RELEASED, ()), [int(statements.query(NOW)[0][0]), sorted(released)]]
     shows = found.shows or 0 if checkpoint_id is None else checkpoint_id
     positions.show(statements, table.target, shows, attempt, json.dumps(said))
 
@@ -98,8 +106,20 @@ def kept_of(content: str | None) -> Collection[int] | None:
     return contents(content).get(KEPT)
 
 
+def released_before(content: str | None, seconds: float, readable_for: timedelta) -> list[str]:
+    """Files that were released so long before a time that no reader can need them."""
+    batches = contents(content).get(RELEASED, ())
+    return [file for at, files in batches if at + readable_for.total_seconds() <= seconds for file in files]
+
+
+def lingering(content: str | None) -> list[str]:
+    """All files that were released and are not deleted yet."""
+    return [file for _, files in contents(content).get(RELEASED, ()) for file in files]
+
+
 def with_kept(content: str | None, kept: Collection[int] | None, deleted: Collection[str]) -> Mapping[str, Any]:
     """What is recorded once some files have been deleted, and the checkpoints that are kept were found."""
-    said = contents(content)
-    left = [each for each in said.get(RELEASED, ()) if each not in set(deleted)]
+    said, gone = contents(content), set(deleted)
+    batches = ([at, [each for each in files if each not in gone]] for at, files in said.get(RELEASED, ()))
+    left = [batch for batch in batches if batch[1]]
     return {**said, RELEASED: left, **({} if kept is None else {KEPT: sorted(kept)})}
