@@ -3,18 +3,16 @@
 Runs on executors. Readers see a file when a snapshot of the table has it.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tidegate.iceberg.columns import Numbering, id_of
 from tidegate.iceberg.partitions import PartitionBy, split
 from tidegate.ports import StageContext
-from tidegate.protocol.facts.errors import SinkError, StorageError
-from tidegate.protocol.facts.paths import attempt_prefix, checkpoint_name
-from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import SinkError
+from tidegate.protocol.facts.records import StateHandle
+from tidegate.sinks import staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,10 +62,12 @@ class IcebergWriter:
                 f"Rows of checkpoint {context.checkpoint_id} do not fit their columns below {self.root}: {error}. "
                 "Nothing became visible. Change the values in a transform, then run again."
             ) from error
-        return [
-            self._write(part, context, f"{number:05d}", {LAST: last, SPEC: spec, PARTITION: values})
-            for number, (values, part) in enumerate(parts)
-        ]
+        found = []
+        for number, (values, part) in enumerate(parts):
+            details = {LAST: last, SPEC: spec, PARTITION: values}
+            file = encoded(part), part.num_rows
+            found.append(staging.stage(self.root, *file, context, self.folder, f"-{number:05d}", details))
+        return found
 
     def _fields(self, columns: "pa.Schema") -> list[PartitionBy]:
         """How the rows are divided, with the names that the columns have there."""
@@ -76,38 +76,12 @@ class IcebergWriter:
         names = {id_of(column): column.name for column in columns}
         return [PartitionBy(names[column], transform) for column, transform in self.table.partition_by]
 
-    def _write(
-        self, rows: "pa.Table", context: StageContext, number: str, details: Mapping[str, object]
-    ) -> StateHandle:
-        from tidegate.state.storage import open_storage
 
-        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}-{number}.parquet"
-        path = f"{self.folder}/{checkpoint_name(context.checkpoint_id)}/{name}"
-        content, storage = encoded(rows), open_storage(self.root)
-        try:
-            storage.write(path, content)
-        except StorageError as error:
-            raise StorageError(
-                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
-                f"became visible; what readers see is unchanged. {error}"
-            ) from error
-        handle = StateHandle(
-            path,
-            HandleKind.STAGED,
-            rows.num_rows,
-            len(content),
-            sha256(content).hexdigest(),
-            context.checkpoint_id,
-            details=details,
-        )
-        storage.verify([handle], [path])  # what is reported from here on is what readers will see
-        return handle
-
-
-def encoded(rows: "pa.Table") -> bytes:
+def encoded(rows: "pa.Table") -> "pa.Buffer":
     """The rows as Parquet, as pyiceberg writes it."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    buffer = io.BytesIO()
+    buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us", store_schema=False)
     return buffer.getvalue()

@@ -1,6 +1,5 @@
 """Rows as Parquet: which columns every reader reads back as they were, and how they are encoded."""
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ def ambiguous(names: Sequence[str]) -> list[str]:
     return [f"there are several columns {name!r}, whose names readers do not tell apart: rename one" for name in twice]
 
 
-def encoded(rows: "pa.Table") -> bytes:
+def encoded(rows: "pa.Table") -> "pa.Buffer":
     """The rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -48,7 +47,7 @@ def encoded(rows: "pa.Table") -> bytes:
             "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
             "compression": {name: "snappy" if name in packed else "zstd" for name in rows.schema.names},
         }
-    buffer = io.BytesIO()
+    buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer, coerce_timestamps="us", **options)
     return buffer.getvalue()
 

@@ -6,13 +6,12 @@ Decides what is staged and where. What a commit does with the staged rows is lef
 import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.ports import CheckpointStorage, CommitAttempt, SinkCommit, SinkInput, StageContext
-from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SinkError, StorageError
-from tidegate.protocol.facts.paths import attempt_prefix, sink_directory
-from tidegate.protocol.facts.records import HandleKind, StateHandle
+from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SinkError
+from tidegate.protocol.facts.paths import sink_directory
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.settings import Settings, absolute, spark_path
 from tidegate.sinks import staging
 from tidegate.sinks.encoding import ambiguous, encoded, without_type
@@ -239,25 +238,11 @@ class StagedParquetWriter:
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.
         import pyarrow as pa
 
-        from tidegate.state.storage import open_storage
-
-        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}.parquet"
-        path = f"{staging.staging_of(context.checkpoint_id)}/{name}"
         try:
             content = encoded(rows)
-            storage = open_storage(self.root)
-            storage.write(path, content)
-        except StorageError as error:
-            raise StorageError(
-                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
-                f"became visible; what readers see is unchanged. {error}"
-            ) from error
         except pa.ArrowInvalid as error:
             raise SinkError(
                 f"Rows of checkpoint {context.checkpoint_id} cannot be stored as Parquet below {self.root}: {error}. "
                 "Nothing became visible. Change the column's type in the pipeline, then run again."
             ) from error
-        checksum = sha256(content).hexdigest()
-        handle = StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)
-        storage.verify([handle], [path])  # what is reported from here on is what readers will see
-        return [handle]
+        return [staging.stage(self.root, content, rows.num_rows, context)]

@@ -1,14 +1,20 @@
 """Where a sink stages: `_staging/chk-<id>/<file>` below its root, or in another folder if files stay where they are
-staged. Lists these files, and deletes them.
+staged. Writes, lists and deletes these files.
 
 The root is a directory on any storage that `tidegate.state.storage` opens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
-from tidegate.ports import CheckpointStorage
+from tidegate.ports import CheckpointStorage, StageContext
 from tidegate.protocol.facts.errors import SinkError, StorageError
-from tidegate.protocol.facts.paths import checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.paths import attempt_prefix, checkpoint_id_of, checkpoint_name
+from tidegate.protocol.facts.records import HandleKind, StateHandle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STAGING = "_staging"
 
@@ -28,6 +34,36 @@ def confined(path: str, folder: str = STAGING) -> str:
             "checkpoint's record is damaged, or was written by another version."
         )
     return path
+
+
+def stage(
+    root: str,
+    content: "pa.Buffer",
+    rows: int,
+    context: StageContext,
+    folder: str = STAGING,
+    suffix: str = "",
+    details: Mapping[str, Any] | None = None,
+) -> StateHandle:
+    """Write a Parquet file and read it back, from an executor: what is reported from here on is what readers will see.
+    Raises `StorageError`, `StateIntegrityError`."""
+    # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+    from tidegate.state.storage import open_storage
+
+    name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}{suffix}.parquet"
+    path, id_ = f"{staging_of(context.checkpoint_id, folder)}/{name}", context.checkpoint_id
+    checksum = sha256(content).hexdigest()
+    handle = StateHandle(path, HandleKind.STAGED, rows, content.size, checksum, id_, details=details or {})
+    try:
+        storage = open_storage(root)
+        storage.write(path, content)
+    except StorageError as error:
+        raise StorageError(
+            f"Rows of checkpoint {id_} could not be staged below {root}, so none of them became visible; what readers "
+            f"see is unchanged. {error}"
+        ) from error
+    storage.verify_written(handle, content)
+    return handle
 
 
 def staged_checkpoints(storage: CheckpointStorage, folder: str = STAGING) -> list[int]:

@@ -1,0 +1,256 @@
+"""`make bench-iceberg`: `IcebergSink` beside pyiceberg's own `append` and `upsert`, and three tables in one commit.
+
+    python benchmarks/iceberg_tables.py [--rows N] [--updates N] [--times N] [--checkpoints N] [--keep]
+                                        [--directory DIR]
+
+What is measured and how is in the README beside this file.
+"""
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import kept_figures
+import machine
+import numpy as np
+import pyarrow as pa
+from in_commit import Watch, rows_of
+from kept_figures import Series
+from machine_load import Load
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import Engine
+
+from tidegate import IcebergSink
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.ports import Participant, StageContext, StateHandle
+from tidegate.postgres.engine import connect
+from tidegate.postgres.migrate import upgrade
+from tidegate.postgres.participants import run
+from tidegate.protocol.recovery.ownership import Owner
+
+#: Of the table of current rows, and how many checkpoints the three tables keep.
+SUBTASKS, RETAINED = 8, 5
+WARM_UPS = 2
+Found = dict[str, dict[str, dict[str, list[float]]]]
+
+
+class ByTidegate:
+    """A sink as a pipeline uses it: subtasks stage, the driver prepares, and one transaction commits."""
+
+    def __init__(self, url: str, table: str, mode: str = "append", partition_by: Sequence[str] = ()) -> None:
+        self.engine = connect(url)
+        self.sink = IcebergSink(f"bench.{table}", mode, partition_by=partition_by).placed("bench", table)  # type: ignore[arg-type]
+        self.sink.mark(Owner("bench", table, "bench"))
+        self.checkpoint_id = 0
+
+    def take(self, parts: Sequence[pa.Table]) -> None:
+        """A whole checkpoint of the sink, each part of the rows by a subtask of its own."""
+        self.checkpoint_id += 1
+        committed(self.engine, [self.sink.prepare(self.checkpoint_id, self.staged(self.checkpoint_id, parts))])
+
+    def staged(self, id_: int, parts: Sequence[pa.Table]) -> list[StateHandle]:
+        writer = self.sink.writer()
+        contexts = (StageContext(id_, subtask, 1, "bench") for subtask in range(len(parts)))
+        return [file for rows, context in zip(parts, contexts, strict=True) for file in writer.stage(rows, context)]
+
+
+def committed(engine: Engine, participants: Sequence[Participant]) -> None:
+    with engine.begin() as connection:
+        run(connection, participants)
+
+
+class ByPyiceberg:
+    """The same catalog, by pyiceberg alone. A program that runs once in a while loads its table anew."""
+
+    def __init__(self, url: str, table: str, columns: pa.Schema) -> None:
+        self.catalog = SqlCatalog(
+            "tidegate",
+            uri=f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dtidegate_iceberg",
+            init_catalog_tables="false",
+            warehouse=f"file://{os.environ['TIDEGATE_HOME']}/beside",
+        )
+        self.name = f"beside.{table}"
+        self.catalog.create_namespace_if_not_exists("beside")
+        self.catalog.create_table(self.name, columns)
+
+    def append(self, rows: pa.Table) -> None:
+        self.catalog.load_table(self.name).append(rows)
+
+    def upsert(self, rows: pa.Table) -> None:
+        self.catalog.load_table(self.name).upsert(rows, ["id"])
+
+
+def appends(url: str, watch: Watch, rows: int, times: int) -> Found:
+    """One file each: what one subtask stages."""
+    table = rows_of(rows, rows, 1)
+    own, other = ByTidegate(url, "appended"), None
+    found = sides()
+    for turn in range(WARM_UPS + times):
+        costs = {"tidegate": cost(watch, partial(own.take, [table]))}
+        other = other or ByPyiceberg(url, "appended", table.schema)
+        costs["pyiceberg"] = cost(watch, partial(other.append, table))
+        keep(found, costs, turn)
+    return {f"append of {rows:,} rows": found}
+
+
+def upserts(url: str, watch: Watch, rows: int, updates: int, times: int) -> Found:
+    """`latest` writes all current rows, which the sink gets from the state of the operator; `upsert` gets the changed
+    ones."""
+    current = rows_of(rows, rows, 1).sort_by("id")
+    own = ByTidegate(url, "latest", "latest")
+    own.take(divided(current))
+    other = ByPyiceberg(url, "latest", current.schema)
+    other.append(current)
+    found = sides()
+    for turn in range(1 + times):
+        changed = rows_of(updates, rows, turn + 2)
+        current = updated(current, changed)
+        costs = {
+            "tidegate": cost(watch, partial(own.take, divided(current))),
+            "pyiceberg": cost(watch, partial(other.upsert, changed)),
+        }
+        keep(found, costs, turn, warm_ups=1)
+    return {f"{updates:,} updates in {rows:,} rows": found}
+
+
+def divided(rows: pa.Table) -> list[pa.Table]:
+    """The rows of each subtask, as hashing spreads them."""
+    subtasks = rows["id"].to_numpy() % SUBTASKS
+    return [rows.filter(pa.array(subtasks == each)) for each in range(SUBTASKS)]
+
+
+def updated(current: pa.Table, changed: pa.Table) -> pa.Table:
+    """`current` is sorted by id and has each number from 0 on once."""
+    source = np.arange(current.num_rows)
+    source[changed["id"].to_numpy()] = current.num_rows + np.arange(changed.num_rows)
+    return pa.concat_tables([current, changed]).take(pa.array(source)).combine_chunks()
+
+
+def together(url: str, checkpoints: int, times: int) -> Found:
+    """A thousand rows into each of three tables in one commit, of which few checkpoints are kept."""
+    parts: dict[str, list[list[float]]] = {}
+    for time_ in range(times):
+        tables = [
+            ByTidegate(url, f"appended_{time_}"),
+            ByTidegate(url, f"latest_{time_}", "latest"),
+            ByTidegate(url, f"partitioned_{time_}", partition_by=["bucket(4, id)"]),
+        ]
+        for id_ in range(1, checkpoints + 1):
+            taken = steps_of(tables, id_)
+            if id_ in (1, checkpoints):
+                for name, values in taken.items():
+                    parts.setdefault(f"three tables in one commit, checkpoint {id_}: {name}", []).append(values)
+    return {
+        what: {"tidegate": {"seconds": [each[0] for each in of], "processors": [each[1] for each in of]}}
+        for what, of in parts.items()
+    }
+
+
+def steps_of(tables: Sequence[ByTidegate], id_: int) -> dict[str, list[float]]:
+    """Seconds by the clock, and of this process's processor time, of each step."""
+    rows, found = rows_of(1000, 1000, id_), {}
+
+    @contextmanager
+    def step(name: str) -> Iterator[None]:
+        began, processor = time.perf_counter(), time.process_time()
+        yield
+        found[name] = [time.perf_counter() - began, time.process_time() - processor]
+
+    with step("files of rows"):
+        staged = [table.staged(id_, [rows]) for table in tables]
+    with step("metadata"):
+        participants = [table.sink.prepare(id_, files) for table, files in zip(tables, staged, strict=True)]
+    with step("transaction"):
+        committed(tables[0].engine, participants)
+    with step("deletion of what was given up"):
+        for table in tables:
+            table.sink.forget(range(max(1, id_ - RETAINED + 1), id_ + 1))
+    return found
+
+
+def sides() -> dict[str, dict[str, list[float]]]:
+    return {side: {"seconds": [], "processors": []} for side in ("tidegate", "pyiceberg")}
+
+
+def cost(watch: Watch, what: Callable[[], None]) -> tuple[float, float]:
+    began = time.perf_counter()
+    processors = watch.measure(what)
+    return time.perf_counter() - began, processors
+
+
+def keep(
+    found: dict[str, dict[str, list[float]]], costs: dict[str, tuple[float, float]], turn: int, warm_ups: int = WARM_UPS
+) -> None:
+    if turn < warm_ups:
+        return
+    for side, (seconds, processors) in costs.items():
+        found[side]["seconds"].append(seconds)
+        found[side]["processors"].append(processors)
+
+
+def show(series: Series) -> None:
+    for what, of in series.items():
+        own = of["tidegate"]
+        said = f"{what}: {median(own['processors']):.3f} s of processor time, {median(own['seconds']):.3f} s"
+        if "pyiceberg" in of:
+            other = {kind: median(values) for kind, values in of["pyiceberg"].items()}
+            ratio = median(own["processors"]) / other["processors"]
+            said += f"; pyiceberg {other['processors']:.3f} s, {other['seconds']:.3f} s: {ratio:.2f} times"
+        print(said)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of an append, and of the table of current rows")
+    parser.add_argument("--updates", type=int, default=10_000, help="rows of that which change at once")
+    parser.add_argument("--times", type=int, default=10, help="appends that count; half as many upserts")
+    parser.add_argument("--checkpoints", type=int, default=100, help="of three tables in one commit")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/figures, to compare with")
+    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
+    return parser.parse_args(arguments)
+
+
+@contextmanager
+def database(home: str) -> Iterator[tuple[str, int]]:
+    os.environ["TIDEGATE_HOME"] = home
+    server = EmbeddedPostgres(Path(home) / "postgres")
+    server.start()
+    try:
+        server.create_database()
+        upgrade(server.url())
+        url = os.environ["TIDEGATE_DATABASE_URL"] = server.running_url()
+        pid = server.pid()
+        assert pid is not None
+        yield url, pid
+    finally:
+        server.stop()
+
+
+def main() -> None:
+    options, described = parse(sys.argv[1:]), machine.describe()
+    directory = tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=options.directory)
+    with directory as home, Load() as load, database(home) as (url, pid):
+        load.also(pid)
+        series = {
+            **appends(url, Watch(pid), options.rows, options.times),
+            **upserts(url, Watch(pid), options.rows, options.updates, max(3, options.times // 2)),
+            **together(url, options.checkpoints, 3),
+        }
+    asked = ("rows", "updates", "times", "checkpoints")
+    policy = ", ".join(f"{name} {getattr(options, name):,}" for name in asked)
+    show(series)
+    print(f"Peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
+    now = kept_figures.document(described, load.figures(), policy, series)
+    print(*kept_figures.compare_and_keep("iceberg", now, options.keep), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
