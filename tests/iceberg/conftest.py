@@ -1,12 +1,14 @@
 """What tests of Iceberg tables share: a project and its database, and readers of the tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from iceberg_tables import Lake
 from marts import Mart, Server
+from rest_catalogs import RestCatalogServer, rest_catalog
 
+from tidegate.iceberg.catalogs import _catalog
 from tidegate.postgres.store import PostgresCheckpointStore
 
 
@@ -33,3 +35,27 @@ def mart(lake: Lake, store: PostgresCheckpointStore, home: Path) -> Callable[...
 def here_and_lake(lake: Lake, postgres_url: str) -> Server:
     """The database with the catalog and the tables in Postgres, as its owner sees it."""
     return Server(postgres_url)
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as server:
+        yield server
+
+
+@pytest.fixture
+def rest(
+    lake: Lake, rest_server: RestCatalogServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RestCatalogServer]:
+    """A REST catalog that pyiceberg's configuration calls `lake`."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", rest_server.url)
+    rest_server.say(token=None, together=True, faults=[])
+    _catalog.cache_clear()
+    yield rest_server
+    _catalog.cache_clear()
+
+
+@pytest.fixture
+def space(home: Path) -> str:
+    """A namespace that no other test has in the server's catalog."""
+    return home.name.replace("-", "_").replace("[", "_").rstrip("]")

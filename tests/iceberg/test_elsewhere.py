@@ -3,13 +3,11 @@
 import pyarrow as pa
 import pytest
 from marts import values
-from pyiceberg import catalog as catalogs
-from pyiceberg.catalog import load_catalog
-from pyiceberg.utils.config import Config
+from pyiceberg.catalog.sql import SqlCatalog
 
 import tidegate
 from tidegate import IcebergSink
-from tidegate.iceberg import elsewhere
+from tidegate.iceberg.catalogs import _catalog
 from tidegate.iceberg.places import location_now
 from tidegate.ports import SinkCommit
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
@@ -21,14 +19,16 @@ from tidegate.testing.every_type import EVERY_TYPE
 def other(lake, home, monkeypatch):
     """A catalog in a file of SQLite, as pyiceberg's configuration names it."""
     monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
-    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
-    elsewhere._catalog.cache_clear()
-    return Other()
+    _catalog.cache_clear()
+    return Other(f"sqlite:///{home}/catalog.db")
 
 
 class Other:
+    def __init__(self, uri):
+        self.uri = uri
+
     def rows(self, name):
-        catalog = load_catalog("other")
+        catalog = SqlCatalog("other", uri=self.uri)
         try:
             return catalog.load_table(name).scan().to_arrow().to_pylist()
         finally:
@@ -38,7 +38,7 @@ class Other:
         return sorted(row["v"] for row in self.rows(name))
 
     def do(self, name, change):
-        catalog = load_catalog("other")
+        catalog = SqlCatalog("other", uri=self.uri)
         change(catalog.load_table(name))
         catalog.close()
 
@@ -71,7 +71,7 @@ def test_a_commit_that_is_not_recorded_is_found_in_the_table(mart, other, monkey
     of.take(out=values(1))
     id_ = of.finalize(out=values(2))
     with monkeypatch.context() as patched:
-        patched.setattr("tidegate.iceberg.sink.carry_out", died)
+        patched.setattr("tidegate.iceberg.work.carry_out_in_database", died)
         with pytest.raises(SinkError, match="died"):
             of.coordinator.notify(id_)
     assert other.values("db.out") == [1, 2]

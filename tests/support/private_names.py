@@ -47,8 +47,9 @@ OTHERS = {
 
 
 def shortcuts() -> list[Shortcut]:
+    from tidegate.iceberg import rest
     from tidegate.quality import arrow_pass, one_pass
     from tidegate.spark.driver import run_job
     from tidegate.spark.session import jvm, lazy_session
 
-    return [module.SHORTCUT for module in (arrow_pass, one_pass, run_job, jvm, lazy_session)]
+    return [module.SHORTCUT for module in (arrow_pass, one_pass, run_job, jvm, lazy_session, rest)]

@@ -56,9 +56,9 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
             "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource ArrowSource "
             "ArrowReader LeftToSparkError Sink SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind "
-            "CommitAttempt CommittingSink Participant CommitStatements StatementError RewindableSink Branch Withdrawn "
-            "ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink "
-            "StagingSink NumberedSink JournalingSink EvolvingSink SelectingSink PositionedSink LingeringSink "
+            "CommitAttempt CommittingSink GroupedSink Participant CommitStatements StatementError RewindableSink "
+            "Branch Withdrawn ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink "
+            "OwnedSink StagingSink NumberedSink JournalingSink EvolvingSink SelectingSink PositionedSink LingeringSink "
             "PortableSink PlacedSink KeyedSink CheckpointStorage ReadableStorage",
         },
     ),

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg import catalog as catalogs
-from pyiceberg.catalog import load_catalog
-from pyiceberg.utils.config import Config
+from pyiceberg.catalog.sql import SqlCatalog
 
 from tidegate import IcebergSource
-from tidegate.iceberg import elsewhere
+from tidegate.iceberg.catalogs import _catalog
 from tidegate.testing import SourceSuite
 from tidegate.testing.every_type import EVERY_TYPE
 
@@ -24,10 +22,9 @@ class TestIcebergSource(SourceSuite[IcebergSource]):
     @pytest.fixture(autouse=True)
     def catalog(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{tmp_path}/catalog.db")
-        monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
-        elsewhere._catalog.cache_clear()
+        _catalog.cache_clear()
         monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # pyiceberg writes null as an empty list there
-        self.lake = load_catalog("other")
+        self.lake = SqlCatalog("other", uri=f"sqlite:///{tmp_path}/catalog.db")
         self.lake.create_namespace_if_not_exists("db")
         yield
         self.lake.close()

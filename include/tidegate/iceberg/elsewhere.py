@@ -1,56 +1,41 @@
 """Tables of another catalog, such as a REST catalog: they change after the commit, by one commit there.
 
 A commit is there once, by the tag of its checkpoint. It takes over the tag of the newest attempt, which the catalog
-requires to be where it was: an attempt that was stopped and overtaken fails, whatever has happened since.
+requires to be where it was: an attempt that was stopped and overtaken fails, whatever has happened since. Several
+tables change in one commit where the catalog takes that, and one after the other where it does not.
 """
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.table import CreateTableTransaction, StagedTable, Table
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import (
+    CommitTableRequest,
+    CreateTableTransaction,
+    StagedTable,
+    Table,
+    TableIdentifier,
+)
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
 
-from tidegate.iceberg.changes import Change, Forward, given_up
+from tidegate.iceberg import rest
+from tidegate.iceberg.catalogs import catalog_of, explained
+from tidegate.iceberg.changes import Forward, given_up
 from tidegate.iceberg.draft import IO, Draft
 from tidegate.iceberg.names import ATTEMPT, TAG, WITHDRAWN, TableName, tagged
+from tidegate.iceberg.swapping import Work
 from tidegate.ports import CommitAttempt
-from tidegate.postgres_sink.refusals import Occasion
-from tidegate.protocol.facts.errors import (
-    CheckpointError,
-    MissingConnectionError,
-    SinkUnavailableError,
-    SupersededAttemptError,
-)
+from tidegate.protocol.facts.errors import CheckpointError, SinkUnavailableError, SupersededAttemptError
 
-#: How often a commit is tried again if others were faster.
+#: How often a commit is tried again if others were faster, or its answer was lost.
 _TRIES = 5
-
-
-@lru_cache(maxsize=8)
-def _catalog(name: str) -> Catalog:
-    try:
-        return load_catalog(name)
-    except ValueError as error:
-        raise MissingConnectionError(
-            f"There is no catalog {name!r} for an Iceberg table ({error}). Nothing was changed. Define it in "
-            f".pyiceberg.yaml, or set PYICEBERG_CATALOG__{name.upper()}__URI, for every process that runs the pipeline."
-        ) from error
-
-
-def _loaded(name: TableName) -> Table | None:
-    assert name.catalog is not None
-    catalog = _catalog(name.catalog)
-    try:
-        return catalog.load_table(name.identifier)
-    except NoSuchTableError:
-        return None
-    except CheckpointError:
-        raise
-    except Exception as error:
-        raise _away(name, error) from error
 
 
 def location_of(name: TableName) -> str | None:
@@ -59,45 +44,100 @@ def location_of(name: TableName) -> str | None:
     return None if table is None else table.metadata_location
 
 
-def commit(
-    name: TableName, change: Change, checkpoint_id: int | None, occasion: Occasion, attempt: CommitAttempt
-) -> list[str]:
-    """Carry a change out, unless the table has it. `checkpoint_id`: of its rows; None if it brings none. Returns the
-    files that the table has given up. Raises `SinkError`, `SupersededAttemptError`."""
+def commit(works: Sequence[Work], attempt: CommitAttempt) -> Iterator[tuple[Work, list[str]]]:
+    """Carry out what is to be done with tables of one catalog, unless they have it. Yields each once it is, with the
+    files that its table has given up. Raises `SinkError`, `SupersededAttemptError`."""
+    together = len(works) > 1 and rest.takes_several(catalog_of(works[0].name))
+    for group in [works] if together else [[each] for each in works]:
+        released = _commit(group, attempt)
+        yield from ((work, released[work.name]) for work in group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The change of one table."""
+
+    table: Table
+    draft: Draft
+    requirements: tuple[TableRequirement, ...]
+
+    def request(self) -> CommitTableRequest:
+        *namespace, name = self.table.name()
+        identifier = TableIdentifier.model_validate({"namespace": namespace, "name": name})
+        return CommitTableRequest(identifier=identifier, requirements=self.requirements, updates=self.draft.updates)
+
+
+def _commit(works: Sequence[Work], attempt: CommitAttempt) -> dict[TableName, list[str]]:
+    released: dict[TableName, list[str]] = {each.name: [] for each in works}
+    unknown: Exception | None = None
     for _ in range(_TRIES):
-        table = _loaded(name)
-        if table is None:
-            if not _create(name, change, attempt):
-                return []
-            continue
-        refs = table.metadata.refs
-        _require_newest(name, refs, attempt)
-        if checkpoint_id is not None and not {f"{TAG}{checkpoint_id}", f"{WITHDRAWN}{checkpoint_id}"}.isdisjoint(refs):
-            return []
-        draft = change.draft(table.metadata_location)
-        if draft is None or not draft.changed:
-            return []
-        requirements = _take_over(draft, refs, attempt)
+        steps = {each.name: step for each in works if (step := _step(each, attempt)) is not None}
+        if not steps:
+            return released
+        released |= {name: given_up(step.draft) for name, step in steps.items()}
         attempt.confirm()
         try:
-            table.catalog.commit_table(table, tuple(requirements), draft.updates)
+            _send(list(steps.values()))
         except CommitFailedException:
-            continue
-        except Exception as error:  # it may have been carried out: the next attempt looks
-            raise _away(name, error) from error
-        return given_up(draft)
+            unknown = None
+        except (CommitStateUnknownException, OSError) as error:
+            unknown = error  # the tables say whether it was carried out
+        except Exception as error:
+            raise explained(works[0].name, error) from error
+        else:
+            return released
+    if unknown is not None:
+        raise explained(works[0].name, unknown) from unknown
+    occasion = works[0].occasion
     raise SinkUnavailableError(
         f"{occasion.what}: others have changed it {_TRIES} times meanwhile. {occasion.safe} Then {occasion.again}."
     )
 
 
-def _create(name: TableName, change: Change, attempt: CommitAttempt) -> bool:
+def _send(steps: Sequence[_Step]) -> None:
+    catalog = steps[0].table.catalog
+    if len(steps) > 1:
+        rest.commit_together(catalog, [step.request() for step in steps])
+    else:
+        [step] = steps
+        catalog.commit_table(step.table, step.requirements, step.draft.updates)
+
+
+def _step(work: Work, attempt: CommitAttempt) -> _Step | None:
+    """What is to be done now; None if the table has it."""
+    table = _loaded(work.name)
+    if table is None and _create(work, attempt):
+        table = _loaded(work.name)
+    if table is None:
+        return None
+    refs, id_ = table.metadata.refs, work.checkpoint_id
+    _require_newest(work.name, refs, attempt)
+    if not work.back and id_ is not None and not {f"{TAG}{id_}", f"{WITHDRAWN}{id_}"}.isdisjoint(refs):
+        return None
+    draft = work.change.draft(table.metadata_location)
+    if draft is None or not draft.changed:
+        return None
+    return _Step(table, draft, tuple(_take_over(draft, refs, attempt)))
+
+
+def _loaded(name: TableName) -> Table | None:
+    catalog = catalog_of(name)
+    try:
+        return catalog.load_table(name.identifier)
+    except NoSuchTableError:
+        return None
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise explained(name, error) from error
+
+
+def _create(work: Work, attempt: CommitAttempt) -> bool:
     """Make the table, without rows yet. Returns whether it is there."""
-    metadata = change.new_table() if isinstance(change, Forward) else None
+    metadata = work.change.new_table() if isinstance(work.change, Forward) else None
     if metadata is None:
         return False
-    assert name.catalog is not None
-    catalog = _catalog(name.catalog)
+    name, catalog = work.name, catalog_of(work.name)
     attempt.confirm()
     try:
         catalog.create_namespace_if_not_exists(name.identifier[:-1])
@@ -106,7 +146,7 @@ def _create(name: TableName, change: Change, attempt: CommitAttempt) -> bool:
     except (CommitFailedException, TableAlreadyExistsError):
         return True  # another attempt was faster
     except Exception as error:
-        raise _away(name, error) from error
+        raise explained(name, error) from error
     return True
 
 
@@ -134,11 +174,3 @@ def _take_over(draft: Draft, refs: Any, attempt: CommitAttempt) -> list[TableReq
         for name, ref in required.items()
     )
     return [AssertTableUUID(uuid=draft.metadata.table_uuid), *asserted]
-
-
-def _away(name: TableName, error: Exception) -> SinkUnavailableError:
-    said = (str(error).strip().splitlines() or ["no message"])[0].rstrip(".")
-    return SinkUnavailableError(
-        f"The catalog {name.catalog!r} of table {name} cannot be used ({said}). Rows that are staged are safe, and "
-        "readers see what they saw before, or the whole checkpoint. Check that it runs, then repeat the step."
-    )

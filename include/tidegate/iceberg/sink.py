@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from tidegate.iceberg import catalog
 from tidegate.iceberg.columns import without_type
 from tidegate.iceberg.names import DATA, METADATA, WITHDRAWN, TableName, table_name, tagged
 from tidegate.iceberg.partitions import PartitionBy, partition_by
 from tidegate.iceberg.places import location_now
-from tidegate.iceberg.swapping import Recorded, Swap, kept_of
+from tidegate.iceberg.swapping import Work, kept_of
+from tidegate.iceberg.work import carry_out, swap
 from tidegate.iceberg.writing import IcebergWriter
 from tidegate.ports import (
     ArrowRows,
@@ -24,8 +24,8 @@ from tidegate.ports import (
     Withdrawn,
 )
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.databases import carry_out, connected
-from tidegate.postgres_sink.refusals import Occasion, forward, outside, rewind
+from tidegate.postgres_sink.databases import connected
+from tidegate.postgres_sink.refusals import forward, outside, rewind
 from tidegate.protocol.facts.errors import (
     ConfigurationError,
     PipelineDefinitionError,
@@ -41,7 +41,9 @@ from tidegate.sinks.staged_parquet import StagedParquet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.iceberg.changes import Change, TableOptions
+    from tidegate.iceberg.changes import TableOptions
+
+    Members = Sequence[tuple["IcebergSink", Sequence[StateHandle]]]
 
 _INPUTS = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
@@ -175,63 +177,53 @@ class IcebergSink(StagedParquet):
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        occasion = forward(self.name.target, checkpoint_id, None)
-        return self._swap(self._rows(checkpoint_id, staged, occasion), occasion, checkpoint_id)
+        return swap(self._forward(checkpoint_id, staged, None))
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
         """See `ports.CommittingSink`."""
-        occasion = rewind(self.name.target, checkpoint_id, None)
-        return self._swap(self._back(checkpoint_id, branch, staged, occasion), occasion, checkpoint_id, back=True)
+        return swap(self._back(checkpoint_id, branch, staged, None))
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
-        with self._connected() as connection:
-            if positions.numbers(connection, self.name.target)[0] >= checkpoint_id:
-                return
-        occasion = forward(self.name.target, checkpoint_id, attempt.number)
-        self._carry_out(self._rows(checkpoint_id, staged, occasion), occasion, checkpoint_id, attempt)
+        self.commit_group(checkpoint_id, [(self, staged)], attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`."""
-        occasion = rewind(self.name.target, checkpoint_id, attempt.number)
-        change = self._back(checkpoint_id, branch, staged, occasion)
-        self._carry_out(change, occasion, checkpoint_id, attempt, back=True)
+        self.rewind_group(checkpoint_id, branch, [(self, staged)], attempt)
 
-    def _back(self, id_: int, branch: Branch, staged: Sequence[StateHandle], occasion: Occasion) -> "Change":
-        from tidegate.iceberg.changes import Back
+    @property
+    def group(self) -> str | None:
+        """See `ports.GroupedSink`: the tables of a catalog elsewhere."""
+        return None if self.catalog is None else f"iceberg:{self.catalog}"
 
-        return Back(self._options(), id_, branch, staged, occasion)
+    def commit_group(self, checkpoint_id: int, members: "Members", attempt: CommitAttempt) -> None:
+        """See `ports.GroupedSink`."""
+        left = [(sink, staged) for sink, staged in members if sink._newest() < checkpoint_id]
+        carry_out([sink._forward(checkpoint_id, staged, attempt.number) for sink, staged in left], attempt)
 
-    def _rows(self, id_: int, staged: Sequence[StateHandle], occasion: Occasion) -> "Change":
+    def rewind_group(self, checkpoint_id: int, branch: Branch, members: "Members", attempt: CommitAttempt) -> None:
+        """See `ports.GroupedSink`."""
+        carry_out([sink._back(checkpoint_id, branch, staged, attempt.number) for sink, staged in members], attempt)
+
+    def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: int | None) -> Work:
         from tidegate.iceberg.changes import Forward
 
+        occasion = forward(self.name.target, id_, attempt)
         with self._connected() as connection:
             positions.make(connection)
             kept = kept_of(positions.shown(connection, self.name.target).content)
-        return Forward(self._options(), id_, staged, kept, occasion)
+        return Work(self.name, Forward(self._options(), id_, staged, kept, occasion), occasion, id_)
 
-    def _swap(
-        self, change: "Change", occasion: Occasion, id_: int | None, back: bool = False, number: int | None = None
-    ) -> Swap:
-        from tidegate.iceberg.changes import staged
+    def _back(self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: int | None) -> Work:
+        from tidegate.iceberg.changes import Back
 
+        occasion = rewind(self.name.target, id_, attempt)
+        return Work(self.name, Back(self._options(), id_, branch, staged, occasion), occasion, id_, back=True)
+
+    def _newest(self) -> int:
+        """The newest checkpoint that the table has."""
         with self._connected() as connection:
-            positions.make(connection)
-            catalog.make(connection)
-        return Swap(self.name, change, staged(change, location_now(self.name)), occasion, id_, back, number)
-
-    def _carry_out(
-        self, change: "Change", occasion: Occasion, id_: int | None, attempt: CommitAttempt, back: bool = False
-    ) -> None:
-        """Outside of the commit. Without an id, no checkpoint's rows."""
-        if self.catalog is None:
-            participant: Participant = self._swap(change, occasion, id_, back, attempt.number)
-        else:
-            from tidegate.iceberg import elsewhere
-
-            released = elsewhere.commit(self.name, change, None if back else id_, occasion, attempt)
-            participant = Recorded(self.name, id_, attempt.number, released, occasion)
-        carry_out(None, participant, self.name.target, attempt)
+            return positions.numbers(connection, self.name.target)[0]
 
     def _options(self) -> "TableOptions":
         from tidegate.iceberg.changes import TableOptions
@@ -260,7 +252,8 @@ class IcebergSink(StagedParquet):
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
         from tidegate.iceberg.changes import Without
 
-        self._carry_out(Without(self._options(), checkpoint_ids), outside(self.name.target), None, attempt)
+        change = Without(self._options(), checkpoint_ids)
+        carry_out([Work(self.name, change, outside(self.name.target), None)], attempt)
         self._delete_released(None)
 
     def forget(self, kept: Collection[int]) -> None:
@@ -314,8 +307,7 @@ class IcebergSink(StagedParquet):
 
     def is_used(self) -> bool:
         """Rows that others put there do not count: they stay."""
-        with self._connected() as connection:
-            return positions.numbers(connection, self.name.target)[0] > 0
+        return self._newest() > 0
 
     # -- what crashed attempts leave
 

@@ -27,6 +27,18 @@ NOW = select(func.extract("epoch", func.clock_timestamp()))
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """The change of a table. `checkpoint_id`: which checkpoint's rows it has then; None if they stay. `back`: whether
+    that is because of a restore."""
+
+    name: TableName
+    change: "Change"
+    occasion: Occasion
+    checkpoint_id: int | None
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Swap:
     """`ports.Participant`. A checkpoint is applied once; without one, nothing is recorded of what the table shows. Of a
     restore, `back` is true."""

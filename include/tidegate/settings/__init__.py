@@ -20,8 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-#: What `TIDEGATE_SHORTCUTS` may name: when Spark SQL begins, how small input is read, how data is judged.
-SHORTCUTS = frozenset({"judging", "reading", "session"})
+#: What `TIDEGATE_SHORTCUTS` may name: when Spark SQL begins, how small input is read, how data is judged, how tables of
+#: a REST catalog change.
+SHORTCUTS = frozenset({"judging", "reading", "session", "tables"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: The effects of a sink. Reading what it has staged changes nothing.
 SINK_EFFECTS = (
     "commit",
+    "commit_group",
     "delete_withdrawn",
     "discard",
     "forget",
@@ -30,6 +31,7 @@ SINK_EFFECTS = (
     "prepare_rewind",
     "remove_outdated",
     "rewind",
+    "rewind_group",
 )
 
 

@@ -24,8 +24,10 @@ from tidegate.coordination.steps.outstanding import (
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.coordination.steps.pipeline_status import end_if_over
 from tidegate.coordination.steps.rewinding_sinks import Rewinding
+from tidegate.coordination.steps.sink_groups import in_groups
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import Look, StoreTransaction
+from tidegate.pipeline.vertices import SinkVertex
+from tidegate.ports import Look, StateHandle, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.facts.errors import (
     CheckpointError,
@@ -274,18 +276,27 @@ class Delivery:
         ]
 
     def _commit(self, record: CheckpointRecord, subtasks: Subtasks, committer: Committer) -> None:
-        notified = choose_notified(subtasks)
+        notified, missing, found = (
+            choose_notified(subtasks),
+            list[str](),
+            list[tuple[SinkVertex, Sequence[StateHandle]]](),
+        )
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
             if plan.operator_id not in notified or plan.operator_id in record.committed_sinks:
                 continue
-            committer.keep()
             if plan.operator_id in self._sinks:
-                self._ownership.require_own(self._sinks[plan.operator_id], record.checkpoint_id)
-                self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged, committer)
+                found.append((self._sinks[plan.operator_id], staged))
             elif staged:
-                raise SinkError(
-                    f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "
-                    f"sink {sink_of_operator(plan.operator_id)!r}, which the pipeline no longer has. They are safe in "
-                    "its staging area. Put the sink back, run the notify step, then remove it."
-                )
+                missing.append(sink_of_operator(plan.operator_id))
+        for group in in_groups(found):
+            committer.keep()
+            for vertex in group.vertices:
+                self._ownership.require_own(vertex, record.checkpoint_id)
+            group.commit(record.checkpoint_id, committer)
+        if missing:
+            raise SinkError(
+                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "
+                f"sink {missing[0]!r}, which the pipeline no longer has. They are safe in its staging area. Put the "
+                "sink back, run the notify step, then remove it."
+            )

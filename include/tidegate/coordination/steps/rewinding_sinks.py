@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.steps.ownership import Ownership
+from tidegate.coordination.steps.sink_groups import in_groups
 from tidegate.pipeline.vertices import SinkVertex
 from tidegate.ports import JournalingSink, Look, RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
@@ -60,10 +61,11 @@ class Rewinding:
         with self._context.transaction() as tx:
             branch = branch_of(restore.goes_on_from, tx.restores())
         subtasks = self._context.store.subtasks(self._context.pipeline_id, restore.goes_on_from)
-        for each in self._sinks:
+        for group in in_groups((each.vertex, committables(subtasks, each.operator_id)) for each in self._sinks):
             committer.keep()
-            self._ownership.require_own(each.vertex, restore.goes_on_from)
-            each.sink.rewind(restore.goes_on_from, branch, committables(subtasks, each.operator_id), committer)
+            for vertex in group.vertices:
+                self._ownership.require_own(vertex, restore.goes_on_from)
+            group.rewind(restore.goes_on_from, branch, committer)
         with self._context.transaction() as tx:
             if not tx.mark_rewound(restore.number, committer.number, self._context.clock.now()):
                 raise committer.superseded()

@@ -1,0 +1,88 @@
+"""Catalogs that pyiceberg's configuration names, and what their errors mean. No text has a secret of them."""
+
+import os
+import re
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitStateUnknownException,
+    ForbiddenError,
+    OAuthError,
+    UnauthorizedError,
+)
+from pyiceberg.utils.config import Config
+
+from tidegate.iceberg.names import TableName
+from tidegate.protocol.facts.errors import (
+    MissingConnectionError,
+    RowsRefusedError,
+    SinkError,
+    SinkUnavailableError,
+)
+
+#: Credentials as servers and libraries repeat them in messages: headers, tokens, user and password of a URL.
+_SECRETS = re.compile(
+    r"(?i:bearer|basic)\s+[^\s'\",]+|eyJ[\w-]+\.[\w.-]+|(?<=://)[^/@\s]+(?=@)"
+    r"|(?<=[?&])[^=\s&]*(?i:token|secret|credential|password|signature)[^=\s&]*=[^&\s]+"
+)
+_LONGEST = 200
+_STAGED = "Rows that are staged are safe, and readers see what they saw before, or the whole checkpoint."
+
+
+def catalog_of(table: TableName) -> Catalog:
+    """The catalog of a table. Raises `MissingConnectionError`, `SinkError`."""
+    assert table.catalog is not None
+    try:
+        return _catalog(os.getpid(), table.catalog)
+    except ValueError as error:
+        if isinstance(error, OSError):  # some errors of requests are both
+            raise explained(table, error) from error
+        raise MissingConnectionError(
+            f"There is no catalog {table.catalog!r} for an Iceberg table ({_said(error)}). Nothing was changed. Define "
+            f"it in .pyiceberg.yaml, or set {_variable(table)}URI, for every process that runs the pipeline."
+        ) from error
+    except Exception as error:
+        raise explained(table, error) from error
+
+
+@lru_cache(maxsize=8)
+def _catalog(process: int, name: str) -> Catalog:
+    """After a fork, open connections are the parent's. pyiceberg itself reads its configuration once in a process."""
+    properties: Any = Config().get_catalog_config(name) or {}
+    return load_catalog(name, **properties)
+
+
+def explained(table: TableName, error: Exception) -> SinkError:
+    """The error to raise when a catalog did not do what was asked."""
+    where, said = f"The catalog {table.catalog!r} of table {table}", _said(error)
+    if isinstance(error, UnauthorizedError | AuthorizationExpiredError | OAuthError):
+        _catalog.cache_clear()  # a new token may be there by the next attempt
+        return SinkUnavailableError(
+            f"{where} does not accept the credentials of this process ({said}). {_STAGED} Set {_variable(table)}TOKEN "
+            f"or {_variable(table)}CREDENTIAL anew, or the same in .pyiceberg.yaml; then repeat the step."
+        )
+    if isinstance(error, ForbiddenError):
+        return RowsRefusedError(
+            f"{where} does not allow that with the credentials of this process ({said}). {_STAGED} Have the right to "
+            "read, make and change that table granted; then repeat the step."
+        )
+    if isinstance(error, CommitStateUnknownException):
+        return SinkUnavailableError(
+            f"{where} does not say whether it has carried out a commit ({said}). {_STAGED} Check that it runs, then "
+            "repeat the step: it looks first, so nothing is committed twice."
+        )
+    return SinkUnavailableError(f"{where} cannot be used ({said}). {_STAGED} Check that it runs, then repeat the step.")
+
+
+def _variable(table: TableName) -> str:
+    return f"PYICEBERG_CATALOG__{str(table.catalog).upper()}__"
+
+
+def _said(error: Exception) -> str:
+    """The first line of a message."""
+    line = (str(error).strip().splitlines() or ["no message"])[0].rstrip(".")
+    shown = _SECRETS.sub("***", line)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"

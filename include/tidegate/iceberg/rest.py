@@ -1,0 +1,64 @@
+"""Several tables of a REST catalog in one commit, where the catalog offers that.
+
+pyiceberg commits a table at a time. Its session and its check of what the server offers are private names, so this is a
+shortcut: without them tables change one after the other.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import Endpoint, RestCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    RESTError,
+    UnauthorizedError,
+)
+from pyiceberg.table import CommitTableRequest
+from pyiceberg.typedef import IcebergBaseModel
+
+from tidegate.settings.shortcuts import Shortcut
+
+_REST = "pyiceberg.catalog.rest:RestCatalog"
+SHORTCUT = Shortcut(
+    "tables",
+    "pyiceberg",
+    (f"{_REST}._check_endpoint", f"{_REST}()._session"),
+    "tables of a REST catalog change one after the other",
+)
+_TOGETHER = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
+_ERRORS: dict[int, type[Exception]] = {
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    409: CommitFailedException,
+    419: UnauthorizedError,
+    500: CommitStateUnknownException,
+    502: CommitStateUnknownException,
+    504: CommitStateUnknownException,
+}
+
+
+class _CommitTransactionRequest(IcebergBaseModel):
+    table_changes: tuple[CommitTableRequest, ...] = Field(alias="table-changes")
+
+
+def takes_several(catalog: Catalog) -> bool:
+    """Whether the catalog changes several tables in one commit, as its configuration says."""
+    if not isinstance(catalog, RestCatalog) or not SHORTCUT.is_taken():
+        return False
+    try:
+        catalog._check_endpoint(_TOGETHER)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def commit_together(catalog: Catalog, changes: Sequence[CommitTableRequest]) -> None:
+    """Carry all changes out or none. Raises as `Catalog.commit_table`."""
+    assert isinstance(catalog, RestCatalog)
+    said = _CommitTransactionRequest.model_validate({"table-changes": tuple(changes)})
+    answer = catalog._session.post(catalog.url("transactions/commit"), data=said.model_dump_json().encode())
+    if answer.status_code >= 400:
+        raise _ERRORS.get(answer.status_code, RESTError)(f"{answer.status_code} {answer.reason}: {answer.text}")
