@@ -59,3 +59,10 @@ def rest(
 def space(home: Path) -> str:
     """A namespace that no other test has in the server's catalog."""
     return home.name.replace("-", "_").replace("[", "_").rstrip("]")
+
+
+@pytest.fixture
+def other_catalog(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog in a file of SQLite, as pyiceberg's configuration names it."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
+    _catalog.cache_clear()

@@ -7,7 +7,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import tidegate
 from tidegate import IcebergSink
-from tidegate.iceberg.catalogs import _catalog
 from tidegate.iceberg.places import location_now
 from tidegate.ports import SinkCommit
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
@@ -16,10 +15,7 @@ from tidegate.testing.every_type import EVERY_TYPE
 
 
 @pytest.fixture(autouse=True)
-def other(lake, home, monkeypatch):
-    """A catalog in a file of SQLite, as pyiceberg's configuration names it."""
-    monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
-    _catalog.cache_clear()
+def other(lake, home, other_catalog):
     return Other(f"sqlite:///{home}/catalog.db")
 
 

@@ -8,10 +8,8 @@ import iceberg_lives as lives
 import pytest
 from iceberg_tables import Lake
 from marts import Server
-from pyiceberg import catalog as catalogs
 from pyiceberg.table import StaticTable
 from pyiceberg.table.update import AssertTableUUID
-from pyiceberg.utils.config import Config
 from sqlalchemy import select
 
 from tidegate.iceberg import catalog, changes, elsewhere, garbage, keeping, swapping
@@ -180,10 +178,7 @@ NOTICED = (AssertionError, pytest.fail.Exception, CheckpointError, FileNotFoundE
 
 
 @pytest.fixture
-def world(lake: Lake, here_and_lake: Server, mart: Any, home: Any, monkeypatch: pytest.MonkeyPatch) -> lives.World:
-    monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
-    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
-    elsewhere._catalog.cache_clear()
+def world(lake: Lake, here_and_lake: Server, mart: Any, other_catalog: None) -> lives.World:
     return lives.World(lake, here_and_lake, mart)
 
 

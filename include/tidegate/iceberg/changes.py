@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 
 from tidegate.iceberg import keeping
@@ -147,12 +148,13 @@ class Back:
         before, refs = draft.metadata, draft.metadata.refs
         if keeping.FIRST not in before.properties:
             return None
-        found = refs.get(f"{TAG}{self.checkpoint_id}") or refs.get(f"{WITHDRAWN}{self.checkpoint_id}")
+        shows = self._shows(draft)
+        found = _tag_of(draft, shows)
         self._remember_head(draft)
         keeping.withdraw(draft, self.branch)
         if found is not None:
             draft.show(found.snapshot_id)
-        elif self.checkpoint_id < int(before.properties[keeping.FIRST]):
+        elif shows < int(before.properties[keeping.FIRST]):
             draft.show(refs[BEFORE].snapshot_id if BEFORE in refs else None)
             if BEFORE not in refs:
                 draft.append(())
@@ -162,10 +164,20 @@ class Back:
         else:
             raise RowsRefusedError(
                 f"{self.occasion.what}: its snapshot is not there any more. Somebody has removed the tag "
-                f"{TAG}{self.checkpoint_id}. {self.occasion.safe} Restore a checkpoint that the table has a tag of; "
-                "then repeat the step."
+                f"{TAG}{shows}. {self.occasion.safe} Restore a checkpoint that the table has a tag of; then repeat the "
+                "step."
             )
+        if shows != self.checkpoint_id:
+            keeping.note(draft, self.checkpoint_id)
         return draft
+
+    def _shows(self, draft: Draft) -> int:
+        """The checkpoint whose rows it has: another one if it was imported from a savepoint, since it adds none. Then
+        it is alone between that and the next one of the branch, and has no tag before the table goes back to it."""
+        (first, _), *before = self.branch.spans
+        is_imported = bool(before) and first == self.checkpoint_id and _tag_of(draft, self.checkpoint_id) is None
+        followed = before[0][1] if is_imported else None
+        return self.checkpoint_id if followed is None else followed
 
     def _footers(self) -> dict[str, pq.FileMetaData]:
         return footers(self.options.root, self.staged)
@@ -176,6 +188,11 @@ class Back:
         newest = max(ids, default=0)
         if draft.head is not None and newest and newest not in self.branch:
             draft.refer(ids[newest], draft.head.snapshot_id)
+
+
+def _tag_of(draft: Draft, checkpoint_id: int) -> SnapshotRef | None:
+    refs = draft.metadata.refs
+    return refs.get(f"{TAG}{checkpoint_id}") or refs.get(f"{WITHDRAWN}{checkpoint_id}")
 
 
 @dataclass(frozen=True, slots=True)
