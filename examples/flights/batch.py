@@ -4,11 +4,12 @@ Only the two schemas of the pipeline are used, so that a mistake in the pipeline
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from flights import lake, mart
 from flights.layout import TABLES
 from flights.pipeline import FLIGHTS, WEATHER
 
@@ -53,24 +54,25 @@ def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
 
 
 def compare(
-    spark: "SparkSession", tables: Path, mart: Sequence[tuple[Any, ...]], expected: Mapping[str, "DataFrame"]
+    spark: "SparkSession", tables: Path, database_url: str, expected: Mapping[str, "DataFrame"]
 ) -> list[Comparison]:
-    """Compare each table below `tables`, and the rows of the mart, with what they should hold, row for row, counting
+    """Compare each table below `tables`, in Iceberg and in Postgres with what it should hold, row for row, counting
     repeated rows."""
     comparisons = []
     for name, wanted in expected.items():
-        shown = spark.read.parquet(str((tables / TABLES[name]).resolve())).select(wanted.columns)
-        comparisons.append(
-            Comparison(
-                name,
-                shown.count(),
-                wanted.count(),
-                missing=wanted.exceptAll(shown).count(),
-                surplus=shown.exceptAll(wanted).count(),
-            )
-        )
-    has, must = Counter(mart), Counter(tuple(row) for row in expected["carrier_delays"].collect())
-    return [
-        *comparisons,
-        Comparison("carrier_mart", has.total(), must.total(), (must - has).total(), (has - must).total()),
-    ]
+        shown = spark.read.parquet(str((tables / TABLES[name]).resolve()))
+        comparisons.append(_compared(name, shown, wanted))
+    has, must = Counter(mart.rows(database_url)), Counter(tuple(row) for row in expected["carrier_delays"].collect())
+    comparisons.append(
+        Comparison("carrier_mart", has.total(), must.total(), (must - has).total(), (has - must).total())
+    )
+    for name, table in lake.TABLES.items():
+        shown = spark.createDataFrame(lake.rows(database_url, table))
+        comparisons.append(_compared(name, shown, expected[table]))
+    return comparisons
+
+
+def _compared(name: str, shown: "DataFrame", wanted: "DataFrame") -> Comparison:
+    has = shown.select(wanted.columns)
+    missing, surplus = wanted.exceptAll(has).count(), has.exceptAll(wanted).count()
+    return Comparison(name, has.count(), wanted.count(), missing, surplus)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from flights import mart
+from flights import lake, mart
 from flights.layout import TABLES
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.facts.records import HandleKind, StateHandle
@@ -46,8 +46,9 @@ def observe(store: CheckpointStore, pipeline_id: str, home: Path, database_url: 
             elif handle.kind is HandleKind.RUN:
                 state.setdefault(subtask.operator_id, []).append(handle)
     tables = {name: _table(home / "tables" / path) for name, path in TABLES.items()}
+    iceberg = {name: _files(lake.files(database_url, table)) for name, table in lake.TABLES.items()}
     return Observation(
-        tables | {"carrier_mart": _rows(mart.rows(database_url))},
+        tables | {"carrier_mart": _rows(mart.rows(database_url))} | iceberg,
         {name: _handles(handles) for name, handles in positions.items()},
         {name: _handles(handles) for name, handles in state.items()},
     )
@@ -65,12 +66,15 @@ def _rows(rows: list[tuple[Any, ...]]) -> Content:
 def _table(directory: Path) -> Content:
     import pyarrow.parquet as pq  # heavy, and the demonstration should say something before it is loaded
 
-    digest, rows = sha256(), 0
-    for file in _visible(directory):
-        digest.update(f"{file.relative_to(directory)}\n".encode())
+    return _files([(file, pq.read_metadata(file).num_rows) for file in _visible(directory)])
+
+
+def _files(files: list[tuple[Path, int]]) -> Content:
+    digest = sha256()
+    for file, _ in files:
+        digest.update(f"{file}\n".encode())
         digest.update(file.read_bytes())
-        rows += pq.read_metadata(file).num_rows
-    return Content(rows, digest.hexdigest())
+    return Content(sum(rows for _, rows in files), digest.hexdigest())
 
 
 def _visible(directory: Path) -> Iterator[Path]:

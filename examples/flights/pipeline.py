@@ -3,7 +3,19 @@
 This is all that a user writes, apart from the three lines of the DAG file.
 """
 
-from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, PostgresSink, count, expect, max_, suite, sum_
+from tidegate import (
+    CheckpointConfig,
+    FileSource,
+    IcebergSink,
+    ParquetSink,
+    Pipeline,
+    PostgresSink,
+    count,
+    expect,
+    max_,
+    suite,
+    sum_,
+)
 
 FLIGHTS = """
     year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, sched_arr_time INT,
@@ -71,6 +83,11 @@ delay_by_weather.sink(
     ParquetSink("tables/delay_by_weather", mode="latest"),
     expect=suite("hours", expect("column_values_to_be_between", column="visib", min_value=0, max_value=10)),
 )
+
+# The same tables in Iceberg. They change in the transaction that completes a checkpoint, as carrier_mart does.
+flown.sink("departures_iceberg", IcebergSink("flights.departures"))
+carriers.sink("carrier_delays_iceberg", IcebergSink("flights.carrier_delays", mode="latest"))
+delay_by_weather.sink("delay_by_weather_iceberg", IcebergSink("flights.delay_by_weather", mode="latest"))
 
 
 @pipeline.check(

@@ -66,10 +66,21 @@ def completed(console: Console, record: CheckpointRecord, seen: Observation, att
     console.print(table)
 
 
-def at_once(console: Console, record: CheckpointRecord, transaction: int) -> None:
+def at_once(console: Console, record: CheckpointRecord, wrote: Mapping[str, int]) -> None:
+    """`wrote`: the transaction of each table and of the checkpoint, all the same."""
+    *tables, last = sorted(name for name in wrote if name != "checkpoint")
     console.print(
-        f"carrier_mart, a table in Postgres, and checkpoint {record.checkpoint_id} became visible in the same "
-        f"transaction, {transaction}."
+        f"{', '.join(tables)} and {last} and checkpoint {record.checkpoint_id} became visible in the same transaction, "
+        f"{wrote['checkpoint']}."
+    )
+
+
+def looked_at(console: Console, reads: Mapping[int, int], of_two: int) -> None:
+    """`reads`: how many, by the number of departures that were there."""
+    each = ", ".join(f"{number:,} with {departures:,} departures" for departures, number in sorted(reads.items()))
+    console.print(
+        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared carrier_delays in Iceberg and "
+        f"carrier_mart in Postgres with that: {sum(reads.values()):,} reads, {each}, {of_two} of two checkpoints."
     )
 
 

@@ -1,4 +1,5 @@
-"""What `make demo` runs: DAG runs on real data, one bad file, one wrong deployment, one killed Spark, one comparison.
+"""What `make demo` runs: DAG runs on real data, a reader that loops, one bad file, one wrong deployment, one killed
+Spark, one comparison.
 
 Airflow and the pipeline decide what happens. This file delivers the data, does the damage, and observes. `report` shows
 what it sees.
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from flights import mart, report
+from flights import report
 from flights.data import Deliveries
 from flights.deployment import deploy, deploy_mistake
 from flights.layout import Layout
 from flights.observation import Observation, observe
 from flights.pipeline import pipeline
 from flights.sabotage import kill_spark_in_snapshot
+from flights.together import LoopingReader, transactions
 from local_stack.airflow_api import AirflowApi
 from local_stack.stack import LocalStack
 from tidegate.embedded_postgres.server import EmbeddedPostgres
@@ -84,7 +86,7 @@ class Demonstration:
         for dag_id in (pipeline.name, RESTORE):
             self.api.wait_for_dag(dag_id)
         self.good("first", BATCHES[0])
-        self.good("second", BATCHES[1])
+        self.looked_at("second", BATCHES[1])
         mistaken = self.bad("mistaken", BATCHES[2])
         self.corrected("corrected", mistaken)
         right = self.wrong("wrong", BATCHES[3])
@@ -95,11 +97,24 @@ class Demonstration:
     def good(self, run_id: str, batch: Batch) -> None:
         report.chapter(self.console, run_id, self._deliver(batch))
         self._finish(run_id, "success")
+        self._completed(run_id)
+
+    def looked_at(self, run_id: str, batch: Batch) -> None:
+        """A DAG run while a reader loops, over tables in Iceberg and in Postgres."""
+        report.chapter(self.console, run_id, f"{self._deliver(batch)}, while a reader loops over three tables")
+        with LoopingReader(self.stack.database_url) as reader:
+            self._finish(run_id, "success")
+        self._completed(run_id)
+        report.looked_at(self.console, reader.reads, reader.of_two)
+        _must(reader.of_two == 0, "A reader saw tables of two checkpoints.")
+        _must(len(reader.reads) == 2, f"A reader saw {len(reader.reads)} checkpoints, not the one before and this one.")
+
+    def _completed(self, run_id: str) -> None:
         record = self._record(run_id)
         report.completed(self.console, record, self._observe())
-        rows, checkpoint = mart.transactions(self.stack.database_url, pipeline.name, record.checkpoint_id)
-        _must(rows == checkpoint, f"Transaction {rows} wrote the mart, and {checkpoint} completed the checkpoint.")
-        report.at_once(self.console, record, checkpoint)
+        wrote = transactions(self.stack.database_url, pipeline.name, record.checkpoint_id)
+        _must(len(set(wrote.values())) == 1, f"The tables and the checkpoint are of several transactions: {wrote}.")
+        report.at_once(self.console, record, wrote)
 
     def bad(self, run_id: str, batch: Batch) -> date:
         """A DAG run in which one file has delays in seconds. Returns its day."""
@@ -177,9 +192,8 @@ class Demonstration:
             with _errors_into(self.stack.logs / "comparison.log"):
                 spark = open_session(SparkSettings.local())
             try:
-                comparisons = compare(
-                    spark, self.layout.tables, mart.rows(self.stack.database_url), compute(spark, self.layout.landing)
-                )
+                expected = compute(spark, self.layout.landing)
+                comparisons = compare(spark, self.layout.tables, self.stack.database_url, expected)
             finally:
                 spark.stop()
         report.compared(self.console, comparisons)

@@ -62,11 +62,26 @@ def test_where_flink_is_faster_is_seen() -> None:
     ]
 
 
+def test_iceberg_tables_are_compared_by_processor_time_and_their_commit_is_told_by_steps() -> None:
+    from speed import beside_pyiceberg
+
+    iceberg = kept(
+        {
+            "append of 1,000,000 rows": {"tidegate": cost(0.6, 0.4, 0.5), "pyiceberg": cost(0.4)},
+            "three tables in one commit, checkpoint 1: metadata": {"tidegate": cost(0.2)},
+            "three tables in one commit, checkpoint 100: metadata": {"tidegate": cost(0.3)},
+        }
+    )
+    table = list(beside_pyiceberg(iceberg))
+    assert table[4:6] == ["| append of 1,000,000 rows | 0.25 s (0.20–0.30) | 0.20 s | 1.25 |", ""]
+    assert table[-2:] == ["| 1 | metadata | 0.20 s | 0.10 s |", "| 100 | metadata | 0.30 s | 0.15 s |"]
+
+
 def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it() -> None:
     from kept_figures import read
     from speed import page
 
-    printed = list(page(read("bench"), read("flink")))
+    printed = list(page(read("bench"), read("flink"), read("iceberg")))
     assert (ROOT / "docs" / "speed.md").read_text().splitlines() == printed
     section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
     rows = [_medians(line) for line in section.splitlines() if line.startswith("|")]

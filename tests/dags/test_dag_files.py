@@ -28,4 +28,7 @@ def test_flight_delays_takes_a_checkpoint_every_ten_minutes(dag_bag):
         "tidegate://flight_delays/carrier_delays",
         "tidegate://flight_delays/carrier_mart",
         "tidegate://flight_delays/delay_by_weather",
+        "tidegate://flight_delays/departures_iceberg",
+        "tidegate://flight_delays/carrier_delays_iceberg",
+        "tidegate://flight_delays/delay_by_weather_iceberg",
     }
