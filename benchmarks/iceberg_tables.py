@@ -18,11 +18,15 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import conditions
 import kept_figures
 import machine
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from costs import measured
 from in_commit import Watch, rows_of
+from judged_tables import Tidegate
 from kept_figures import Series
 from machine_load import Load
 from pyiceberg.catalog.sql import SqlCatalog
@@ -30,6 +34,7 @@ from sqlalchemy import Engine
 
 from tidegate import IcebergSink
 from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.pipeline.streams import Stream
 from tidegate.ports import Participant, StageContext, StateHandle
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
@@ -132,6 +137,26 @@ def updated(current: pa.Table, changed: pa.Table) -> pa.Table:
     source = np.arange(current.num_rows)
     source[changed["id"].to_numpy()] = current.num_rows + np.arange(changed.num_rows)
     return pa.concat_tables([current, changed]).take(pa.array(source)).combine_chunks()
+
+
+def whole(home: Path, server: int, rows: int, updates: int, times: int) -> dict[str, list[float]]:
+    """The same updates as checkpoints of a pipeline, from the trigger until they are notified, Spark included."""
+    conditions.ask("serial", quick=False)
+    landing = home / "landing"
+    landing.mkdir()
+    side = Tidegate(home, "whole", tables=False, more=with_table)
+    costs = []
+    for turn in range(WARM_UPS + 1 + times):
+        keys = rows_of(updates if turn else rows, rows, turn)["id"]
+        pq.write_table(pa.table({"key": keys, "value": keys}), landing / f"{turn}.parquet")
+        costs.append(measured(partial(side.take, turn), server))
+    side.region.session.stop()
+    seconds, processors = zip(*costs[WARM_UPS + 1 :], strict=True)
+    return {"seconds": list(seconds), "processors": list(processors)}
+
+
+def with_table(totals: Stream, home: Path) -> None:
+    totals.sink("current", IcebergSink("bench.current", "latest", str(home / "warehouse")))
 
 
 def together(url: str, checkpoints: int, times: int) -> Found:
@@ -239,9 +264,14 @@ def main() -> None:
     directory = tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=options.directory)
     with directory as home, Load() as load, database(home) as (url, pid):
         load.also(pid)
+        times = max(3, options.times // 2)
+        updated_by = upserts(url, Watch(pid), options.rows, options.updates, times)
+        [(what, found)] = updated_by.items()
+        checkpoints = {**found, "tidegate": whole(Path(home), pid, options.rows, options.updates, times)}
         series = {
             **appends(url, Watch(pid), options.rows, options.times),
-            **upserts(url, Watch(pid), options.rows, options.updates, max(3, options.times // 2)),
+            **updated_by,
+            f"{what}, the whole checkpoint with Spark": checkpoints,
             **together(url, options.checkpoints, 3),
         }
     asked = ("rows", "updates", "times", "checkpoints")

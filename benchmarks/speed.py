@@ -37,10 +37,10 @@ BESIDE_FLINK = (
 
 BESIDE_PYICEBERG = (
     "`make bench-iceberg` commits the same rows by `IcebergSink` and by pyiceberg's own `append` and `upsert`, in "
-    "turns, from memory and without Spark. What counts is processor time of client and Postgres; the sink's is that of "
-    "staging, metadata and commit. It syncs its files to the disk and keeps a SHA-256 of each, and pyiceberg does "
-    "neither. For updates the sink writes all rows again, which it gets from the operator's state; `upsert` gets those "
-    "that have changed."
+    "turns, from memory and without Spark; in one line it is all of a pipeline's checkpoint. What counts is processor "
+    "time of client and Postgres; the sink's is that of staging, metadata and commit. It syncs its files to the disk "
+    "and keeps a SHA-256 of each, and pyiceberg does neither. For updates the sink writes all rows again, which it "
+    "gets from the operator's state; `upsert` gets those that have changed."
 )
 TOGETHER = (
     "Three tables in one commit, a thousand rows into each and five checkpoints kept: seconds by the clock, and "

@@ -68,10 +68,10 @@ def completed(console: Console, record: CheckpointRecord, seen: Observation, att
 
 def at_once(console: Console, record: CheckpointRecord, wrote: Mapping[str, int]) -> None:
     """`wrote`: the transaction of each table and of the checkpoint, all the same."""
-    *tables, last = sorted(name for name in wrote if name != "checkpoint")
+    tables = ", ".join(sorted(name for name in wrote if name != "checkpoint"))
     console.print(
-        f"{', '.join(tables)} and {last} and checkpoint {record.checkpoint_id} became visible in the same transaction, "
-        f"{wrote['checkpoint']}."
+        f"Checkpoint {record.checkpoint_id} became visible in transaction {wrote['checkpoint']}, and in the same one "
+        f"{tables}."
     )
 
 

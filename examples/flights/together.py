@@ -30,7 +30,7 @@ SELECT 'checkpoint', xmin::text::bigint FROM tidegate.figures
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
 """)
 #: Seconds between two reads.
-_PAUSE = 0.05
+_PAUSE = 0.2
 
 
 def transactions(url: str, pipeline_id: str, checkpoint_id: int) -> dict[str, int]:

@@ -116,8 +116,8 @@ def test_what_is_said_of_it():
     report.looked_at(console, {203_000: 3, 115_009: 1_200}, 0)
     said = " ".join(console.file.getvalue().split())
     assert said == (
-        "carrier_mart and departures_iceberg and checkpoint 2 became visible in the same transaction, 77. Meanwhile a "
-        "reader counted the departures in Iceberg by carrier, and compared carrier_delays in Iceberg and carrier_mart "
-        "in Postgres with that: 1,203 reads, 1,200 with 115,009 departures, 3 with 203,000 departures, 0 of two "
-        "checkpoints."
+        "Checkpoint 2 became visible in transaction 77, and in the same one carrier_mart, departures_iceberg. "
+        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared carrier_delays in Iceberg and "
+        "carrier_mart in Postgres with that: 1,203 reads, 1,200 with 115,009 departures, 3 with 203,000 departures, 0 "
+        "of two checkpoints."
     )
