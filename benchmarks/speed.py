@@ -124,9 +124,8 @@ def beside_pyiceberg(kept: Mapping[str, Any]) -> Iterator[str]:
     for what, sides in series.items():
         if "pyiceberg" not in sides:
             checkpoint, _, step = what.rpartition(": ")
-            own = sides["tidegate"]
-            cells = checkpoint.rpartition(" ")[2], step, _spread(own["seconds"]), _spread(own["processors"])
-            yield f"| {' | '.join(cells)} |"
+            took = " | ".join(_spread(sides["tidegate"][kind]) for kind in ("seconds", "processors"))
+            yield f"| {checkpoint.rpartition(' ')[2]} | {step} | {took} |"
 
 
 def _is_faster(found: Sides) -> bool:
