@@ -12,7 +12,8 @@ from tidegate.project.scaffold import begin
 from tidegate.protocol.facts.errors import NotInstalledError
 from tidegate.spark.session.installed import check_pair
 
-ALL = ["python", "java", "spark", "quality", "airflow", "pipelines", "storage", "database", "schema", "clock"]
+EXTRAS = ["spark", "quality", "postgres", "iceberg", "airflow"]
+ALL = ["python", "java", *EXTRAS, "pipelines", "storage", "database", "schema", "clock"]
 
 
 @pytest.fixture
@@ -55,6 +56,9 @@ def test_what_is_wrong_comes_with_the_command_that_mends_it(doctor, postgres_ser
     client = doctor.home / "pyspark_client-4.1.0.dist-info"
     client.mkdir()
     (client / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark-client\nVersion: 4.1.0\n")
+    iceberg = doctor.home / "pyiceberg-0.99.0.dist-info"
+    iceberg.mkdir()
+    (iceberg / "METADATA").write_text("Metadata-Version: 2.1\nName: pyiceberg\nVersion: 0.99.0\n")
     code, findings = doctor(
         TIDEGATE_DATABASE_URL=postgres_server.url("empty"),
         TIDEGATE_STORAGE=str(tmp_path / "file" / "below"),
@@ -67,6 +71,7 @@ def test_what_is_wrong_comes_with_the_command_that_mends_it(doctor, postgres_ser
     assert mended == {
         "java": "pip install 'tidegate[embedded]'",
         "spark": "pip install --force-reinstall --no-deps pyspark==4.1.0 pyspark-client==4.1.0",
+        "iceberg": "pip install --upgrade 'tidegate[iceberg]'",
         "pipelines": "tidegate check example",
         "storage": f"mkdir -p {tmp_path}/file/below",
         "schema": "tidegate db upgrade",

@@ -10,8 +10,6 @@ from tidegate import IcebergSink
 from tidegate.iceberg.places import location_now
 from tidegate.ports import SinkCommit
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
-from tidegate.testing import SinkSuite
-from tidegate.testing.every_type import EVERY_TYPE
 
 
 @pytest.fixture(autouse=True)
@@ -99,21 +97,3 @@ def test_a_catalog_that_is_not_configured_is_named(mart, lake):
     assert sink.unstorable(pa.schema({"v": pa.int64()})) == []
     with pytest.raises(MissingConnectionError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
         location_now(sink.name)
-
-
-class TestAppended(SinkSuite[IcebergSink]):
-    mode = "append"
-    may_wait = True
-    many = 20_000
-    every = 60
-
-    @pytest.fixture(autouse=True)
-    def _other(self, other, monkeypatch):
-        self.other = other
-        monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # see tests/testing/test_iceberg_sink_suite.py
-
-    def sink(self, directory):
-        return IcebergSink(f"db.{directory.name}", self.mode, str(directory), catalog="other")
-
-    def shown(self, sink):
-        return [] if location_now(sink.name) is None else self.other.rows(sink.table)

@@ -4,8 +4,9 @@ import re
 
 from cases import for_each
 
+from own_connectors.sqlite_sink import SqliteSink
 from tidegate import IcebergSink, ParquetSink, PostgresSink
-from tidegate.ports import EvolvingSink, SelectingSink
+from tidegate.coordination.recovery.change_plan import _kind_of_table
 from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
 from tidegate.protocol.schema.table_plan import TableKind, TableVerdict, changed_rows, changed_state, plan_table
 
@@ -67,16 +68,32 @@ def test_a_table_whose_columns_the_user_defines(before, now, said):
 
 
 @for_each(
-    ("sink", "follows", "is_the_users"),
+    ("before", "now", "said"),
     [
-        (ParquetSink("tables/t"), False, False),
-        (IcebergSink("db.t"), True, False),
-        (PostgresSink("t"), False, True),
-        (PostgresSink("t", mode="upsert", key="k"), False, True),
+        ("k string, v int", "k string, v int", ""),
+        ("k string, v int", "k string", "new rows have no column 'v'. The sink does not say"),
+        ("k string", "k string, v int", "new rows have a column 'v'. The sink does not say what becomes of its table"),
+        ("v int", "v bigint", "'v' has another type in new rows. The sink does not say"),
     ],
 )
-def test_a_sink_tells_whose_the_columns_of_its_table_are(sink, follows, is_the_users):
-    assert (isinstance(sink, EvolvingSink), isinstance(sink, SelectingSink)) == (follows, is_the_users)
+def test_a_table_of_a_sink_that_says_nothing_of_it(before, now, said):
+    table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.UNKNOWN)
+    assert table.verdict is AS_BEFORE
+    assert re.search(said, table.said) if said else table.said == ""
+
+
+@for_each(
+    ("sink", "kind"),
+    [
+        (ParquetSink("tables/t"), TableKind.FILES),
+        (IcebergSink("db.t"), TableKind.EVOLVES),
+        (PostgresSink("t"), TableKind.FIXED),
+        (PostgresSink("t", mode="upsert", key="k"), TableKind.FIXED),
+        (SqliteSink("lite.db", "t"), TableKind.UNKNOWN),
+    ],
+)
+def test_a_sink_tells_whose_the_columns_of_its_table_are(sink, kind):
+    assert _kind_of_table(sink) is kind
 
 
 def test_the_state_of_an_operator_by_the_names_that_people_see():

@@ -1,19 +1,28 @@
-"""`IcebergSink` passes the suite for sinks in both modes, in the commit."""
+"""`IcebergSink` passes the suite for sinks in both modes: in the commit, and in a SQL and a REST catalog after it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from iceberg_tables import Lake
+from pyiceberg.catalog.sql import SqlCatalog
+from rest_catalogs import RestCatalogServer, rest_catalog
 
 from tidegate import IcebergSink
+from tidegate.iceberg.catalogs import _catalog
 from tidegate.iceberg.places import location_now
 from tidegate.testing import SinkSuite
 from tidegate.testing.every_type import EVERY_TYPE
 
 pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as server:
+        yield server
 
 
 class TestAppended(SinkSuite[IcebergSink]):
@@ -31,9 +40,59 @@ class TestAppended(SinkSuite[IcebergSink]):
         return IcebergSink(f"db.{directory.name}", self.mode, str(directory))
 
     def shown(self, sink: IcebergSink) -> Sequence[dict[str, Any]]:
-        url = os.environ["TIDEGATE_DATABASE_URL"].partition("?")[0]
-        return [] if location_now(sink.name) is None else Lake(url).rows(sink.table)
+        return [] if location_now(sink.name) is None else self.rows(sink.table)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return Lake(os.environ["TIDEGATE_DATABASE_URL"].partition("?")[0]).rows(table)
 
 
 class TestLatest(TestAppended):
+    mode = "latest"
+
+
+class TestAppendedElsewhere(TestAppended):
+    """The catalog is a file of SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _other(self, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
+        self.uri = f"sqlite:///{tmp_path}/catalog.db"
+        monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", self.uri)
+        _catalog.cache_clear()
+
+    def sink(self, directory: Path) -> IcebergSink:
+        return IcebergSink(f"db.{directory.name}", self.mode, str(directory), catalog="other")
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        catalog = SqlCatalog("other", uri=self.uri)
+        try:
+            return catalog.load_table(table).scan().to_arrow().to_pylist()
+        finally:
+            catalog.close()
+
+
+class TestLatestElsewhere(TestAppendedElsewhere):
+    mode = "latest"
+
+
+class TestAppendedOverRest(TestAppended):
+    every = 240
+
+    @pytest.fixture(autouse=True)
+    def _rest(
+        self, running_url: str, server: RestCatalogServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
+        self.server, self.space = server, "".join(each if each.isalnum() else "_" for each in tmp_path.name)
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", server.url)
+        _catalog.cache_clear()
+
+    def sink(self, directory: Path) -> IcebergSink:
+        return IcebergSink(f"{self.space}.{directory.name}", self.mode, str(directory), catalog="lake")
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return self.server.rows(table)
+
+
+class TestLatestOverRest(TestAppendedOverRest):
     mode = "latest"

@@ -21,6 +21,9 @@ rows = pipeline.source("rows", FileSource("landing", schema=12))  # reported
 rows.sinc("rows", ParquetSink("rows"))  # reported
 rows.sink("rows", ParquetSink("rows", mode="upsert"))  # reported
 rows.sink("rows", HalfASink())  # reported
+rows.sink("rows", tidegate.IcebergSink("db.rows", mode="upsert"))  # reported
+tidegate.IcebergSource("db.rows", on_overwrite="ignore")  # reported
+tidegate.IcebergSource("db.rows", "lake", "earliest", "fail", "a INT")  # reported
 rows.key_by("a").aggregate("n", n="count")  # reported
 rows.key_by("a").aggregate("n", window("at"), n=count())  # reported
 rows.transform(lambda frame: 3)  # reported

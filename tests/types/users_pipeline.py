@@ -13,6 +13,8 @@ from tidegate import (
     CheckpointConfig,
     CheckpointListener,
     FileSource,
+    IcebergSink,
+    IcebergSource,
     KeyedStream,
     ParquetSink,
     Pipeline,
@@ -57,6 +59,12 @@ hours = by_page.aggregate("hours", window("at", "1 hour"), longest=max_("seconds
 assert_type(hours.late, Stream)
 seen = expect("column_values_to_not_be_null", column="page")
 assert_type(pages.sink("pages", ParquetSink("tables/pages", mode="latest", readable_for="1 h"), suite("p", seen)), None)
+lake = assert_type(
+    IcebergSink("shop.pages", mode="latest", partition_by=["bucket(8, page)"], catalog="lake"), IcebergSink
+)
+pages.sink("lake", lake)
+table = IcebergSource("shop.visits", start="chk-7", on_overwrite="skip", schema=Visit, max_rows=10**6)
+assert_type(pipeline.source("table", table), Stream)
 pipeline.listen(Log())
 
 

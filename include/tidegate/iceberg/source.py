@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidegate.iceberg.names import CATALOG, TableName, table_name
 from tidegate.iceberg.places import location_now
-from tidegate.ports import Segment
+from tidegate.ports import ReadableStorage, ReadSince, Segment, Snapshot
 from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import (
     MalformedRowsError,
     PipelineDefinitionError,
     SinkError,
+    SourceChangedError,
     SourceUnavailableError,
 )
 from tidegate.protocol.facts.records import Pending
@@ -43,7 +43,7 @@ class IcebergSource(RangeSource):
         on_overwrite: What becomes of a snapshot that removes or replaces rows: it fails the checkpoint, or is passed
             over, with the rows that it adds.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default all columns that the
-            table has when the pipeline is defined, which asks the catalog.
+            table has, which asks the catalog when the pipeline is checked, planned or run.
         max_rows: The rows that one checkpoint reads at most. A data file is read whole.
         max_bytes: The bytes of files that one checkpoint reads at most.
 
@@ -75,6 +75,7 @@ class IcebergSource(RangeSource):
         self.table, self.catalog, self.start, self.on_overwrite = table, catalog, start, on_overwrite
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self._declared = None if schema is None else ddl_of(schema)
+        self._ddl: str | None = None
         self._pending: dict[int, Pending] = {}
         self._check()
 
@@ -95,11 +96,19 @@ class IcebergSource(RangeSource):
     def name(self) -> TableName:
         return table_name(self.table, self.catalog, "IcebergSource")
 
-    @cached_property
+    @property
+    def declared_schema(self) -> str | None:
+        """See `ports.DiscoveringSource`."""
+        return self._declared
+
+    @property
     def schema(self) -> Schema:  # type: ignore[override]
-        """The columns, as declared or as the table has them."""
-        if self._declared is not None:
-            return self._declared
+        """The columns, as declared or as the table has them when this is first asked."""
+        if self._ddl is None:
+            self._ddl = self._columns_of_table() if self._declared is None else self._declared
+        return self._ddl
+
+    def _columns_of_table(self) -> str:
         from tidegate.iceberg.spark_columns import ddl_of_table
 
         history = self._history()
@@ -122,6 +131,10 @@ class IcebergSource(RangeSource):
 
     def latest(self, split: int, position: Position) -> Position:
         """See `RangeSource`. Raises `SourceChangedError`, `SourceUnavailableError`."""
+        return self.latest_within(split, position, None)
+
+    def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
+        """See `RangeSource`."""
         from tidegate.iceberg.source_ranges import Limits
 
         history = self._history()
@@ -130,7 +143,8 @@ class IcebergSource(RangeSource):
                 raise self._gone()
             self._pending[split] = Pending(0, "files", 0)
             return None
-        polled = history.poll(position, self.start, Limits(self.max_rows, self.max_bytes))
+        sizes = [size for size in (self.max_bytes, max_bytes) if size is not None]
+        polled = history.poll(position, self.start, Limits(self.max_rows, min(sizes, default=None)))
         self._pending[split] = Pending(len(polled.left), "files", sum(file.file_size_in_bytes for file in polled.left))
         return polled.end
 
@@ -145,6 +159,22 @@ class IcebergSource(RangeSource):
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """See `ports.BacklogSource`."""
         return split in self._pending and self._pending[split].pieces > 0
+
+    def read_since(
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
+    ) -> ReadSince:
+        """See `ports.RereadingSource`."""
+        start, end = (None if one is None or one.position is None else one.position["to"] for one in (restored, taken))
+        if end in (None, start):
+            return ReadSince(0, 0, ())
+        history = self._history()
+        try:
+            files = [] if history is None else history.between(start, end)
+        except (SourceChangedError, SourceUnavailableError):
+            history = None
+        if history is None:
+            return ReadSince(1, 0, (f"{self.name} up to snapshot {end['snapshot']}",))
+        return ReadSince(len(files), sum(file.file_size_in_bytes for file in files), ())
 
     def read_between(self, split: int, start: Position, end: Position) -> "Iterator[pa.RecordBatch]":
         """See `RangeSource`. Asks the catalog, so Spark's tasks read by `arrow_reader` instead."""

@@ -236,7 +236,7 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
             if vertex.source.num_splits() < 1:
                 raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
             if vertex.event_time is not None:
-                check_event_time(where, vertex.event_time, vertex.schema)
+                check_event_time(where, vertex.event_time, vertex.declared_schema or "")
         case StepVertex():
             pass
 

@@ -46,7 +46,7 @@ def check_promises(pipeline: str, vertices: Iterable[Vertex]) -> None:
 def _schemas(vertex: Vertex) -> Iterator[tuple[str, str]]:
     match vertex:
         case SourceVertex():
-            yield f"The schema of source {vertex.name!r}", vertex.schema
+            yield f"The schema of source {vertex.name!r}", vertex.declared_schema or ""
         case KeyedVertex():
             yield f"The state of operator {vertex.name!r}", vertex.state or ""
             yield f"The output of operator {vertex.name!r}", vertex.output or ""
@@ -97,7 +97,7 @@ def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str
         return None
     match origin:
         case SourceVertex():
-            return [name for name, _ in columns_of(origin.schema)] or None
+            return [name for name, _ in columns_of(origin.declared_schema or "")] or None
         case KeyedVertex() if origin.join is not None:
             return _columns_of_join(origin, origins)
         case KeyedVertex():

@@ -9,7 +9,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.windows import BOUNDS, EventTime, Window
-from tidegate.ports import BacklogSource, DeliveryGuarantee, LaggingSource, Segment, Sink, Source
+from tidegate.ports import BacklogSource, DeliveryGuarantee, DiscoveringSource, LaggingSource, Segment, Sink, Source
 from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.records import Pending
@@ -43,6 +43,12 @@ class SourceVertex:
     def schema(self) -> str:
         """The DDL of the rows."""
         return ddl_of(self.source.schema)
+
+    @property
+    def declared_schema(self) -> str | None:
+        """The same; None if the source has to ask for it."""
+        declared = self.source.declared_schema if isinstance(self.source, DiscoveringSource) else self.source.schema
+        return None if declared is None else ddl_of(declared)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than a poll took. A source that cannot say is never behind."""

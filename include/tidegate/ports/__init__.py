@@ -39,7 +39,7 @@ from tidegate.ports.sink_abilities import (
     TableFiles,
     Withdrawn,
 )
-from tidegate.ports.sink_columns import EvolvingSink, SelectingSink
+from tidegate.ports.sink_columns import DirectorySink, EvolvingSink, SelectingSink
 from tidegate.ports.sinks import (
     CommitAttempt,
     DeliveryGuarantee,
@@ -51,6 +51,7 @@ from tidegate.ports.sinks import (
 )
 from tidegate.ports.source_abilities import (
     BacklogSource,
+    DiscoveringSource,
     LaggingSource,
     ListingSource,
     PieceVersion,
@@ -85,6 +86,8 @@ __all__ = [
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
+    "DirectorySink",
+    "DiscoveringSource",
     "Editor",
     "EventQueue",
     "Exporter",

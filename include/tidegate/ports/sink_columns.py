@@ -1,6 +1,4 @@
-"""Sinks that say what becomes of their table's columns when those of the rows change. Others write files, each with the
-columns of its rows.
-"""
+"""Sinks that say what becomes of their table's columns when those of the rows change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -24,4 +22,14 @@ class SelectingSink(Protocol):
     @property
     def columns(self) -> Sequence[str] | None:
         """The columns of the rows that it writes; None: all."""
+        ...
+
+
+@runtime_checkable
+class DirectorySink(Protocol):
+    """A sink whose table is a directory of Parquet files. Each file keeps the columns that its rows had."""
+
+    @property
+    def directory(self) -> str:
+        """Its path or URL."""
         ...

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.sinks import Sink
 from tidegate.ports.sources import Segment
 from tidegate.ports.storage import ReadableStorage
@@ -25,6 +26,17 @@ class BacklogSource(Protocol):
         Returns:
             Whether it is behind.
         """
+        ...
+
+
+@runtime_checkable
+class DiscoveringSource(Protocol):
+    """A source that may take its columns from the system that it reads. That is asked when the pipeline is checked,
+    planned or run, and not when it is defined, as Airflow defines it again and again."""
+
+    @property
+    def declared_schema(self) -> Schema | None:
+        """The columns, if the user has declared them. None: `schema` asks for them."""
         ...
 
 

@@ -34,6 +34,7 @@ from tidegate.spark.session.java import find_java
 
 PYTHONS = ((3, 11), (3, 13))
 OLDEST_SPARK, OLDEST_AIRFLOW = (4, 1), (3, 2)
+ICEBERG = (0, 12)
 #: Seconds that the clocks of this machine and of the database may differ: deadlines are compared across them.
 SKEW = 5.0
 
@@ -51,7 +52,17 @@ class Finding:
 def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
     """Everything, in the order in which it would be missed. Raises nothing."""
     env = os.environ if environment is None else environment
-    findings = [_python(), _java(), _spark(), _quality(), _airflow(), _pipelines(), _storage(env)]
+    findings = [
+        _python(),
+        _java(),
+        _spark(),
+        _quality(),
+        _postgres(),
+        _iceberg(),
+        _airflow(),
+        _pipelines(),
+        _storage(env),
+    ]
     url, found = _database(env)
     findings.append(found)
     if url is not None:
@@ -94,6 +105,23 @@ def _quality() -> Finding:
         said = "Great Expectations is not installed: pipelines with expectations do not run."
         return Finding("quality", None, said, "pip install 'tidegate[quality]'")
     return Finding("quality", True, f"Great Expectations {version}")
+
+
+def _postgres() -> Finding:
+    version = installed("adbc-driver-postgresql")
+    if version is None:
+        said = "ADBC for Postgres is not installed: PostgresSink does not run."
+        return Finding("postgres", None, said, "pip install 'tidegate[postgres]'")
+    return Finding("postgres", True, f"ADBC {version}")
+
+
+def _iceberg() -> Finding:
+    version = installed("pyiceberg")
+    if version is None:
+        said = "pyiceberg is not installed: IcebergSink and IcebergSource do not run."
+        return Finding("iceberg", None, said, "pip install 'tidegate[iceberg]'")
+    ok = _numbers(version)[:2] == ICEBERG
+    return Finding("iceberg", ok, f"pyiceberg {version}", None if ok else "pip install --upgrade 'tidegate[iceberg]'")
 
 
 def _airflow() -> Finding:

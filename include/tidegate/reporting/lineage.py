@@ -96,7 +96,10 @@ def dataset_of(description: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _input(known: Lineage, vertex: SourceVertex) -> InputDataset:
     namespace, name = dataset_of(vertex.source.describe(), vertex.name)
-    fields = [schema_dataset.SchemaDatasetFacetFields(column, type_) for column, type_ in columns_of(vertex.schema)]
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(column, type_)
+        for column, type_ in columns_of(vertex.declared_schema or "")
+    ]
     facets: dict[str, Any] = {"schema": schema_dataset.SchemaDatasetFacet(fields)} if fields else {}
     return InputDataset(namespace=namespace, name=name, facets=facets, inputFacets=_read(known, vertex))
 

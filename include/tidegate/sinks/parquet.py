@@ -103,6 +103,11 @@ class ParquetSink(StagedParquet):
     def staged_in(self) -> str:
         return self.path
 
+    @property
+    def directory(self) -> str:
+        """See `ports.DirectorySink`."""
+        return self.staged_in
+
     def table(self) -> str:
         """Find what is committed now. Resolve it once for each read.
 

@@ -76,6 +76,20 @@ class RangeSource:
         """
         raise NotImplementedError(f"{type(self).__name__}.latest is missing: it says how far a split can be read.")
 
+    def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
+        """Find how far a poll goes that should not take many more than some bytes, as the rest is polled soon. By
+        default `latest`.
+
+        Args:
+            split: The split.
+            position: How far it has been read; None at the start.
+            max_bytes: The bytes; None without a limit.
+
+        Returns:
+            The position, as of `latest`.
+        """
+        return self.latest(split, position)
+
     def read_between(self, split: int, start: Position, end: Position) -> "Iterable[pa.RecordBatch]":
         """Read the rows after one position up to another, in a Spark task.
 
@@ -150,7 +164,7 @@ class RangeSource:
         """See `tidegate.ports.Source`. Raises `SourceUnavailableError` where `latest` raises an `OSError`."""
         start = self._start(split, restored, context.beside)
         try:
-            end = self._json(self.latest(split, start))
+            end = self._json(self.latest_within(split, start, context.max_bytes))
         except OSError as error:
             raise self._unavailable(f"split {split} could not be polled", error) from error
         ranged = {"split": split, "splits": self.splits, "from": start, "to": end}

@@ -13,7 +13,8 @@ from pyspark.sql.types import NullType
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
-from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.pipeline.windows import check_event_time
 from tidegate.ports import TypedSink
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
 from tidegate.protocol.facts.names import Target, TargetKind
@@ -35,7 +36,7 @@ class DefinitionCheck:
 
     def problems(self) -> list[str]:
         """Everything that a run would refuse, upstream first; what follows from an earlier one is left out."""
-        wrong: set[str] = set()
+        wrong = {vertex.name for vertex in self._graph.sources if not self._is_right_source(vertex)}
         for vertex in self._graph.operators:
             if wrong.isdisjoint(stream.origin for stream in inputs_of(vertex)):
                 where = self._streams.where(vertex)
@@ -50,6 +51,17 @@ class DefinitionCheck:
     def columns(self) -> Mapping[Target, list[str] | None]:
         """By target of an expectation, the columns that it judges; None where they cannot be told."""
         return {target: self._columns_of(target) for target in self._graph.targets}
+
+    def _is_right_source(self, vertex: SourceVertex) -> bool:
+        """Of the others, the graph has been checked."""
+        where = f"source {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+
+        def look() -> None:
+            schema = vertex.schema
+            if vertex.event_time is not None:
+                check_event_time(where, vertex.event_time, schema)
+
+        return vertex.declared_schema is not None or self._is_right(where, look)
 
     def _is_right(self, where: str, look: Callable[[], object]) -> bool:
         try:

@@ -16,7 +16,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
-from tidegate.ports import EvolvingSink, SelectingSink, Sink, SinkInput, StateSchemas
+from tidegate.ports import DirectorySink, EvolvingSink, SelectingSink, Sink, SinkInput, StateSchemas
 from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.records import (
@@ -209,7 +209,9 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
 def _kind_of_table(sink: Sink) -> TableKind:
     if isinstance(sink, EvolvingSink):
         return TableKind.EVOLVES
-    return TableKind.FIXED if isinstance(sink, SelectingSink) else TableKind.FILES
+    if isinstance(sink, SelectingSink):
+        return TableKind.FIXED
+    return TableKind.FILES if isinstance(sink, DirectorySink) else TableKind.UNKNOWN
 
 
 def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class _Plan:
         """Of a sink: a directory of current rows is written anew, one that is appended to keeps its old rows."""
         if vertex.kind is not VertexKind.SINK:
             return None
-        if not vertex.appends and vertex.kind_of_table is TableKind.FILES:
+        if not vertex.appends and vertex.kind_of_table in (TableKind.FILES, TableKind.UNKNOWN):
             return TableChange(TableVerdict.AS_BEFORE, "")
         upstreams, known = self._definition.upstreams, {v.plan.operator_id: v for v in self._definition.vertices}
         direct = upstreams.get(vertex.plan.operator_id, ())

@@ -23,6 +23,7 @@ class TableKind(StrEnum):
     FILES = "files"  # each with the columns of its rows
     EVOLVES = "evolves"  # the table's own columns follow those of the rows
     FIXED = "fixed"  # the user defines the table's columns
+    UNKNOWN = "unknown"  # the sink does not say
 
 
 class ColumnChange(StrEnum):
@@ -118,6 +119,8 @@ def plan_table(changes: Sequence[Changes], is_exact: bool, kind: TableKind = Tab
         return _evolved(worst, names, maybe)
     if kind is TableKind.FIXED:
         return _fixed(worst, names, maybe)
+    if kind is TableKind.UNKNOWN:
+        return _unknown(worst, names, maybe)
     match worst:
         case ColumnChange.DROPPED:
             said = f"rows of before keep {names}, which is null in new ones{maybe}; the table is read as before"
@@ -184,3 +187,16 @@ def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
                 "default, they are refused"
             )
     return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
+
+
+def _unknown(worst: ColumnChange, names: str, maybe: str) -> TableChange:
+    """Of a sink of the user's own."""
+    match worst:
+        case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
+            said = f"{names} has another type in new rows"
+        case ColumnChange.RENAMED | ColumnChange.NEW:
+            said = f"new rows have a column {names}"
+        case _:
+            said = f"new rows have no column {names}"
+    said = f"{said}{maybe}. The sink does not say what becomes of its table then: its own description may"
+    return TableChange(TableVerdict.AS_BEFORE, said)
