@@ -71,9 +71,9 @@ class Written:
 
 
 @pytest.fixture(params=["below a directory", "a whole bucket"])
-def written(request, store: CheckpointStore, reachable: Bucket) -> Written:
-    url = reachable.url if request.param == "below a directory" else f"s3://{reachable.name}"
-    return Written(store, url, reachable)
+def written(request, store: CheckpointStore, bucket: Bucket) -> Written:
+    url = bucket.url if request.param == "below a directory" else f"s3://{bucket.name}"
+    return Written(store, url, bucket)
 
 
 def check_marks(written: Written) -> None:

@@ -230,3 +230,59 @@ def test_only_what_is_used_is_described(home: Path) -> None:
     assert FileSource("landing", schema=SCHEMA).describe().keys().isdisjoint({"min_age", "follow_links"})
     described = FileSource("landing", schema=SCHEMA, min_age="1 min", follow_links=True).describe()
     assert (described["min_age"], described["follow_links"]) == ("1 min", True)
+
+
+def in_whole_seconds(landing: Path, text: str, seconds: int = 100) -> None:
+    """As an object store keeps it."""
+    put(landing, "a.csv", text, mtime=seconds * 10**9)
+
+
+def polled(source: FileSource, context: Any, number: int, before: Any, now: float) -> Any:
+    return source.poll(0, before, replace(context(number), now=datetime.fromtimestamp(now, UTC)))
+
+
+@pytest.mark.parametrize("later", [0.9, 3, 7, 1000])
+def test_an_overwrite_of_equal_size_within_the_second_is_noticed(later: float, landing: Path, context: Any) -> None:
+    """Where times are whole seconds, and at the first poll at which nothing can be written in that second any more."""
+    in_whole_seconds(landing, "k,v\na,1\n")
+    source = FileSource("landing", schema=SCHEMA)
+    segment, snapshot = polled(source, context, 1, None, 100.2)
+    assert paths(segment) == ["a.csv"]
+    in_whole_seconds(landing, "k,v\na,2\n")
+    if later < 5:
+        segment, snapshot = polled(source, context, 2, snapshot, 100 + later)
+        assert segment is None
+        later += 5
+    with pytest.raises(SourceChangedError, match="another content of the same size, written in the same second"):
+        polled(source, context, 3, snapshot, 100 + later)
+
+
+def test_what_is_read_as_soon_as_it_is_written_is_compared_once(
+    landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_whole_seconds(landing, "k,v\na,1\n")
+    _, snapshot = polled(FileSource("landing", schema=SCHEMA), context, 1, None, 100.2)
+    read: list[str] = []
+    checksum = Directory._checksum
+    monkeypatch.setattr(Directory, "_checksum", lambda *given: read.append(given[1].path) or checksum(*given))
+    for number, now in enumerate((100.3, 101, 104, 106, 107, 1000), 2):
+        segment, snapshot = polled(FileSource("landing", schema=SCHEMA), context, number, snapshot, now)
+        assert segment is None
+    assert read == ["a.csv"]
+
+
+def test_what_has_settled_when_it_is_read_is_not_compared(landing: Path, context: Any) -> None:
+    in_whole_seconds(landing, "k,v\na,1\n")
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = polled(source, context, 1, None, 106)
+    assert polled(source, context, 2, snapshot, 107)[1] == snapshot
+
+
+def test_a_large_file_whose_content_is_not_known_is_not_suspected(
+    landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "CHECKSUM_BYTES", 0)
+    in_whole_seconds(landing, "k,v\na,1\n")
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = polled(source, context, 1, None, 100)
+    assert polled(source, context, 2, snapshot, 200)[0] is None

@@ -20,8 +20,8 @@ from tidegate.state.storage import ArrowCheckpointStorage
 
 
 @pytest.fixture
-def warehouse(reachable: Bucket) -> str:
-    return f"s3://{reachable.name}/warehouse"
+def warehouse(bucket: Bucket) -> str:
+    return f"s3://{bucket.name}/warehouse"
 
 
 def of_table(bucket: Bucket, name: str) -> set[str]:
@@ -71,12 +71,12 @@ def test_a_table_is_the_source_of_the_next_pipeline(lake: Lake, mart: Callable[.
     assert read == [[1, 2], [3]]
 
 
-def test_no_file_is_left_that_no_snapshot_has(lake: Lake, mart: Callable[..., Mart], warehouse, reachable) -> None:
+def test_no_file_is_left_that_no_snapshot_has(lake: Lake, mart: Callable[..., Mart], warehouse, bucket) -> None:
     of = mart(out=IcebergSink("db.out", "latest", warehouse), retained=2)
     for number in range(12):
         of.take(out=values(number))
     reach = files_of(lake.table("db.out").metadata_location)
-    assert of_table(reachable, "out") == reach.metadata | reach.data
+    assert of_table(bucket, "out") == reach.metadata | reach.data
     assert len(reach.data) == 3  # two that are kept, and the one that the next commit gives up
 
 

@@ -4,7 +4,7 @@ import time
 
 from cases import for_each
 
-from tidegate.protocol.text.masking import masked, masked_json
+from tidegate.protocol.text.masking import holds_secret, masked, masked_json
 
 
 @for_each(
@@ -23,6 +23,16 @@ from tidegate.protocol.text.masking import masked, masked_json
 def test_credentials_and_secret_values_are_masked_and_nothing_else(text: str, left: str) -> None:
     assert masked(text) == left
     assert masked(left) == left
+
+
+@for_each("url", ["s3://k:geheim@b/x", "s3://k:ge@h/eim@b", "s3://b/x?secret_key=y", "s3://b?a=1&Token=y"])
+def test_a_url_with_credentials_is_known(url: str) -> None:
+    assert holds_secret(url)
+
+
+@for_each("url", ["s3://b/x", "abfss://files@account/x", "/a:b@c/d", "s3://b/x?region=eu", "hdfs://host:8020/x", "a?b"])
+def test_a_place_is_no_secret(url: str) -> None:
+    assert not holds_secret(url)
 
 
 def test_values_by_their_names() -> None:

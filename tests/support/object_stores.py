@@ -1,7 +1,6 @@
 """Pytest plugin: an S3 server in a process of its own, and buckets whose objects are listed as they are."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -11,10 +10,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from shared import end_process_group, place_of_all_lanes, shared
 
 S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
@@ -52,26 +53,27 @@ class Bucket:
         }
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Whatever the run starts, Spark and its tasks included, reaches the run's own server, and no other."""
+    if not hasattr(config, "workerinput"):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+        os.environ.update(Bucket("", endpoint).environment)
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an S3 server on a free loopback port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    path = tmp_path_factory.mktemp("s3") / "log"
-    with path.open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        wait_for_port(port, server, path)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
+    """The address of an S3 server on a loopback port, which all lanes share."""
+    base, endpoint = place_of_all_lanes(tmp_path_factory), os.environ["AWS_ENDPOINT_URL"]
+
+    def start() -> dict[str, Any]:
+        return {"pid": start_server(urlsplit(endpoint).port or 0, base / "s3.log").pid}
+
+    with shared(base / "s3.json", start, end_process_group):
+        yield endpoint
+    for server in _STARTED:
+        server.poll()  # nothing of one that has ended is left
 
 
 @pytest.fixture
@@ -82,12 +84,20 @@ def bucket(s3_server: str) -> Bucket:
     return bucket
 
 
-@pytest.fixture
-def reachable(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A new one that this process has the credentials for."""
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
-    return bucket
+#: What this lane has started, and perhaps another one ends.
+_STARTED: list["subprocess.Popen[bytes]"] = []
+
+
+def start_server(port: int, path: Path, **environment: str) -> "subprocess.Popen[bytes]":
+    """In a process group of its own."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with path.open("wb") as log:
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, env={**os.environ, **environment}, start_new_session=True
+        )
+    _STARTED.append(server)
+    wait_for_port(port, server, path)
+    return server
 
 
 def wait_for_port(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 120) -> None:

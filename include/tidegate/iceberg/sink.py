@@ -33,6 +33,7 @@ from tidegate.protocol.facts.errors import (
 )
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.protocol.text.durations import duration
+from tidegate.protocol.text.masking import holds_secret
 from tidegate.settings import absolute
 from tidegate.sinks import staging
 from tidegate.sinks.encoding import ambiguous
@@ -60,7 +61,7 @@ class IcebergSink(StagedParquet):
         table: `namespace.name`.
         mode: `"append"`: each checkpoint adds rows. `"latest"`: the table has the current rows of an operator's state,
             and each checkpoint replaces the files of the subtasks whose state has changed.
-        warehouse: The directory or URL below which tables lie, each in `<namespace>/<name>`.
+        warehouse: The directory, or a URL such as `s3://lake`, below which tables lie, each in `<namespace>/<name>`.
         partition_by: How a table is partitioned that the sink makes: columns, and `year(c)`, `month(c)`, `day(c)`,
             `hour(c)`, `bucket(N, c)` or `truncate(N, c)`.
         renamed: Columns of the table that have another name in the rows now: their new names by the old ones.
@@ -101,15 +102,16 @@ class IcebergSink(StagedParquet):
             duration(self.readable_for)
         except PipelineDefinitionError as error:
             self._refuse(f"readable_for: {error}".rstrip("."))
+        if holds_secret(self.warehouse):
+            self._refuse("the warehouse has credentials in it: credentials come from the environment")
         if isinstance(self.partition_by, str):
             self._refuse("partition_by is a list")
         try:
-            fields = partition_by(self.partition_by)
+            names = [each.name for each in partition_by(self.partition_by)]
         except PipelineDefinitionError as error:
             self._refuse(str(error).rstrip("."))
-        names = [each.name for each in fields]
-        if len(set(names)) < len(names):
-            self._refuse(f"partition_by has two fields {next(n for n in names if names.count(n) > 1)!r}")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            self._refuse(f"partition_by has two fields {twice[0]!r}")
 
     def _refuse(self, why: str) -> NoReturn:
         raise PipelineDefinitionError(f"IcebergSink({self.table!r}): {why}.")

@@ -1,7 +1,8 @@
 """Staged Parquet files, read without Spark and by the thread that asks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +40,19 @@ def batches_of(url: str, path: str) -> Iterator["pa.RecordBatch"]:
     """The rows of one file, in bounded memory."""
     with _opened(url, path) as file:
         yield from file.iter_batches(_ROWS, use_threads=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPlan:
+    """Passed to `mapInArrow` over a range, where Spark has no file system for the place: number i in, the rows of file
+    i out."""
+
+    url: str
+    paths: Sequence[str]
+
+    def run(self, numbers: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+            yield from batches_of(self.url, self.paths[number])
 
 
 @contextmanager

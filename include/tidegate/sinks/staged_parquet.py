@@ -13,9 +13,10 @@ from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionEr
 from tidegate.protocol.facts.paths import sink_directory
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.settings import Settings, absolute, spark_path
+from tidegate.settings.spark_schemes import reaches
 from tidegate.sinks import staging
 from tidegate.sinks.encoding import ambiguous, encoded, without_type
-from tidegate.sinks.staged_files import StagedFiles, batches_of
+from tidegate.sinks.staged_files import StagedFiles, StagedPlan, batches_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,9 +179,11 @@ class StagedParquet:
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        paths = [f"{self.root}/{self._confined(handle)}" for handle in staged]
+        paths = [self._confined(handle) for handle in staged]
         schema = from_arrow_schema(self.columns_of(staged), prefer_timestamp_ntz=True)
-        rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+        if not reaches(spark, self.root):
+            return spark.range(0, len(paths), 1, len(paths)).mapInArrow(StagedPlan(self.root, paths).run, schema)
+        rows = spark.read.schema(schema).parquet(*(spark_path(f"{self.root}/{path}") for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
 
     def staged_rows(self, staged: Sequence[StateHandle]) -> StagedFiles | None:

@@ -10,7 +10,7 @@ from tidegate.protocol.facts.records import StateHandle
 from tidegate.sources import manifests
 from tidegate.sources.directory import Directory
 from tidegate.sources.links import is_a_link_now
-from tidegate.sources.listing import FileVersion
+from tidegate.sources.listing import FileVersion, is_settled, looking_different
 from tidegate.sources.manifests import ReadFile
 
 
@@ -35,8 +35,10 @@ class ChangedFiles:
         different: Iterable[FileVersion],
         read: Iterable[StateHandle],
         storage: ReadableStorage,
+        now: datetime | None = None,
     ) -> Judged:
-        """Raises `SourceChangedError` if the content of one of these files is not what was read."""
+        """Raises `SourceChangedError` if the content of one of these files is not what was read. What looks different
+        because it had not settled when it was read is compared once it has."""
         judged = Judged([], [])
         files = list(different)
         asked = [file.path for file in files if file not in self._touched]
@@ -44,6 +46,8 @@ class ChangedFiles:
         for file in files:
             if file not in self._touched:
                 row = known[file.path]
+                if row.file.is_at(looking_different(file)) and not is_settled(file, now):
+                    continue
                 if self.has_grown(directory, row.file, file):
                     judged.grown.append(file)
                     continue
@@ -119,6 +123,8 @@ def require_still_there(directory: Directory, files: Sequence[FileVersion]) -> N
 def difference(before: FileVersion, now: FileVersion) -> str:
     """How the two differ, for an error."""
     changes = []
+    if before.is_at(looking_different(now)):
+        return f"another content of the same size, written in the same second ({shown_time(now.mtime_ns)})"
     if before.size != now.size:
         changes.append(f"{before.size} bytes then, {now.size} now")
     if before.mtime_ns != now.mtime_ns:

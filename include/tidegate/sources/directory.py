@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import ConfigurationError, SourceUnavailableError, StorageError
+from tidegate.protocol.text.object_stores import Refusal, refusal_in
 from tidegate.sources.decoding import PIECE
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.links import moved_away, require_as_listed
@@ -24,6 +25,7 @@ CHECKSUM_BYTES = 4 << 30
 #: Bytes of a file that may have grown from nothing: it had no more than a header.
 BEGINNING = 64 << 10
 _ASKED_AT_ONCE = 16
+_OBJECT_STORES = ("s3", "gcs", "abfs")  # a directory is there once a file is
 
 
 class Directory:
@@ -49,24 +51,41 @@ class Directory:
 
         try:
             if self._filesystem.get_file_info(self._root).type is not fs.FileType.Directory:
-                raise SourceUnavailableError(
-                    f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
-                    "create it (empty is fine), mount it, or correct the path, then run again."
-                )
+                self._require_bucket()
             return files_below(self._filesystem, self._root, recursive, follow_links)
         except (OSError, UnicodeDecodeError, UnicodeEncodeError) as error:
-            why = error if isinstance(error, OSError) else f"the name {error.object!r} is not UTF-8"
+            why = str(error) if isinstance(error, OSError) else f"the name {error.object!r} is not UTF-8"
+            cause = Refusal(why, "Correct the cause (permissions, connection, a file name that is not UTF-8)")
+            why, advice = refusal_in(error) or cause
             raise StorageError(
-                f"The source directory {self.location!r} cannot be listed: {why}. Nothing was read. Correct the "
-                "cause (permissions, connection, a file name that is not UTF-8), then run again."
+                f"The source directory {self.location!r} cannot be listed: {why}. Nothing was read. {advice}, then run "
+                "again."
             ) from error
+
+    def _require_bucket(self) -> None:
+        """Raise `SourceUnavailableError`, unless it is a prefix of an object store, without files yet."""
+        from pyarrow import fs
+
+        bucket, _, prefix = self._root.partition("/")
+        if self._filesystem.type_name not in _OBJECT_STORES:
+            what = f"The source directory {self.location!r} does not exist"
+            way_out = "create it (empty is fine), mount it, or correct the path"
+        elif not prefix or self._filesystem.get_file_info(bucket).type is not fs.FileType.Directory:
+            what = f"The bucket {bucket!r} of the source {self.location!r} does not exist"
+            way_out = "create it (empty is fine), or correct the URL"
+        else:
+            return
+        raise SourceUnavailableError(f"{what}. Nothing was read and nothing is lost: {way_out}, then run again.")
 
     def look(self, paths: Sequence[str]) -> list[FileVersion | None]:
         """The files as they are now, None for those that are gone. Raises `StorageError`."""
         try:
             found = self._filesystem.get_file_info([f"{self._root}/{path}" for path in paths])
         except OSError as error:
-            raise StorageError(f"Files of {self.location!r} cannot be inspected: {error}. Run again.") from error
+            why, advice = refusal_in(error) or Refusal(str(error), "Check the connection")
+            raise StorageError(
+                f"Files of {self.location!r} cannot be inspected: {why}. Nothing was read. {advice}, then run again."
+            ) from error
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def with_checksums(self, files: Sequence[FileVersion]) -> list[FileVersion]:
@@ -115,9 +134,9 @@ class Directory:
         except FileNotFoundError:
             yield None
         except OSError as error:
+            why, advice = refusal_in(error) or Refusal(str(error), "Correct the cause (permissions, connection)")
             raise StorageError(
-                f"{self.location}/{path} cannot be read: {error}. Nothing was read. Correct the cause "
-                "(permissions, connection), then run again."
+                f"{self.location}/{path} cannot be read: {why}. Nothing was read. {advice}, then run again."
             ) from error
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:

@@ -7,6 +7,7 @@ from tidegate.ports import SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.text.durations import duration
+from tidegate.protocol.text.masking import holds_secret, masked
 from tidegate.sources.dialect import canonical_options
 from tidegate.sources.selection import Selection, patterns, require_possible
 
@@ -27,8 +28,16 @@ def wrong(source: "FileSource", what: str) -> PipelineDefinitionError:
     return PipelineDefinitionError(f"FileSource({source.path!r}): {what}.")
 
 
-def check_limits(source: "FileSource") -> None:
+def check_place(source: "FileSource") -> None:
     """Raises `PipelineDefinitionError`, as all here."""
+    if holds_secret(source.path):
+        raise PipelineDefinitionError(
+            f"FileSource({masked(source.path)!r}): the URL has credentials in it, and where a source lies is written "
+            "down and shown. Give it without them: credentials come from the environment."
+        )
+
+
+def check_limits(source: "FileSource") -> None:
     if source.splits < 1:
         raise wrong(source, f"splits is {source.splits}, but there must be at least one")
     limit = source.max_files_per_checkpoint

@@ -33,13 +33,22 @@ from tidegate.sources.directory import Directory
 from tidegate.sources.file_checks import (
     check_columns,
     check_limits,
+    check_place,
     check_quarantine,
     later_options,
     min_age_of,
     selection_of,
     wrong,
 )
-from tidegate.sources.listing import FileVersion, first_of, in_reading_order, is_old, split_of
+from tidegate.sources.listing import (
+    FileVersion,
+    first_of,
+    in_reading_order,
+    is_old,
+    is_settled,
+    looking_different,
+    split_of,
+)
 from tidegate.sources.parquet_footers import Footers
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
@@ -134,6 +143,7 @@ class FileSource:
     parsing: Literal["strict", "spark"] = field(default="strict", kw_only=True)
 
     def __post_init__(self) -> None:
+        check_place(self)
         check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema: str = ddl_of(self.schema)
         if self.extra_columns is None:
@@ -193,7 +203,7 @@ class FileSource:
         is_mine, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
         different = [file for file in found.different if is_mine(file.path)]
-        judged = self._changed.judge(Directory(self.location), different, read.values(), context.storage)
+        judged = self._changed.judge(Directory(self.location), different, read.values(), context.storage, context.now)
         unread = [file for file in found.unread if is_mine(file.path)]
         if self._listing.found_by and unread:
             known = read_by_link(unread, self._listing.found_by, read.values(), context.storage)
@@ -210,7 +220,9 @@ class FileSource:
             check_directories(self.location, (file.path for file in fresh), self._partitions)
             fresh = Directory(self.location).with_checksums(fresh)
             mine = is_mine if self.splits > 1 else None
-            handles = manifests.extend(handles, fresh, context, mine, judged.touched)
+            settling = (file for file in fresh if file.checksum and not is_settled(file, context.now))
+            listed = {file.path: file for file in fresh} | {file.path: looking_different(file) for file in settling}
+            handles = manifests.extend(handles, list(listed.values()), context, mine, judged.touched)
         new = len({file.path for file in fresh} - {file.path for file in judged.grown})
         position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + new}
         return _segment(split, fresh), Snapshot(handles, position, finished=self._listing.ended and not left)

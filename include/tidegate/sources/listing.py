@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_SECOND = 1_000_000_000
+#: The second in which a file is written, and what clocks may differ.
+_SETTLES = 5 * _SECOND
 
 
 class FileVersion(NamedTuple):
@@ -118,12 +121,29 @@ def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[Fi
     ]
 
 
+def is_settled(file: FileVersion, now: datetime | None) -> bool:
+    """Whether whatever is written to a file from now on gives it another time of modification. Object stores have whole
+    seconds, and clocks of their own."""
+    if now is None or file.mtime_ns % _SECOND:
+        return True
+    return _nanoseconds(now) - file.mtime_ns >= _SETTLES
+
+
+def looking_different(file: FileVersion) -> FileVersion:
+    """As a file is recorded that has not settled and whose content is known: it will be compared once it has."""
+    return file._replace(mtime_ns=file.mtime_ns - 1)
+
+
 def is_old(file: FileVersion, min_age: int | None, now: datetime | None) -> bool:
     """Whether a file was modified at least so many nanoseconds ago. A time in the future is no younger than one in the
     past: what is further away than `min_age` is the time of a clock that was wrong, and nobody waits for that."""
     if min_age is None or now is None:
         return True
-    return abs((now - _EPOCH) // timedelta(microseconds=1) * 1000 - file.mtime_ns) >= min_age
+    return abs(_nanoseconds(now) - file.mtime_ns) >= min_age
+
+
+def _nanoseconds(now: datetime) -> int:
+    return (now - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def split_of(path: str, splits: int) -> int:

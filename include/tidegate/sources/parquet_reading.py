@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_FILES = 100  # each is opened by every Spark task that reads
 _COMPRESSIONS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
-_ROWS = 131_072  # of a batch
+ROWS = 131_072  # of a batch
 # Before these, Spark asks which calendar a file's writer used: 1582-10-15 in days, 1900-01-01 in microseconds.
 _FIRST_DAY, _FIRST_MICROSECOND = -141_427, -2_208_988_800_000_000
 
@@ -64,9 +64,9 @@ def _rows(file: "pq.ParquetFile", schema: "pa.Schema") -> "Iterator[pa.RecordBat
     if not found:  # a file without any of the columns still has rows
         yield from (_batch(count, {}, schema) for count in _counts(file.metadata.num_rows))
         return
-    for batch in file.iter_batches(_ROWS, columns=found, use_threads=False):
+    for batch in file.iter_batches(ROWS, columns=found, use_threads=False):
         columns = {name: batch.column(name) for name in found}
-        if not all(map(_is_of_one_calendar, columns.values())):
+        if not all(map(is_of_one_calendar, columns.values())):
             raise LeftToSparkError("there are dates of a calendar that only Spark knows")
         yield _batch(batch.num_rows, columns, schema)
 
@@ -110,7 +110,8 @@ def _means_the_same(stored: "pa.DataType", wanted: "pa.DataType") -> bool:
     return bool(stored == wanted or (pa.types.is_large_string(stored) and pa.types.is_string(wanted)))
 
 
-def _is_of_one_calendar(column: "pa.Array") -> bool:
+def is_of_one_calendar(column: "pa.Array") -> bool:
+    """Whether no value is from before the calendars agreed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -125,8 +126,8 @@ def _is_of_one_calendar(column: "pa.Array") -> bool:
 
 
 def _counts(rows: int) -> Iterator[int]:
-    for begin in range(0, rows, _ROWS):
-        yield min(_ROWS, rows - begin)
+    for begin in range(0, rows, ROWS):
+        yield min(ROWS, rows - begin)
 
 
 def _batch(count: int, columns: "Mapping[str, pa.Array]", schema: "pa.Schema") -> "pa.RecordBatch":

@@ -2,20 +2,19 @@
 
 Text files are decoded and divided into records by our own Spark tasks (`reading.py`), because Spark replaces bytes that
 it cannot decode and reads a CSV dialect of its own. Spark then parses each record (`text_rows.py`). Parquet files are
-read by Spark. `files.py` decides which files are read.
+left to `parquet_frames.py`. `files.py` decides which files are read.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
-from tidegate.settings import spark_path
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.sources.dialect import text_format
 from tidegate.sources.json_names import names_of
 from tidegate.sources.json_texts import floats_of, places_of
-from tidegate.sources.links import place_of
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.parquet_footers import Expected, Footers
+from tidegate.sources.parquet_frames import parquet_frame, require_readable
 from tidegate.sources.parts import packed
 from tidegate.sources.reading import COLUMNS, ReadPlan
 from tidegate.sources.selection import PartitionColumn
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from tidegate.sources.files import FileSource
 
 MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
-
-# Every row of exactly the given files, or an error.
-_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 def frame(
@@ -78,25 +74,21 @@ def _frame(
         )
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
+    if source.format == "parquet":
+        require_readable(source, spark, location)
     if not files:
         for column in partitions:
             schema = schema.add(column.name, column.type.lower())
         wanted = schema if output == "rows" else struct_of(MALFORMED)
         # `createDataFrame` imports pandas. Without the limit the optimiser does not know that the frame is empty.
         return spark.range(1).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
+    tasks = int(cast(str, spark.conf.get("spark.sql.shuffle.partitions")))
     if source.format == "parquet":
-        reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
-        paths = [_spark_path(location, file.path) for file in files]
         expected = expected_columns(source, schema, spark.conf.get("spark.sql.caseSensitive") == "true")
-        footers.check(location, files, expected, lambda path: reader.load(_spark_path(location, path)).columns)
-        rows = reader.schema(source.file_schema).load(paths)
-        if not partitions:
-            return rows
-        path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-        return rows.select("*", *(column.of(path) for column in partitions))
+        return parquet_frame(source, spark, location, files, expected, partitions, footers, tasks)
     floats = floats_of(schema) if source.parsing == "strict" else None
     form = text_format(source, tuple(schema.names), places_of(schema), names_of(schema), floats)
-    bins = packed(files, form, int(cast(str, spark.conf.get("spark.sql.shuffle.partitions"))))
+    bins = packed(files, form, tasks)
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
     return text_rows(source, schema, records, location, output, partitions)
 
@@ -111,12 +103,3 @@ def struct_of(ddl: str) -> "StructType":
 def expected_columns(source: "FileSource", schema: "StructType", exact: bool = False) -> Expected:
     """What Parquet files of a source must have."""
     return Expected(schema, source.missing_columns == "null", source.extra_columns == "ignore", exact)
-
-
-def _spark_path(location: str, path: str) -> str:
-    if ":" in path.rpartition("/")[2]:
-        raise MalformedRowsError(
-            f"{location}/{path} has a colon in its name, and Spark cannot open such files (Hadoop's paths forbid it). "
-            "This checkpoint has no effect. Rename the file, for instance with a dash, and run again."
-        )
-    return spark_path(place_of(location, path))

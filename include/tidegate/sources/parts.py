@@ -22,12 +22,13 @@ class Part(NamedTuple):
     end: int | None = None
 
 
-def packed(files: Sequence[FileVersion], form: "TextFormat", tasks: int) -> list[tuple[Part, ...]]:
-    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task."""
+def packed(files: Sequence[FileVersion], form: "TextFormat | None", tasks: int) -> list[tuple[Part, ...]]:
+    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task. Without a
+    form they are not divided."""
     size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
     weighed: list[tuple[int, Part]] = []
     for file in files:
-        whole = form.multiline or not is_splittable(file.path, form.encoding)
+        whole = form is None or form.multiline or not is_splittable(file.path, form.encoding)
         cuts = [0] if whole else list(range(0, max(file.size - size // 2, 1), size))
         for start, end in zip(cuts, [*cuts[1:], None], strict=True):
             weighed.append(((file.size if end is None else end) - start + _OPENING, Part(file.path, start, end)))

@@ -7,7 +7,6 @@ between two of them, is left to the source.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
@@ -19,6 +18,7 @@ from tidegate.protocol.facts.errors import (
     SourceUnavailableError,
 )
 from tidegate.protocol.facts.records import Snapshot
+from tidegate.sources.parquet_frames import arrow_schema
 from tidegate.sources.read_errors import AS_BEFORE, carried, carried_in
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class RangeSource:
         if not segments or not (reader := self.arrow_reader(segments)).ranges:
             nothing = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
             return spark.range(1).select(nothing).limit(0)
-        plan = RangesPlan(reader, _arrow_schema(columns))
+        plan = RangesPlan(reader, arrow_schema(columns))
         return spark.range(0, len(reader.ranges), 1, len(reader.ranges)).mapInArrow(plan.run, columns)
 
     def arrow_reader(self, segments: Sequence[Segment]) -> "RangesReader":
@@ -304,12 +304,3 @@ def _fitted(batch: "pa.RecordBatch", schema: "pa.Schema", where: str) -> "pa.Rec
                 f"schema: {error}. {AS_BEFORE}Correct the schema, or convert the values in `read_between`."
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _arrow_schema(columns: "StructType") -> "pa.Schema":
-    """The columns in the types in which Spark sends them to Python."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    if "timezone" in signature(to_arrow_schema).parameters:
-        return to_arrow_schema(columns, timezone="UTC")
-    return to_arrow_schema(columns)  # Spark 4.1 knows no other zone

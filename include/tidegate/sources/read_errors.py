@@ -20,6 +20,7 @@ from tidegate.protocol.facts.errors import (
     SourceUnavailableError,
     StorageError,
 )
+from tidegate.protocol.text.object_stores import refusal_in
 from tidegate.sources.links import place_of
 
 AS_BEFORE = "This checkpoint has no effect; positions, state and tables are as before. "
@@ -109,6 +110,13 @@ def damaged(file: str, why: str) -> MalformedRowsError:
         f"{file} cannot be read: {reason}. It is damaged, incomplete or of another format. {AS_BEFORE}"
         "Replace the file or move it away, then run again."
     )
+
+
+def unreadable(file: str, error: Exception) -> CheckpointError:
+    """What to raise if a file's content cannot be had: the store does not give it, or it is not what it should be."""
+    if (refusal := refusal_in(error)) is not None:
+        return StorageError(f"{file} cannot be read: {refusal.why}. {AS_BEFORE}{refusal.advice}, then run again.")
+    return damaged(file, str(error))
 
 
 def of_other_type(file: str, column: str, stored: str, declared: str, advice: str) -> MalformedRowsError:

@@ -17,7 +17,7 @@ from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.links import require_as_listed
 from tidegate.sources.parts import Part
 from tidegate.sources.quotes import Rules
-from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
+from tidegate.sources.read_errors import AS_BEFORE, carried, unreadable, vanished
 from tidegate.sources.text_records import Split, line_ends, split
 
 if TYPE_CHECKING:
@@ -77,13 +77,15 @@ class ReadPlan:
                 stream = open_file(filesystem, f"{root}/{part.path}", name)
             except FileNotFoundError as error:
                 raise vanished(name) from error
+            except OSError as error:
+                raise unreadable(name, error) from error
             with stream:
                 require_as_listed(filesystem, root, part.path, name)
                 try:
                     reading = _Reading(part, name, self.form, filesystem, f"{root}/{part.path}")
                     yield from reading.rows(stream)
                 except (OSError, ArrowInvalid) as error:  # from decompression or storage
-                    raise damaged(name, str(error)) from error
+                    raise unreadable(name, error) from error
 
 
 class _Row(NamedTuple):

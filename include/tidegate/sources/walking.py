@@ -35,7 +35,8 @@ def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool, follo
 
     if filesystem.type_name == "local":
         return _below_local(filesystem, root, recursive, follow_links)
-    infos = [info for info in filesystem.get_file_info(fs.FileSelector(root, recursive=recursive)) if info.is_file]
+    selector = fs.FileSelector(root, recursive=recursive, allow_not_found=True)
+    infos = [info for info in filesystem.get_file_info(selector) if info.is_file]
     return _found([info.path[len(root) + 1 :] for info in infos], infos)
 
 

@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.text.object_stores import NO_BUCKET, Refusal, refusal_in
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.local_files import temporary_name, write_once, written_locally
 
@@ -149,12 +150,8 @@ class ArrowCheckpointStorage:
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
         read = [handle for handle in files if handle.path in in_full]
-        if self.is_local:
-            _each(files, self._verify_length, 1)
-            _each(read, self._verify_content, _HASHED_AT_ONCE)
-        else:
-            _each(files, self._verify_length, _ASKED_AT_ONCE)
-            _each(read, self._verify_content, _ASKED_AT_ONCE)
+        _each(files, self._verify_length, 1 if self.is_local else _ASKED_AT_ONCE)
+        _each(read, self._verify_content, _HASHED_AT_ONCE if self.is_local else _ASKED_AT_ONCE)
 
     def verify_written(self, handle: StateHandle, content: "pa.Buffer") -> None:
         """Compare a file in full with its content, which its writer still has: that takes no second checksum. Raises
@@ -283,6 +280,8 @@ class ArrowCheckpointStorage:
         except FileNotFoundError as error:
             if doing != "read":
                 raise StorageError(self._cannot(doing, path, error)) from error
+            if self._lacks_bucket():
+                raise StorageError(self._cannot(doing, path, error, NO_BUCKET)) from error
             raise self._missing(path) from error
         except OSError as error:
             if error.errno in _NO_SPACE or "No space left" in str(error):
@@ -299,10 +298,19 @@ class ArrowCheckpointStorage:
             "from a copy of the storage, or go back to a checkpoint that does not refer to it."
         )
 
-    def _cannot(self, doing: str, path: str, error: OSError) -> str:
+    def _lacks_bucket(self) -> bool:
+        """Of an object store, which says of a file without a bucket only that it is missing."""
+        with suppress(OSError):
+            bucket = self._root.split("/")[0]
+            return not self._renames and self._fs.get_file_info(bucket).type is fs.FileType.NotFound
+        return False
+
+    def _cannot(self, doing: str, path: str, error: OSError, refusal: Refusal | None = None) -> str:
+        unknown = Refusal(str(error), "Check permissions, credentials and the connection")
+        why, advice = refusal or refusal_in(error) or unknown
         return (
-            f"The storage at {self._shown} could not {doing} {path}: {error}. Nothing that was complete is lost. "
-            "Check permissions, credentials and the connection, then retry."
+            f"The storage at {self._shown} could not {doing} {path}: {why}. Nothing that was complete is lost. "
+            f"{advice}, then retry."
         )
 
 

@@ -6,6 +6,7 @@ from tidegate.ports import TableFiles
 from tidegate.ports.arrow_reading import ArrowRows
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.settings import spark_path
+from tidegate.settings.spark_schemes import reaches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,11 +61,11 @@ def _read(path: str, columns: "pa.Schema") -> "pa.Table":
 
 
 def spark_frame(spark: "SparkSession", rows: Rows) -> "DataFrame":
-    """A lazy DataFrame of files; rows that are not in files are read now."""
+    """A lazy DataFrame of files that Spark reaches; other rows are read now."""
     # pyspark is heavy, and a DAG file may import `tidegate.read`.
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if not isinstance(rows, TableFiles):
+    if not isinstance(rows, TableFiles) or not all(reaches(spark, path) for path in rows.paths[:1]):
         return spark.createDataFrame(arrow_table(rows))
     schema = from_arrow_schema(rows.columns, prefer_timestamp_ntz=True)
     if not rows.paths:

@@ -19,6 +19,13 @@ def masked(text: str) -> str:
     return _VALUE.sub(rf"\1{MASK}", _USER_INFO.sub(rf"\1{MASK}@", text))
 
 
+def holds_secret(url: str) -> bool:
+    """Whether a path or URL has credentials in it. A user without a password is the name of a place, in `abfss://`.
+    Performs no I/O."""
+    place, _, query = url.partition("?")
+    return masked(query) != query or ":" in place.partition("://")[2].rpartition("@")[0]
+
+
 def masked_json(value: object) -> Any:
     """A JSON value whose texts are masked, and so is what stands under the name of a secret. Performs no I/O."""
     match value:
