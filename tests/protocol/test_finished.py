@@ -90,7 +90,13 @@ def test_only_who_was_asked_is_notified():
         SubtaskId("bounded-sink", 0): SubtaskRecord(SubtaskId("bounded-sink", 0), 0, at(1), Snapshot(finished=True)),
         SubtaskId("live-sink", 0): SubtaskRecord(SubtaskId("live-sink", 0), 2, at(1)),
     }
-    assert choose_notified(known) == {"live-sink"}
+    assert choose_notified(known, ()) == {"live-sink"}
+
+
+def test_a_sink_that_keeps_what_each_checkpoint_showed_is_notified_of_each():
+    id_ = SubtaskId("kept-sink", 0)
+    known = {id_: SubtaskRecord(id_, 0, at(1), Snapshot(finished=True))}
+    assert choose_notified(known, {"kept-sink", "no-sink"}) == {"kept-sink"}
 
 
 WAITING = CheckpointPlan({}, [SubtaskId("live", 0)])

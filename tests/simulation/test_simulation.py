@@ -111,6 +111,10 @@ def test_what_a_dead_import_has_staged_is_deleted_although_the_table_was_another
     scheduled(5200155)
 
 
+def test_a_table_of_files_can_go_back_to_a_checkpoint_that_its_sink_had_finished_before():
+    scheduled(74)
+
+
 def test_a_row_with_the_value_0_is_none_that_readers_of_upserts_see():
     continuous(5200041)
 

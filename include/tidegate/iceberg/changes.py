@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
@@ -71,9 +72,8 @@ class Forward:
         if base is None and not self.staged:
             return None
         draft = self._begun(base)
-        self._evolve(draft)
         self._begin(draft)
-        files = list(listed(location(self.options.root), draft, self.staged, self._read()))
+        files = self._files(draft)
         if self.options.replaced:
             require_own(draft, self.occasion, self.options)
             draft.replace(files)
@@ -106,6 +106,11 @@ class Forward:
         made = self.new_table()
         assert made is not None
         return Draft(made, None, uuid, said)
+
+    def _files(self, draft: Draft) -> list[DataFile]:
+        """The staged files as files of the table, which gets their columns."""
+        self._evolve(draft)
+        return list(listed(location(self.options.root), draft, self.staged, self._read()))
 
     def _evolve(self, draft: Draft) -> None:
         for handle in self.staged:
@@ -144,7 +149,7 @@ class Back:
     def draft(self, base: str | None) -> Draft | None:
         if base is None:
             return None
-        draft = Draft.of(base, written_by_restore(), summary(self.options, self.checkpoint_id))
+        draft = self._begun(base)
         before, refs = draft.metadata, draft.metadata.refs
         if keeping.FIRST not in before.properties:
             return None
@@ -159,7 +164,7 @@ class Back:
             if BEFORE not in refs:
                 draft.append(())
         elif self.options.replaced and self.staged:
-            draft.replace(list(listed(location(self.options.root), draft, self.staged, self._footers())))
+            draft.replace(self._files(draft))
             keeping.note(draft, self.checkpoint_id)
         else:
             raise RowsRefusedError(
@@ -179,8 +184,12 @@ class Back:
         followed = before[0][1] if is_imported else None
         return self.checkpoint_id if followed is None else followed
 
-    def _footers(self) -> dict[str, pq.FileMetaData]:
-        return footers(self.options.root, self.staged)
+    def _begun(self, base: str) -> Draft:
+        return Draft.of(base, written_by_restore(), summary(self.options, self.checkpoint_id))
+
+    def _files(self, draft: Draft) -> list[DataFile]:
+        root = self.options.root
+        return list(listed(location(root), draft, self.staged, footers(root, self.staged)))
 
     def _remember_head(self, draft: Draft) -> None:
         """What others have done since the newest checkpoint comes back with it."""
@@ -205,13 +214,16 @@ class Without:
     def draft(self, base: str | None) -> Draft | None:
         if base is None:
             return None
-        draft = Draft.of(base, written_by_restore(), {})
+        draft = self._begun(base)
         for id_, tag in tagged(draft.metadata.refs, WITHDRAWN).items():
             if id_ in self.checkpoint_ids:
                 draft.release(tag)
         if draft.changed:
             draft.expire(keeping.unreferenced(draft))
         return draft
+
+    def _begun(self, base: str) -> Draft:
+        return Draft.of(base, written_by_restore(), {})
 
 
 def summary(options: TableOptions, checkpoint_id: int) -> dict[str, str]:

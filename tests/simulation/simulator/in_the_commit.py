@@ -40,8 +40,14 @@ Part = tuple[int, str, tuple[Row, ...] | None, bool]
 def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> SimulatedSink:
     """Of a stream of its own, so that the rest stays as it was drawn."""
     draws = Random(f"in the commit {world.seed}")
-    drawn = draws.random() < 0.1 and Random(f"in the commit {world.seed} {root or name}").random() < 0.7
-    return (CommittedSink if drawn else SimulatedSink)(world, name, input, root)
+    own = Random(f"in the commit {world.seed} {root or name}")
+    if not (draws.random() < 0.1 and own.random() < 0.7):
+        return SimulatedSink(world, name, input, root)
+    if own.random() < 0.4:
+        from simulator.file_sinks import FilesSink
+
+        return FilesSink(world, name, input, root)
+    return CommittedSink(world, name, input, root)
 
 
 class CommittedSink(SimulatedSink):

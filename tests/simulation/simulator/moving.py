@@ -5,6 +5,7 @@ database, restored by people who try again until it holds.
 from typing import TYPE_CHECKING
 
 from simulator.cleaning import clean
+from simulator.file_sinks import can_go_back
 from simulator.savepoints import FromDirectory, draw_directory, restore_from
 from simulator.storage import SavedDirectory
 from simulator.store import SimulatedStore
@@ -38,7 +39,8 @@ def _has_its_tables(world: "World", directory: SavedDirectory) -> bool:
     """Rows that it rests on were not withdrawn and deleted: they are not in the directory."""
     record = world.store.state.checkpoints[directory.savepoint]
     present = directory.savepoint in world.observer.history.now.branch
-    return record.notified_at is not None and (present or record.status is Status.COMPLETED)
+    rows_stay = present or record.status is Status.COMPLETED
+    return record.notified_at is not None and rows_stay and can_go_back(world.sinks, directory.savepoint)
 
 
 def _lose_the_database(world: "World", savepoint: int) -> None:

@@ -17,7 +17,7 @@ from simulator.scheduler import require
 from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import SinkInput
+from tidegate.ports import ReferencingSink, SinkInput
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.paths import with_markers
 from tidegate.protocol.facts.pipelines import PipelineStatus
@@ -190,5 +190,12 @@ class Ending:
                         (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)
         left = set(self.world.disk.files) - needed
         require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
-        left = {path for sink in self.world.graph.sinks for path in sink.sink.staged} - staged
+        tables = [sink.sink for sink in self.world.graph.sinks]
+        left = {path for table in tables for path in _not_taken_over(table)} - staged
         require(not left, f"staged files that nothing refers to are left: {sorted(left)[:5]}")
+
+
+def _not_taken_over(table: Any) -> set[str]:
+    return set(table.staged).difference(
+        table.referenced(list(table.staged)) if isinstance(table, ReferencingSink) else ()
+    )

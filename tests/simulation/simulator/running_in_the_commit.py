@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 def make_table(world: "Running", name: str, input: SinkInput) -> Table:
     """Of a stream of its own, so that the rest stays as it was drawn."""
     drawn = Random(f"in the commit running {world.seed}").random() < 0.15
-    if drawn and Random(f"in the commit running {world.seed} {name}").random() < 0.6:
-        return CommittedTable(world, name, input)
-    return Table(input, world.effect)
+    own = Random(f"in the commit running {world.seed} {name}")
+    if not (drawn and own.random() < 0.6):
+        return Table(input, world.effect)
+    if input is not SinkInput.UPSERTS and own.random() < 0.5:
+        from simulator.running_files import FilesTable
+
+        return FilesTable(world, name, input)
+    return CommittedTable(world, name, input)
 
 
 class CommittedTable(Table):
@@ -43,7 +48,10 @@ class CommittedTable(Table):
         self.visible, self.away, told, whole = (dict(rows.get(f"{self._name} {what}", {})) for what in _PARTS)
         self.told, self.whole = set(told), set(whole)
 
-    def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> "_Statements":
+    def check_kept(self, staged: Mapping[int, Mapping[str, list[Any]]]) -> None:
+        """Whatever else must hold of it, besides what readers see."""
+
+    def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> "Statements":
         self._fails(f"prepares {self._name}")
         rows = self._rows(staged)
 
@@ -53,9 +61,9 @@ class CommittedTable(Table):
             told[checkpoint_id] = True
             whole.update({checkpoint_id: True} if is_whole(staged) else {})
 
-        return _Statements(self, show)
+        return Statements(self, show)
 
-    def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> "_Statements":
+    def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> "Statements":
         rows = self._rows(staged) if self.input is SinkInput.CURRENT else []
 
         def go_back(tables: dict[str, Any]) -> None:
@@ -67,7 +75,7 @@ class CommittedTable(Table):
                 shown = {id_: known.pop(id_) for id_ in [*known] if id_ in branch}
             tables[f"{self._name} visible"], tables[f"{self._name} away"] = shown, known
 
-        return _Statements(self, go_back)
+        return Statements(self, go_back)
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         require(False, f"{self._name} is to show checkpoint {checkpoint_id} after the commit")
@@ -92,7 +100,7 @@ _PARTS = ("visible", "away", "told", "whole")
 
 
 @dataclass
-class _Statements:
+class Statements:
     """`ports.Participant`."""
 
     table: CommittedTable
@@ -138,6 +146,7 @@ class InTheCommit:
             if not isinstance(table, CommittedTable):
                 continue
             table.read()
+            table.check_kept(self.staged)
             expected = {id_: self.staged[id_][sink.name] for id_ in present if self.staged[id_][sink.name]}
             shown = {id_: files for id_, files in table.visible.items() if files}
             if table.input is SinkInput.CURRENT:

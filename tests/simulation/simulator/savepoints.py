@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from made_gestures import dispose
 
+from simulator.file_sinks import can_go_back
 from simulator.runs import values_of
 from simulator.scheduler import Violation, require
 from tidegate.ports import CheckpointStorage, SinkInput
@@ -99,6 +100,7 @@ def use_savepoints(world: "World") -> None:
         if record.status is Status.COMPLETED and record.kind is not CheckpointKind.CHECKPOINT
     ]
     there = [directory for directory in world.storage.others.values() if directory.files]
+    there = [directory for directory in there if can_go_back(world.sinks, directory.savepoint)]
     complete = [directory for directory in there if directory.is_complete]
     deeds = ["export"] * 4 * bool(kept) + ["dispose"] * bool(kept and complete) + ["copy"] * bool(there)
     deeds += ["restore"] * 3 * bool(complete) + ["restore"] * bool(there)

@@ -22,6 +22,7 @@ from tidegate.coordination.steps.outstanding import (
     find_outstanding,
 )
 from tidegate.coordination.steps.ownership import Ownership
+from tidegate.coordination.steps.participating import keeping_sinks
 from tidegate.coordination.steps.pipeline_status import end_if_over
 from tidegate.coordination.steps.rewinding_sinks import Rewinding
 from tidegate.coordination.steps.sink_groups import in_groups
@@ -68,6 +69,7 @@ class Delivery:
         self._pipeline_id = context.pipeline_id
         self._ownership = ownership
         self._sinks = {vertex.operator_id: vertex for vertex in context.graph.sinks}
+        self._keeping = keeping_sinks(context.graph)
         self._listeners = listeners
         self._rewinding = rewinding
         self._clean_along = clean_along
@@ -277,7 +279,7 @@ class Delivery:
 
     def _commit(self, record: CheckpointRecord, subtasks: Subtasks, committer: Committer) -> None:
         notified, missing, found = (
-            choose_notified(subtasks),
+            choose_notified(subtasks, self._keeping),
             list[str](),
             list[tuple[SinkVertex, Sequence[StateHandle]]](),
         )

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.ownership import Ownership
+from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import CommittingSink, Participant, SinkCommit
+from tidegate.ports import CommittingSink, JournalingSink, Participant, SinkCommit
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.records import SubtaskId, SubtaskRecord
 from tidegate.protocol.steps.finished import choose_notified
@@ -29,6 +30,12 @@ class _Committing:
     sink: CommittingSink
 
 
+def keeping_sinks(graph: Graph) -> set[str]:
+    """The operator ids of the sinks that are to be told of each checkpoint, also when they have finished: a restore
+    asks them for what they showed with it."""
+    return {vertex.operator_id for vertex in graph.sinks if isinstance(vertex.sink, JournalingSink)}
+
+
 class Participants:
     """Of one pipeline, always in the same order: two processes at once do not wait for each other in a circle."""
 
@@ -39,10 +46,11 @@ class Participants:
             for vertex in context.graph.sinks
             if vertex.sink.commits is SinkCommit.IN_THE_COMMIT and isinstance(vertex.sink, CommittingSink)
         }
+        self._keeping = keeping_sinks(context.graph)
 
     def prepare(self, checkpoint_id: int, subtasks: Subtasks) -> Participating:
         """What shows the rows of a checkpoint. Raises what sinks raise, and `SinkError` for one that is another's."""
-        asked = [id_ for id_ in self._sinks if id_ in choose_notified(subtasks)]
+        asked = [id_ for id_ in self._sinks if id_ in choose_notified(subtasks, self._keeping)]
         for operator_id in asked:
             self._ownership.require_own(self._sinks[operator_id].vertex, checkpoint_id)
         prepared = [self._sinks[id_].sink.prepare(checkpoint_id, committables(subtasks, id_)) for id_ in asked]

@@ -1,10 +1,11 @@
 """Checkpoints of a pipeline that has finished in part (protocol.md section 13).
 
 A source split has finished when it says so, an operator or sink when all its inputs have. In later checkpoints it is
-neither asked nor notified: it counts as acknowledged from the start, with the snapshot it finished with.
+neither asked nor notified: it counts as acknowledged from the start, with the snapshot it finished with. Sinks that
+keep what each checkpoint showed are notified nevertheless.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tidegate.protocol.facts.reasons import FailureReason
@@ -102,9 +103,10 @@ def choose_triggered(waited_for: Sequence[str], finished: Set[str], upstreams: U
     return [id_ for id_ in waited_for if set(upstreams.get(id_, ())) <= finished]
 
 
-def choose_notified(subtasks: Mapping[SubtaskId, SubtaskRecord]) -> set[str]:
-    """The operators that took part in a checkpoint. Those that finished earlier are not notified. Performs no I/O."""
-    return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0}
+def choose_notified(subtasks: Mapping[SubtaskId, SubtaskRecord], keeping: Collection[str]) -> set[str]:
+    """The operators that took part in a checkpoint. Those that finished earlier are not notified, apart from sinks that
+    keep, for each checkpoint, what they showed. Performs no I/O."""
+    return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0 or id_.operator_id in keeping}
 
 
 def require_legal_restore(
