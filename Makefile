@@ -173,7 +173,7 @@ bench-commit: $(INSTALLED) ## Measure an upsert of a million rows in the commit 
 	@$(BIN)/python benchmarks/in_commit.py $(ARGS)
 
 bench-iceberg: $(INSTALLED) ## Measure IcebergSink beside pyiceberg's own append and upsert, and three tables in one commit
-	@$(BIN)/python benchmarks/iceberg_tables.py $(ARGS)
+	@$(BIN)/python benchmarks/beside_pyiceberg.py $(ARGS)
 
 bench-polling: $(INSTALLED) ## Measure polls of a directory of which a million files were read before
 	@$(BIN)/python benchmarks/polling.py $(ARGS)

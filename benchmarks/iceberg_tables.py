@@ -1,43 +1,31 @@
-"""`make bench-iceberg`: `IcebergSink` beside pyiceberg's own `append` and `upsert`, and three tables in one commit.
-
-    python benchmarks/iceberg_tables.py [--rows N] [--updates N] [--times N] [--checkpoints N] [--keep]
-                                        [--directory DIR]
-
-What is measured and how is in the README beside this file.
+"""`IcebergSink` beside pyiceberg's own `append` and `upsert`, and three tables in one commit: what `beside_pyiceberg`
+starts, in a process in which nothing else runs.
 """
 
-import argparse
+import json
 import os
 import resource
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import conditions
-import kept_figures
-import machine
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from costs import measured
 from in_commit import Watch, rows_of
 from judged_tables import Tidegate
-from kept_figures import Series
-from machine_load import Load
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import Engine
 
 from tidegate import IcebergSink
-from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.pipeline.streams import Stream
 from tidegate.ports import Participant, StageContext, StateHandle
 from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.participants import run
 from tidegate.protocol.recovery.ownership import Owner
 
@@ -221,65 +209,18 @@ def keep(
         found[side]["processors"].append(processors)
 
 
-def show(series: Series) -> None:
-    for what, of in series.items():
-        own = of["tidegate"]
-        said = f"{what}: {median(own['processors']):.3f} s of processor time, {median(own['seconds']):.3f} s"
-        if "pyiceberg" in of:
-            other = {kind: median(values) for kind, values in of["pyiceberg"].items()}
-            ratio = median(own["processors"]) / other["processors"]
-            said += f"; pyiceberg {other['processors']:.3f} s, {other['seconds']:.3f} s: {ratio:.2f} times"
-        print(said)
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of an append, and of the table of current rows")
-    parser.add_argument("--updates", type=int, default=10_000, help="rows of that which change at once")
-    parser.add_argument("--times", type=int, default=10, help="appends that count; half as many upserts")
-    parser.add_argument("--checkpoints", type=int, default=100, help="of three tables in one commit")
-    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/figures, to compare with")
-    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
-    return parser.parse_args(arguments)
-
-
-@contextmanager
-def database(home: str) -> Iterator[tuple[str, int]]:
-    os.environ["TIDEGATE_HOME"] = home
-    server = EmbeddedPostgres(Path(home) / "postgres")
-    server.start()
-    try:
-        server.create_database()
-        upgrade(server.url())
-        url = os.environ["TIDEGATE_DATABASE_URL"] = server.running_url()
-        pid = server.pid()
-        assert pid is not None
-        yield url, pid
-    finally:
-        server.stop()
-
-
 def main() -> None:
-    options, described = parse(sys.argv[1:]), machine.describe()
-    directory = tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=options.directory)
-    with directory as home, Load() as load, database(home) as (url, pid):
-        load.also(pid)
-        times = max(3, options.times // 2)
-        updated_by = upserts(url, Watch(pid), options.rows, options.updates, times)
-        [(what, found)] = updated_by.items()
-        checkpoints = {**found, "tidegate": whole(Path(home), pid, options.rows, options.updates, times)}
-        series = {
-            **appends(url, Watch(pid), options.rows, options.times),
-            **updated_by,
-            f"{what}, the whole checkpoint with Spark": checkpoints,
-            **together(url, options.checkpoints, 3),
-        }
-    asked = ("rows", "updates", "times", "checkpoints")
-    policy = ", ".join(f"{name} {getattr(options, name):,}" for name in asked)
-    show(series)
-    print(f"Peak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
-    now = kept_figures.document(described, load.figures(), policy, series)
-    print(*kept_figures.compare_and_keep("iceberg", now, options.keep), sep="\n")
+    """The arguments are the directory to work in, the process of Postgres, and rows, updates, times and checkpoints as
+    JSON. The last line that is printed is JSON: the series, and the process's peak memory in bytes."""
+    home, server = Path(sys.argv[1]), int(sys.argv[2])
+    rows, updates, times, checkpoints = json.loads(sys.argv[3])
+    url, watch = os.environ["TIDEGATE_DATABASE_URL"], Watch(server)
+    series = {**appends(url, watch, rows, times), **upserts(url, watch, rows, updates, max(3, times // 2))}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    [*_, what] = series
+    of_pipeline = {**series[what], "tidegate": whole(home, server, rows, updates, max(3, times // 2))}
+    series[f"{what}, the whole checkpoint with Spark"] = of_pipeline
+    print(json.dumps({"series": {**series, **together(url, checkpoints, 3)}, "peak": peak}))
 
 
 if __name__ == "__main__":
