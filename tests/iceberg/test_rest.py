@@ -2,19 +2,21 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from iceberg_tables import files_below
 from marts import values
 from rest_catalogs import ALONE, TOGETHER
 
 import tidegate
-from tidegate import IcebergSink
+from tidegate import IcebergSink, IcebergSource
 from tidegate.iceberg.catalogs import _catalog
-from tidegate.ports import SinkCommit
+from tidegate.ports import SinkCommit, SourceContext
 from tidegate.protocol.facts.errors import (
     RowsRefusedError,
     SinkError,
     SinkUnavailableError,
+    SourceUnavailableError,
     SupersededAttemptError,
 )
 
@@ -221,3 +223,19 @@ def test_a_server_that_is_away_is_waited_for(mart, rest, space):
     rest.start()
     of.coordinator.notify(id_)
     assert shown(rest, space) == as_of(2)
+
+
+def test_a_source_reads_what_was_appended_and_names_a_catalog_that_refuses(mart, rest, space):
+    of = mart(one=tables(space)["one"])
+    of.take(one=values(1))
+    source = IcebergSource(f"{space}.one", "lake", schema="v BIGINT")
+    first, position = source.poll(0, None, SourceContext(None, 1, "x"))
+    of.take(one=values(2))
+    then, _ = source.poll(0, position, SourceContext(None, 2, "x"))
+    schema = pa.schema([("v", pa.int64())])
+    for segment, number in ((first, 1), (then, 2)):
+        batches = source.arrow_reader([segment]).read(schema)
+        assert pa.Table.from_batches(batches, schema).to_pylist() == [{"v": number}]
+    rest.say(token="other")
+    with pytest.raises(SourceUnavailableError, match=r"cannot be read\. .*does not accept the credentials .*__TOKEN"):
+        source.poll(0, position, SourceContext(None, 2, "x"))

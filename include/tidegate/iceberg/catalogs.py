@@ -29,7 +29,7 @@ _SECRETS = re.compile(
     r"|(?<=[?&])[^=\s&]*(?i:token|secret|credential|password|signature)[^=\s&]*=[^&\s]+"
 )
 _LONGEST = 200
-_STAGED = "Rows that are staged are safe, and readers see what they saw before, or the whole checkpoint."
+_SAFE = "Nothing is lost: staged rows are safe, and readers see what they saw before, or the whole checkpoint."
 
 
 def catalog_of(table: TableName) -> Catalog:
@@ -61,20 +61,20 @@ def explained(table: TableName, error: Exception) -> SinkError:
     if isinstance(error, UnauthorizedError | AuthorizationExpiredError | OAuthError):
         _catalog.cache_clear()  # a new token may be there by the next attempt
         return SinkUnavailableError(
-            f"{where} does not accept the credentials of this process ({said}). {_STAGED} Set {_variable(table)}TOKEN "
+            f"{where} does not accept the credentials of this process ({said}). {_SAFE} Set {_variable(table)}TOKEN "
             f"or {_variable(table)}CREDENTIAL anew, or the same in .pyiceberg.yaml; then repeat the step."
         )
     if isinstance(error, ForbiddenError):
         return RowsRefusedError(
-            f"{where} does not allow that with the credentials of this process ({said}). {_STAGED} Have the right to "
+            f"{where} does not allow that with the credentials of this process ({said}). {_SAFE} Have the right to "
             "read, make and change that table granted; then repeat the step."
         )
     if isinstance(error, CommitStateUnknownException):
         return SinkUnavailableError(
-            f"{where} does not say whether it has carried out a commit ({said}). {_STAGED} Check that it runs, then "
+            f"{where} does not say whether it has carried out a commit ({said}). {_SAFE} Check that it runs, then "
             "repeat the step: it looks first, so nothing is committed twice."
         )
-    return SinkUnavailableError(f"{where} cannot be used ({said}). {_STAGED} Check that it runs, then repeat the step.")
+    return SinkUnavailableError(f"{where} cannot be used ({said}). {_SAFE} Check that it runs, then repeat the step.")
 
 
 def _variable(table: TableName) -> str:
