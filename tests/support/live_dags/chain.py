@@ -1,6 +1,6 @@
 """Two pipelines in a chain: silver runs after each checkpoint of bronze."""
 
-from lake import bronze, silver
+from bronze_silver import bronze, silver
 from tidegate.airflow import checkpoint_dag, sink_asset
 
 orders = checkpoint_dag(bronze.pipeline, spark_conn_id="spark_server")
