@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +29,11 @@ _SECRETS = re.compile(
     r"(?i:bearer|basic)\s+[^\s'\",]+|eyJ[\w-]+\.[\w.-]+|(?<=://)[^/@\s]+(?=@)"
     r"|(?<=[?&])[^=\s&]*(?i:token|secret|credential|password|signature)[^=\s&]*=[^&\s]+"
 )
+#: Properties of a catalog that are secret, and so their values wherever they stand.
+_SECRET = re.compile(r"(?i)token|credential|secret|password|authorization|key")
 _LONGEST = 200
+#: What is shorter is no secret, and may be a part of any word.
+_SHORTEST = 4
 _SAFE = "Nothing is lost: staged rows are safe, and readers see what they saw before, or the whole checkpoint."
 
 
@@ -41,8 +46,8 @@ def catalog_of(table: TableName) -> Catalog:
         if isinstance(error, OSError):  # some errors of requests are both
             raise explained(table, error) from error
         raise MissingConnectionError(
-            f"There is no catalog {table.catalog!r} for an Iceberg table ({_said(error)}). Nothing was changed. Define "
-            f"it in .pyiceberg.yaml, or set {_variable(table)}URI, for every process that runs the pipeline."
+            f"There is no catalog {table.catalog!r} for an Iceberg table ({_said(table, error)}). Nothing was changed. "
+            f"Define it in .pyiceberg.yaml, or set {_variable(table)}URI, for every process that runs the pipeline."
         ) from error
     except Exception as error:
         raise explained(table, error) from error
@@ -57,7 +62,7 @@ def _catalog(process: int, name: str) -> Catalog:
 
 def explained(table: TableName, error: Exception) -> SinkError:
     """The error to raise when a catalog did not do what was asked."""
-    where, said = f"The catalog {table.catalog!r} of table {table}", _said(error)
+    where, said = f"The catalog {table.catalog!r} of table {table}", _said(table, error)
     if isinstance(error, UnauthorizedError | AuthorizationExpiredError | OAuthError):
         _catalog.cache_clear()  # a new token may be there by the next attempt
         return SinkUnavailableError(
@@ -81,8 +86,25 @@ def _variable(table: TableName) -> str:
     return f"PYICEBERG_CATALOG__{str(table.catalog).upper()}__"
 
 
-def _said(error: Exception) -> str:
+def _said(table: TableName, error: Exception) -> str:
     """The first line of a message."""
     line = (str(error).strip().splitlines() or ["no message"])[0].rstrip(".")
+    for secret in sorted(_secrets(table), key=len, reverse=True):
+        line = line.replace(secret, "***")
     shown = _SECRETS.sub("***", line)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+
+
+def _secrets(table: TableName) -> set[str]:
+    """A credential is the name and the secret of a client, with a colon between them."""
+    properties: Any = Config().get_catalog_config(str(table.catalog)) or {}
+    values = [str(value) for name, value in _flat(properties) if _SECRET.search(name)]
+    return {part for value in values for part in (value, value.rpartition(":")[2]) if len(part) >= _SHORTEST}
+
+
+def _flat(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in properties.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pydantic import Field
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import Endpoint, RestCatalog
+from pyiceberg.catalog.rest.response import ErrorResponse
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -58,7 +59,11 @@ def takes_several(catalog: Catalog) -> bool:
 def commit_together(catalog: Catalog, changes: Sequence[CommitTableRequest]) -> None:
     """Carry all changes out or none. Raises as `Catalog.commit_table`."""
     assert isinstance(catalog, RestCatalog)
-    said = _CommitTransactionRequest.model_validate({"table-changes": tuple(changes)})
-    answer = catalog._session.post(catalog.url("transactions/commit"), data=said.model_dump_json().encode())
+    request = _CommitTransactionRequest.model_validate({"table-changes": tuple(changes)})
+    answer = catalog._session.post(catalog.url("transactions/commit"), data=request.model_dump_json().encode())
     if answer.status_code >= 400:
-        raise _ERRORS.get(answer.status_code, RESTError)(f"{answer.status_code} {answer.reason}: {answer.text}")
+        try:
+            said = ErrorResponse.model_validate_json(answer.text).error.message
+        except ValueError:  # of a proxy in between
+            said = answer.text
+        raise _ERRORS.get(answer.status_code, RESTError)(f"{answer.status_code} {answer.reason}: {said}")
