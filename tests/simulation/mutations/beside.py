@@ -21,15 +21,6 @@ def _(original):
     return ended
 
 
-@mutation("a snapshot that could not be written counts as written", (SnapshotWrites, "ended"))
-def _(original):
-    def ended(self):
-        for vertex, event in original(self):
-            yield vertex, WriteEnded(event.checkpoint_id)
-
-    return ended
-
-
 @mutation("what was staged for an aborted checkpoint goes with the next one", (SnapshotWrites, "ended"))
 def _(original):
     def ended(self):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from simulator import jobs
+from simulator import lasting
 
 from mutations.planting import mutation
 from tidegate.coordination.steps import lookup
@@ -11,7 +11,7 @@ from tidegate.dataflow.running import RunningChain
 from tidegate.protocol.steps.sink_marks import DELETES
 
 
-@mutation("a key that is removed is not sent to a sink of upserts", (jobs, "upserts"))
+@mutation("a key that is removed is not sent to a sink of upserts", (lasting, "upserts"))
 def _(original):
     return lambda before, after: [each for each in original(before, after) if DELETES not in each[1]]
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from simulator.expiring import SPREAD, Judged, alive, plain
+from simulator.expiring import SPREAD, Judged
 from simulator.graphs import KEYS
+from simulator.lasting import stage_lasting
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from simulator.upserting import stage_upserts, upserts
 from simulator.windowed import WindowedFunction, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -23,7 +23,6 @@ from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import Segment, SinkInput
@@ -107,7 +106,7 @@ class SimulatedJobs:
             match vertex:
                 case SinkVertex():  # of source rows, which it takes by their place
                     mine = [row for number, row in enumerate(sorted(rows)) if number % self.parallelism == index]
-                    yield [self._staged(vertex, plan, index, mine)] if mine else []
+                    yield [self.stage_rows(vertex, plan, index, mine)] if mine else []
                 case StepVertex():
                     drawn = [(self.random.randrange(KEYS), value) for _, value in rows[index :: self.parallelism]]
                     yield (
@@ -128,7 +127,7 @@ class SimulatedJobs:
         state = judged.seen
         if not by_key:
             lacking = [sink for sink in execution.chain.sinks if index in plan.to_restage(execution, sink)]
-            return [self._lasting(sink, vertex, plan, index, state, judged.horizon) for sink in lacking]
+            return [stage_lasting(self, sink, vertex, plan, index, state, judged.horizon) for sink in lacking]
         changed = {key: vertex.update.update(state.get(key), group) for key, group in by_key.items()}
         written = [self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, *judged.written(changed))]
         if execution.chain.exchanges:
@@ -136,27 +135,10 @@ class SimulatedJobs:
         reports = [Report(vertex.operator_id, index, tuple(written), {})]
         for sink in execution.chain.sinks:
             if sink.sink.input is SinkInput.CHANGES:
-                reports.append(self._staged(sink, plan, index, sorted(changed.items()), judged.horizon))
+                reports.append(self.stage_rows(sink, plan, index, sorted(changed.items()), judged.horizon))
             else:
-                reports.append(self._lasting(sink, vertex, plan, index, judged.after(changed), judged.horizon))
+                reports.append(stage_lasting(self, sink, vertex, plan, index, judged.after(changed), judged.horizon))
         return reports
-
-    def _lasting(
-        self,
-        sink: SinkVertex,
-        vertex: KeyedVertex,
-        plan: ExecutionPlan,
-        index: int,
-        state: Mapping[int, int],
-        horizon: int | None,
-    ) -> Report:
-        """For a sink that shows what lasts: all of it, or how it differs from what the sink has."""
-        if not takes_upserts(vertex, sink):
-            return self._staged(sink, plan, index, sorted(state.items()), horizon)
-        had = plan.staging(sink, vertex).had.get(index)
-        before = None if had is None else plain(vertex.ttl, alive(vertex.ttl, self._state(had.runs), had.horizon))
-        subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state)
-        return stage_upserts(subtask, files, lambda rows: self._staged(sink, plan, index, rows), horizon)
 
     def _emitter(
         self,
@@ -178,7 +160,7 @@ class SimulatedJobs:
         if share:
             sent = (self._send(vertex, plan, index, share),) if execution.chain.exchanges else ()
             reports.append(Report(vertex.operator_id, index, sent, {}))
-            reports += [self._staged(sink, plan, index, share) for sink in execution.chain.sinks]
+            reports += [self.stage_rows(sink, plan, index, share) for sink in execution.chain.sinks]
         return joined(reports)
 
     def _emitted(self, vertex: KeyedVertex, plan: ExecutionPlan, rows: Sequence[Row]) -> list[Row]:
@@ -200,7 +182,7 @@ class SimulatedJobs:
         self.random.shuffle(late)
         for number, index in enumerate(pending):
             mine = {place: group for place, group in taken.items() if self._owner(place) == index}
-            state = self._state(plan.runs(vertex, index))
+            state = self.state(plan.runs(vertex, index))
             changed = {place: function.digest(state.get(place), group) for place, group in mine.items()}
             now = state | changed
             gone = function.ended(now, execution.watermark) if execution.has_windows_due else []
@@ -213,7 +195,7 @@ class SimulatedJobs:
             if emitted:
                 sent = (self._send(vertex, plan, index, emitted),) if execution.chain.exchanges else ()
                 reports.append(Report(vertex.operator_id, index, sent, {}))
-                reports += [self._staged(sink, plan, index, emitted) for sink in execution.chain.sinks]
+                reports += [self.stage_rows(sink, plan, index, emitted) for sink in execution.chain.sinks]
             share = late[number :: len(pending)]
             if share and self.graph.reads_late(vertex.name):
                 sent = (replace(self._send(vertex, plan, index, share), details={LATE_ROWS: True}),)
@@ -268,15 +250,15 @@ class SimulatedJobs:
         handles = [handle for handle in data.handles if bool(handle.details.get(LATE_ROWS)) is late]
         return [tuple(row) for handle in handles for row in json.loads(self.world.storage.read(handle.path))]
 
-    def _state(self, runs: Sequence[StateHandle]) -> dict[int, int]:
-        """The newest value of every key, oldest run first."""
+    def state(self, runs: Sequence[StateHandle], index: int | None = None) -> dict[int, int]:
+        """The newest value of every key, oldest run first, whatever subtask has it."""
         state: dict[int, int] = {}
         for run in runs:
             state |= values_of(run, self.world.storage.read(run.path), self.max_parallelism)
         return state
 
     def _judged(self, vertex: KeyedVertex, plan: ExecutionPlan, index: int) -> Judged:
-        return Judged(vertex.ttl, self._state(plan.runs(vertex, index)), plan.all_runs(vertex), plan.moment)
+        return Judged(vertex.ttl, self.state(plan.runs(vertex, index)), plan.all_runs(vertex), plan.moment)
 
     def _merged(
         self,
@@ -285,10 +267,10 @@ class SimulatedJobs:
         chosen: Sequence[StateHandle],
         is_oldest: bool,
     ) -> tuple[dict[int, int], RecordedTtl | None]:
-        judged = Judged(vertex.ttl, self._state(chosen), chosen, Moment(checkpoint_id, BY_RUNS_ALONE))
+        judged = Judged(vertex.ttl, self.state(chosen), chosen, Moment(checkpoint_id, BY_RUNS_ALONE))
         return judged.merged(chosen, checkpoint_id, is_oldest)
 
-    def _staged(
+    def stage_rows(
         self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row], horizon: int | None = None
     ) -> Report:
         staging = plan.staging(sink)

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import SPREAD, Judged, alive, plain
+from simulator.lasting import stage_lasting
 from simulator.running_ages import Ageing, Attempt, Lived, LogRow
 from simulator.running_emitting import key_of
 from simulator.running_in_the_commit import make_table
@@ -59,7 +60,7 @@ def run_ageing(
     judged = {index: _judged(jobs, vertex, plan, index) for index in plan.prefixes(vertex)}
     if not execution.has_input:
         return [
-            jobs.lasting(sink, vertex, plan, index, judged[index].seen, judged[index].horizon)
+            stage_lasting(jobs, sink, vertex, plan, index, judged[index].seen, judged[index].horizon)
             for sink in execution.chain.sinks
             for index in plan.to_restage(execution, sink)
         ]

@@ -10,18 +10,16 @@ from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
-from simulator.expiring import alive, plain
+from simulator.lasting import stage_lasting
 from simulator.running_ages import Attempt
 from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_expiring import merge, run_ageing
 from simulator.running_hours import end_of, time_of
-from simulator.upserting import stage_upserts, upserts
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import CheckpointStorage, Segment
@@ -118,26 +116,8 @@ class PlainJobs:
         for sink in execution.chain.sinks:
             for index in plan.to_restage(execution, sink):
                 state = self.state(plan.runs(execution.chain.vertex, index), index)
-                reports.append(self.lasting(sink, execution.chain.vertex, plan, index, state, None))
+                reports.append(stage_lasting(self, sink, execution.chain.vertex, plan, index, state, None))
         return reports
-
-    def lasting(
-        self,
-        sink: SinkVertex,
-        vertex: KeyedVertex,
-        plan: ExecutionPlan,
-        index: int,
-        state: Mapping[int, int],
-        horizon: int | None,
-    ) -> Report:
-        """For a sink that shows what lasts: all of it, or how it differs from what the sink has."""
-        if not takes_upserts(vertex, sink):
-            return self._staged(sink, plan, index, sorted(state.items()), horizon)
-        had = plan.staging(sink, vertex).had.get(index)
-        before = None if had is None else self.state(had.runs, index)
-        before = None if had is None else plain(vertex.ttl, alive(vertex.ttl, before or {}, had.horizon))
-        subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state)
-        return stage_upserts(subtask, files, lambda rows: self._staged(sink, plan, index, rows), horizon)
 
     def _step(self, execution: Execution, vertex: StepVertex, plan: ExecutionPlan) -> list[Report]:
         """Draw a ticket for each row."""
@@ -230,9 +210,9 @@ class PlainJobs:
         if not rows:
             return []
         shares = [rows[number :: self._parallelism] for number in range(self._parallelism)]
-        return [self._staged(vertex, plan, index, share) for index, share in enumerate(shares) if share]
+        return [self.stage_rows(vertex, plan, index, share) for index, share in enumerate(shares) if share]
 
-    def _staged(
+    def stage_rows(
         self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: list[Any], horizon: int | None = None
     ) -> Report:
         staging, table = plan.staging(sink), sink.sink
