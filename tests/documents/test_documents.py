@@ -63,9 +63,11 @@ def to_run():
 
 @pytest.mark.spark
 @pytest.mark.parametrize("document", list(to_run()))
-def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
+def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python, request):
     """On a Spark that runs and in a Python that does, which saves each command the start of a JVM and, but for the
-    first of its kind, the imports. It saves the blocks them, too."""
+    first of its kind, the imports. It saves the blocks them, too. Buckets are those of the run's own server."""
+    if any("s3://" in block for language, block in fences(document) if language == "python"):
+        request.getfixturevalue("s3_server")
     make_environment(clone / ".venv", quick_python)
     run_blocks(document, clone, quick_python, {"TIDEGATE_SPARK_REMOTE": connect_server})
     if os.environ.get("DOCUMENTS") == "write":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from iceberg_tables import Lake
+from object_stores import Bucket
 from pyiceberg.catalog.sql import SqlCatalog
 from rest_catalogs import RestCatalogServer, rest_catalog
 
@@ -95,4 +96,22 @@ class TestAppendedOverRest(TestAppended):
 
 
 class TestLatestOverRest(TestAppendedOverRest):
+    mode = "latest"
+
+
+class TestAppendedInBucket(TestAppended):
+    """An object appears by one request: what a line does to the bucket is done before the next line, or not at all."""
+
+    every = 150
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self, bucket: Bucket) -> None:
+        self.warehouse = f"s3://{bucket.name}"
+
+    def sink(self, directory: Path) -> IcebergSink:
+        return IcebergSink(f"db.{directory.name}", self.mode, f"{self.warehouse}/{directory.name}")
+
+
+@pytest.mark.long
+class TestLatestInBucket(TestAppendedInBucket):
     mode = "latest"
