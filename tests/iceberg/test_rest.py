@@ -1,5 +1,6 @@
 """Tables of a REST catalog: several in one commit, where the catalog takes that."""
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,6 +140,19 @@ def test_an_answer_that_was_lost_is_found_in_the_tables(mart, rest, space, statu
     take(of, 1)
     rest.fault(TOGETHER, status, when="after")
     take(of, 2)
+    assert shown(rest, space) == as_of(2)
+    assert commits(rest, space)[-2:] == [ALL, ALL]
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(mart, rest, space, monkeypatch):
+    of = mart(**tables(space))
+    take(of, 1)
+    monkeypatch.setattr("tidegate.iceberg.rest.TIME_LIMIT", 5)
+    _catalog.cache_clear()
+    rest.fault(TOGETHER, when="after", seconds=100)
+    begun = time.monotonic()
+    take(of, 2)
+    assert time.monotonic() - begun < 90
     assert shown(rest, space) == as_of(2)
     assert commits(rest, space)[-2:] == [ALL, ALL]
 

@@ -6,6 +6,7 @@ whose method and path begin so are answered otherwise, before or after they were
 
 import json
 import sys
+import time
 from threading import Lock
 from typing import Any
 
@@ -67,6 +68,7 @@ def fault(when: str) -> Any:
     for one in said["faults"]:
         if one["when"] == when and f"{request.method} {request.path}".startswith(one["request"]) and one["times"]:
             one["times"] -= 1
+            time.sleep(one.get("seconds", 0))
             if one["status"]:
                 return app.make_response(answer(one["status"], one.get("text", "ordered by the test")))
             request.environ["werkzeug.socket"].shutdown(2)

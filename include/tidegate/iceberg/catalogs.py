@@ -16,6 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.utils.config import Config
 
+from tidegate.iceberg import rest
 from tidegate.iceberg.names import TableName
 from tidegate.protocol.facts.errors import (
     MissingConnectionError,
@@ -57,7 +58,7 @@ def catalog_of(table: TableName) -> Catalog:
 def _catalog(process: int, name: str) -> Catalog:
     """After a fork, open connections are the parent's. pyiceberg itself reads its configuration once in a process."""
     properties: Any = Config().get_catalog_config(name) or {}
-    return load_catalog(name, **properties)
+    return rest.with_time_limit(load_catalog(name, **properties))
 
 
 def explained(table: TableName, error: Exception) -> SinkError:

@@ -1,10 +1,11 @@
 """Several tables of a REST catalog in one commit, where the catalog offers that.
 
-pyiceberg commits a table at a time. Its session and its check of what the server offers are private names, so this is a
-shortcut: without them tables change one after the other.
+pyiceberg commits a table at a time, and waits for answers without a limit. Its session and its check of what the server
+offers are private names, so this is a shortcut: without them tables change one after the other.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from pydantic import Field
 from pyiceberg.catalog import Catalog
@@ -27,9 +28,11 @@ SHORTCUT = Shortcut(
     "tables",
     "pyiceberg",
     (f"{_REST}._check_endpoint", f"{_REST}()._session"),
-    "tables of a REST catalog change one after the other",
+    "tables of a REST catalog change one after the other, and requests have no time limit",
 )
 _TOGETHER = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
+#: Seconds until a server answers. Whether it has carried a commit out is looked up after that.
+TIME_LIMIT = 120
 _ERRORS: dict[int, type[Exception]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
@@ -43,6 +46,14 @@ _ERRORS: dict[int, type[Exception]] = {
 
 class _CommitTransactionRequest(IcebergBaseModel):
     table_changes: tuple[CommitTableRequest, ...] = Field(alias="table-changes")
+
+
+def with_time_limit(catalog: Catalog) -> Catalog:
+    """Let no request to a REST catalog wait for ever, as pyiceberg does."""
+    if isinstance(catalog, RestCatalog) and SHORTCUT.is_taken():
+        session = catalog._session
+        session.request = partial(session.request, timeout=TIME_LIMIT)  # type: ignore[method-assign]
+    return catalog
 
 
 def takes_several(catalog: Catalog) -> bool:
