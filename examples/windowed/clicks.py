@@ -1,5 +1,5 @@
 """Clicks on pages: how many in each hour, how many in each hour that begins at a quarter of one, and how many in each
-day, from the hours. Each number is final when it is shown, and clicks that come too late for it are kept apart.
+day in Berlin, from the hours. Each number is final when it is shown. Clicks that come too late for it are kept apart.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ def clicks_pipeline(
     by_page = clicks.key_by("page")
     hourly = by_page.aggregate("hourly", window("at", "1 hour"), clicks=count(), latest=max_("at"))
     trend = clicks.key_by().aggregate("trend", window("at", "1 hour", slide="15 min"), clicks=count())
-    daily = hourly.key_by("page").aggregate("daily", window("window_start", "1 day"), clicks=sum_("clicks"))
+    days = window("window_start", "1 day", time_zone="Europe/Berlin")
+    daily = hourly.key_by("page").aggregate("daily", days, clicks=sum_("clicks"))
     streams = {"hourly": hourly, "trend": trend, "daily": daily, "late": hourly.late}
     for name, stream in streams.items():
         stream.sink(name, wrap_sink(ParquetSink(str(tables / name))))

@@ -4,12 +4,15 @@ A step is what one scheduled checkpoint reads, or one micro-batch.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 HOUR, QUARTER, DAY = timedelta(hours=1), timedelta(minutes=15), timedelta(days=1)
+BERLIN = ZoneInfo("Europe/Berlin")
 BEGINNING = datetime(1970, 1, 1)
 Row = tuple[Any, ...]
 
@@ -22,18 +25,24 @@ def windows_of(at: datetime, size: timedelta, slide: timedelta) -> Iterator[tupl
         start -= slide
 
 
+def day_in_berlin(at: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The day that a moment belongs to, from one midnight to the next."""
+    day = at.replace(tzinfo=UTC).astimezone(BERLIN).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    start, end = (midnight.astimezone(UTC).replace(tzinfo=None) for midnight in (day, day + DAY))
+    yield start, end
+
+
 @dataclass
 class Windowed:
     """Adds up numbers by key and window."""
 
-    size: timedelta
-    slide: timedelta
+    places: Callable[[datetime], Iterable[tuple[datetime, datetime]]]
     open: dict[Row, list[Any]] = field(default_factory=lambda: defaultdict(list))
     shown: Counter[Row] = field(default_factory=Counter)
     late: list[Row] = field(default_factory=list)
 
     def take_in(self, key: Row, at: datetime | None, value: Any, row: Row, closed: datetime | None) -> None:
-        places = [] if at is None else list(windows_of(at, self.size, self.slide))
+        places = [] if at is None else list(self.places(at))
         still_open = [bounds for bounds in places if closed is None or bounds[1] > closed]
         for bounds in still_open:
             self.open[(*key, *bounds)].append(value)
@@ -52,8 +61,9 @@ class Clicks:
     def __init__(self, delay: timedelta) -> None:
         self.delay = delay
         self.watermark: datetime | None = None
-        self.hourly, self.daily = Windowed(HOUR, HOUR), Windowed(DAY, DAY)
-        self.trend = Windowed(HOUR, QUARTER)
+        self.hourly = Windowed(partial(windows_of, size=HOUR, slide=HOUR))
+        self.trend = Windowed(partial(windows_of, size=HOUR, slide=QUARTER))
+        self.daily = Windowed(day_in_berlin)
 
     def step(self, clicks: Sequence[Row]) -> None:
         closed = self.watermark

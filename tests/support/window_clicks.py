@@ -13,7 +13,7 @@ from tidegate import CheckpointConfig, Pipeline
 from windowed.clicks import CLICKS, clicks_pipeline
 from windowed.plain import Clicks
 
-T0 = datetime(2026, 1, 1, 22)  # an hour or two before midnight
+T0 = datetime(2026, 3, 28, 22)  # an hour before midnight in Berlin, and of a day with 23 hours
 PAGES = ["home", "cart", None]
 
 

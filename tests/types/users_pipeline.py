@@ -56,6 +56,7 @@ orders = pipeline.source("orders", FileSource("orders", "parquet", schema=Struct
 by_page = assert_type(visits.transform(only_long).key_by("page"), KeyedStream)
 pages = assert_type(by_page.aggregate("pages", n=count(), seconds=sum_("seconds")), Stream)
 hours = by_page.aggregate("hours", window("at", "1 hour"), longest=max_("seconds"), previous=Previous("hourly"))
+days = by_page.aggregate("days", window("at", "1 day", time_zone="Europe/Berlin"), longest=max_("seconds"))
 assert_type(hours.late, Stream)
 seen = expect("column_values_to_not_be_null", column="page")
 assert_type(pages.sink("pages", ParquetSink("tables/pages", mode="latest", readable_for="1 h"), suite("p", seen)), None)

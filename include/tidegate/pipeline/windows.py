@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol, runtime_checkable
 
+from tidegate.pipeline import time_zones
+from tidegate.pipeline.calendar_windows import calendar_window, is_of_months, span
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.text.durations import duration
@@ -35,9 +38,28 @@ class EventTime:
         return self.delay // _MICROSECOND
 
 
+@runtime_checkable
+class Window(Protocol):
+    """Which windows there are in the time that a column says. Made by `window`."""
+
+    @property
+    def column(self) -> str:
+        """The column with the event time."""
+        ...
+
+    @property
+    def overlapping(self) -> int:
+        """How many windows a row belongs to, at most."""
+        ...
+
+    def has_end_in(self, after: int | None, until: int | None) -> bool:
+        """Whether a window ends after the one watermark and not after the other, in microseconds since 1970."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Windows of one size, one beginning every `slide`, counted from 1970-01-01 00:00 UTC. Made by `window`."""
+class FixedWindow:
+    """Windows of one size, one beginning every `slide`, counted from 1970-01-01 00:00 UTC."""
 
     column: str
     size: timedelta
@@ -63,20 +85,25 @@ class Window:
         return (until - self.size_micros) // self.slide_micros > (after - self.size_micros) // self.slide_micros
 
 
-def window(column: str, size: str | timedelta, slide: str | timedelta | None = None) -> Window:
+def window(
+    column: str, size: str | timedelta, slide: str | timedelta | None = None, *, time_zone: str | None = None
+) -> Window:
     """Divide time into windows for `KeyedStream.aggregate`, one after the other or overlapping.
 
     Args:
         column: The column with the event time.
-        size: How long a window lasts, such as `"1 hour"`.
-        slide: How long after one window the next begins, counted from 1970-01-01 00:00 UTC. By default, when it ends.
+        size: How long a window lasts, such as `"1 hour"`, `"1 day"` or `"1 month"`.
+        slide: How long after one window the next begins. By default, when it ends.
+        time_zone: The zone by whose clock windows begin, such as `"Europe/Berlin"`: days at midnight there, weeks on
+            Mondays, months on their first day. By default windows are counted from 1970-01-01 00:00 UTC, and months are
+            those of UTC.
 
     Returns:
         The windows.
 
     Raises:
-        PipelineDefinitionError: If a duration cannot be read, if `slide` is longer than `size`, or if a row would
-            belong to more than 1,000 windows.
+        PipelineDefinitionError: If a duration cannot be read, if `slide` is longer than `size`, if a row would belong
+            to more than 1,000 windows, if there is no such zone, or if windows by its clock would not divide its days.
 
     Example:
         ```python
@@ -84,21 +111,31 @@ def window(column: str, size: str | timedelta, slide: str | timedelta | None = N
 
         window("at", "1 hour")
         window("at", "1 hour", slide="15 min")
+        window("at", "1 day", time_zone="Europe/Berlin")
         ```
     """
-    lasting, every = duration(size), duration(size if slide is None else slide)
-    if not timedelta(0) < every <= lasting:
-        raise PipelineDefinitionError(
-            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window lasts longer than nothing, and the "
-            "next one begins at the latest when it ends, or rows between them would be lost."
-        )
-    made = Window(column, lasting, every)
+    every = size if slide is None else slide
+    if time_zone is not None or is_of_months(size) or is_of_months(every):
+        zone = time_zones.time_zone("UTC" if time_zone is None else time_zone)
+        made: Window = calendar_window(column, span(size), span(every), zone)
+    else:
+        made = _fixed(column, size, slide)
     if made.overlapping > _MOST_WINDOWS:
         raise PipelineDefinitionError(
             f"window({column!r}, …) has size={size!r} and slide={slide!r}, so a row would belong to {made.overlapping} "
             f"windows, each of which keeps a row of state. At most {_MOST_WINDOWS} may overlap: let them slide further."
         )
     return made
+
+
+def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) -> FixedWindow:
+    lasting, every = duration(size), duration(size if slide is None else slide)
+    if not timedelta(0) < every <= lasting:
+        raise PipelineDefinitionError(
+            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window lasts longer than nothing, and the "
+            "next one begins at the latest when it ends, or rows between them would be lost."
+        )
+    return FixedWindow(column, lasting, every)
 
 
 def declared_time(

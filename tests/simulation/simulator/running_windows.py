@@ -19,7 +19,7 @@ from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
-from tidegate.pipeline.windows import EventTime, Window
+from tidegate.pipeline.windows import EventTime, FixedWindow
 from tidegate.ports import SinkInput
 from tidegate.protocol.facts.records import Snapshot, SubtaskId
 from tidegate.protocol.steps.watermarks import END_OF_TIME
@@ -52,7 +52,7 @@ def add_windows(world: "Running", pipeline: Pipeline) -> None:
     first.source.schema = "k bigint, split bigint, at timestamp"
     delay = timedelta(microseconds=random.choice([0, 40, 100]))
     pipeline.vertices[0] = type(first)(first.name, first.source, event_time=EventTime("at", delay))
-    window = Window("at", timedelta(microseconds=SIZE), timedelta(microseconds=SIZE))
+    window = FixedWindow("at", timedelta(microseconds=SIZE), timedelta(microseconds=SIZE))
     read = (Stream(pipeline, first.name),)
     vertex = KeyedVertex(WINDOWED, read, ("k",), aggregates=(("n", count()),), update=Hours(), window=window)
     hours = pipeline.add(vertex)

@@ -16,7 +16,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex
-from tidegate.pipeline.windows import EventTime, Window
+from tidegate.pipeline.windows import EventTime, FixedWindow
 from tidegate.ports import SinkInput
 from tidegate.protocol.steps.watermarks import END_OF_TIME
 
@@ -132,7 +132,7 @@ def _give_times(vertex: SourceVertex) -> None:
 
 def _windowed(world: "World", pipeline: Pipeline, name: str, read: Any, column: str, lengths: tuple[int, int]) -> Any:
     size, slide = lengths
-    window = Window(column, timedelta(microseconds=size), timedelta(microseconds=slide))
+    window = FixedWindow(column, timedelta(microseconds=size), timedelta(microseconds=slide))
     vertex = KeyedVertex(
         name, read, ("k",), aggregates=(("n", count()),), update=WindowedFunction(size, slide), window=window
     )

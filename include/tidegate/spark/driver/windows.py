@@ -10,11 +10,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
-from tidegate.pipeline.windows import BOUNDS, WINDOW_END, WINDOW_START, Window
+from tidegate.pipeline.calendar_windows import CalendarWindow
+from tidegate.pipeline.windows import BOUNDS, FixedWindow, Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.spark.driver.calendars import AT as _AT
+from tidegate.spark.driver.calendars import END as _END
+from tidegate.spark.driver.calendars import START as _START
+from tidegate.spark.driver.calendars import calendar_windows, with_calendar_bounds
 from tidegate.spark.driver.hashing import quoted
 
-_START = "_window_start"
+_WINDOW = "_window"
 
 
 def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence[str], closed: int | None) -> DataFrame:
@@ -24,24 +29,30 @@ def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence
     Raises `PipelineDefinitionError`, which says `where`, if the window's column says no time.
     """
     require_time(where, window, frame.schema)
-    inputs = [F.col(quoted(name)) for name in columns if name not in BOUNDS]
+    inputs = [name for name in columns if name not in BOUNDS]
+    placed = _placed(window, frame, inputs, closed)
+    bounds = (F.timestamp_micros(F.col(of)).alias(name) for of, name in zip((_START, _END), BOUNDS, strict=True))
+    return placed.select(*map(_column, inputs), *bounds)
+
+
+def _placed(window: Window, frame: DataFrame, inputs: Sequence[str], closed: int | None) -> DataFrame:
+    """With the bounds in microseconds."""
     if window.overlapping == 1:
-        start = _last_start(window)
-        placed = frame.select(*inputs, F.when(_is_open(window, start, closed), start).alias(_START))
-    else:
-        placed = frame.select(*inputs, F.explode_outer(_open_starts(window, closed)).alias(_START))
-    start = F.col(_START)
-    bounds = F.timestamp_micros(start).alias(WINDOW_START), F.timestamp_micros(start + window.size_micros)
-    return placed.select(*inputs, bounds[0], bounds[1].alias(WINDOW_END))
+        placed = _with_bounds(window, frame)
+        is_open = _is_open(closed)
+        return placed.select(*map(_column, inputs), *(F.when(is_open, F.col(of)).alias(of) for of in (_START, _END)))
+    opened = F.explode_outer(_open_windows(window, closed)).alias(_WINDOW)
+    placed = frame.select(*map(_column, inputs), opened)
+    return placed.select(*map(_column, inputs), *(F.col(_WINDOW)[of].alias(of) for of in (_START, _END)))
 
 
 def late_rows(where: str, window: Window, frame: DataFrame, closed: int | None) -> DataFrame:
     """The rows that have no open window, as they are."""
     require_time(where, window, frame.schema)
     if window.overlapping == 1:
-        is_open = _is_open(window, _last_start(window), closed)
-        return frame.where(~F.coalesce(is_open, F.lit(False)))
-    return frame.where(F.coalesce(F.size(_open_starts(window, closed)), F.lit(0)) <= 0)
+        late = _with_bounds(window, frame).where(~F.coalesce(_is_open(closed), F.lit(False)))
+        return late.select(*map(_column, frame.columns))
+    return frame.where(F.coalesce(F.size(_open_windows(window, closed)), F.lit(0)) <= 0)
 
 
 def require_time(where: str, window: Window, columns: StructType) -> None:
@@ -63,20 +74,42 @@ def micros(column: str) -> Column:
     return F.unix_micros(F.col(quoted(column)).cast("timestamp"))
 
 
-def _last_start(window: Window) -> Column:
-    """Of the windows that a row belongs to, the start of the last one."""
+def _column(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def _with_bounds(window: Window, frame: DataFrame) -> DataFrame:
+    """Each row with its only window, whose time it is in, in microseconds."""
+    at = frame.withColumn(_AT, micros(window.column))
+    if isinstance(window, CalendarWindow):
+        return with_calendar_bounds(window, at)
+    assert isinstance(window, FixedWindow)
+    start = F.col(_AT) - F.pmod(F.col(_AT), F.lit(window.slide_micros))
+    return at.withColumn(_START, start).withColumn(_END, F.col(_START) + F.lit(window.size_micros))
+
+
+def _is_open(closed: int | None) -> Column:
+    is_real = F.col(_END) > F.col(_AT)
+    return is_real if closed is None else is_real & (F.col(_END) > F.lit(closed))
+
+
+def _open_windows(window: Window, closed: int | None) -> Column:
     at = micros(window.column)
-    return at - F.pmod(at, F.lit(window.slide_micros))
+    if isinstance(window, CalendarWindow):
+        windows = calendar_windows(window, at)
+    else:
+        assert isinstance(window, FixedWindow)
+        windows = _windows(window, at)
+
+    def is_open(one: Column) -> Column:
+        is_real = (one[_START] <= at) & (one[_END] > at)
+        return is_real if closed is None else is_real & (one[_END] > F.lit(closed))
+
+    return F.filter(windows, is_open)
 
 
-def _is_open(window: Window, start: Column, closed: int | None) -> Column:
-    ends = start + F.lit(window.size_micros)
-    is_real = ends > micros(window.column)
-    return is_real if closed is None else is_real & (ends > F.lit(closed))
-
-
-def _open_starts(window: Window, closed: int | None) -> Column:
-    last = _last_start(window)
+def _windows(window: FixedWindow, at: Column) -> Column:
+    last = at - F.pmod(at, F.lit(window.slide_micros))
     earlier = F.sequence(F.lit(0).cast("bigint"), F.lit(window.overlapping - 1).cast("bigint"))
     starts = F.transform(earlier, lambda back: last - back * F.lit(window.slide_micros))
-    return F.filter(starts, lambda start: _is_open(window, start, closed))
+    return F.transform(starts, lambda at: F.struct(at.alias(_START), (at + F.lit(window.size_micros)).alias(_END)))

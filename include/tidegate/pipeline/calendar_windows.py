@@ -1,0 +1,143 @@
+"""Windows of local hours, days, weeks and months: declarations, and which instants are their bounds. Without Spark.
+
+A day begins at the first instant that has its date, so some have 23 hours, and some 25. Times are microseconds, local
+ones as the clock shows them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegate.pipeline.time_zones import EPOCH, TimeZone, micros
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.durations import duration
+
+_HOUR = 3600 * 1_000_000
+_DAY = 24 * _HOUR
+#: 1970-01-05, a Monday: weeks are counted from it.
+_MONDAY = 4 * _DAY
+_CALENDAR = re.compile(r"\s*(\d+)\s*(week|month|year)s?\s*")
+_MONTHS = {"month": 1, "year": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A length of local time: some months, or some microseconds as the clock counts them."""
+
+    months: int = 0
+    micros: int = 0
+
+    @property
+    def counted_from(self) -> int:
+        """A local time from which such spans follow one another."""
+        return _MONDAY if self.micros and self.micros % (7 * _DAY) == 0 else 0
+
+    def floor(self, local: int) -> int:
+        """When the span of a local time begins."""
+        if self.micros:
+            return local - (local - self.counted_from) % self.micros
+        at = EPOCH + timedelta(microseconds=local)
+        month = (at.year * 12 + at.month - 1 - 1970 * 12) // self.months * self.months
+        return micros(datetime(1970 + month // 12, month % 12 + 1, 1))
+
+    def after(self, local: int, count: int = 1) -> int:
+        """The local time so many spans later; of months, a month's first day."""
+        if self.micros:
+            return local + count * self.micros
+        at = EPOCH + timedelta(microseconds=local)
+        month = at.year * 12 + at.month - 1 + count * self.months
+        return micros(datetime(month // 12, month % 12 + 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarWindow:
+    """Windows by the clock of a time zone. Made by `window`."""
+
+    column: str
+    size: Span
+    slide: Span
+    zone: TimeZone
+
+    @property
+    def overlapping(self) -> int:
+        """How many windows a row belongs to, at most, but for those that begin while a clock is put back."""
+        if self.slide.months:
+            return -(-self.size.months // self.slide.months)
+        return -(-self.size.micros // self.slide.micros)
+
+    @property
+    def beginning_early(self) -> int:
+        """How many windows may have begun whose local time a row's clock does not show yet: it was put back."""
+        if self.overlapping == 1:
+            return 1
+        back = max((a - b for a, b in zip(self.zone.offsets, self.zone.offsets[1:], strict=False)), default=0)
+        return max(-(-back // (self.slide.micros or 28 * _DAY)), 0)
+
+    @property
+    def by_the_hour(self) -> bool:
+        """Whether the hour that a clock shows twice is two windows."""
+        return 0 < self.size.micros <= _HOUR
+
+    def has_end_in(self, after: int | None, until: int | None) -> bool:
+        """Whether a window ends after the one watermark and not after the other."""
+        if until is None or after is None:
+            return until is not None
+        return self._last_end(until) > self._last_end(after)
+
+    def _last_end(self, until: int) -> int:
+        local = self.zone.local(until)
+        if self.by_the_hour:
+            return max(until - (local - self.size.floor(local)), self.zone.since[self.zone.period(until)])
+        return next(end for end in self._ends(self.slide.floor(local)) if end <= until)
+
+    def _ends(self, start: int) -> Iterator[int]:
+        """The ends of the windows that begin at this local time and before, and of a few later ones, backwards."""
+        back = -self.beginning_early
+        while True:
+            begins = self.slide.after(start, -back)
+            yield self.zone.instant(begins + self.size.micros if self.size.micros else self.size.after(begins))
+            back += 1
+
+
+def span(text: str | timedelta) -> Span:
+    """Parse a length of local time: a duration, or weeks, months or years. Raises `PipelineDefinitionError`."""
+    found = None if isinstance(text, timedelta) else _CALENDAR.fullmatch(str(text))
+    if found is None:
+        return Span(micros=duration(text) // timedelta(microseconds=1))
+    count, unit = int(found[1]), found[2]
+    return Span(micros=count * 7 * _DAY) if unit == "week" else Span(months=count * _MONTHS[unit])
+
+
+def is_of_months(text: object) -> bool:
+    found = _CALENDAR.fullmatch(text) if isinstance(text, str) else None
+    return found is not None and found[2] != "week"
+
+
+def calendar_window(column: str, size: Span, slide: Span, zone: TimeZone) -> CalendarWindow:
+    """Raises `PipelineDefinitionError` if these are no windows of local time."""
+    where = f"window({column!r}, …, time_zone={zone.name!r})"
+    if bool(size.months) != bool(slide.months):
+        raise PipelineDefinitionError(f"{where} has a size or a slide of months, and the other one has days or hours.")
+    if not 0 < slide.months + slide.micros <= size.months + size.micros:
+        raise PipelineDefinitionError(
+            f"{where} has a size that is nothing, or a slide that is nothing or longer. The next window begins at the "
+            "latest when one ends, or rows between them would be lost."
+        )
+    if not (_divides_time(size.micros) and _divides_time(slide.micros)):
+        raise PipelineDefinitionError(
+            f"{where} has a size or a slide that does not divide a day. By local time it is a part of an hour such as "
+            "15 min, one of 1, 2, 3, 4, 6, 8 or 12 hours, or whole days, weeks, months or years."
+        )
+    if size != slide and 0 < slide.micros < _HOUR:
+        raise PipelineDefinitionError(
+            f"{where} slides by less than an hour. Leave out time_zone: such windows are the same in every zone that "
+            "is whole hours from UTC."
+        )
+    return CalendarWindow(column, size, slide, zone)
+
+
+def _divides_time(micros_: int) -> bool:
+    if 0 < micros_ < _HOUR:
+        return _HOUR % micros_ == 0
+    return micros_ % _DAY == 0 or (micros_ % _HOUR == 0 and _DAY % micros_ == 0)

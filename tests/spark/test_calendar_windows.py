@@ -1,0 +1,79 @@
+"""Which windows of local time Spark finds for a row, against a search through what the clock shows around it."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from cases import for_each
+from pyspark.sql import functions as F
+
+from tidegate import window
+from tidegate.pipeline.calendar_windows import CalendarWindow
+from tidegate.spark.driver.windows import late_rows, with_windows
+
+pytestmark = pytest.mark.spark
+
+#: In some the clock is moved by half an hour or by two, at midnight, or over a day.
+ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Pacific/Apia", "Antarctica/Troll", "UTC"]
+WINDOWS = [
+    ("15 min", None),
+    ("1 hour", None),
+    ("2 h", None),
+    ("1 day", None),
+    ("1 week", None),
+    ("3 months", None),
+    ("7 d", "1 d"),
+    ("2 h", "1 h"),
+    ("3 months", "1 month"),
+]
+HOUR = 3600 * 1_000_000
+
+
+def found_by_search(one: CalendarWindow, at: int) -> list[tuple[int, int]]:
+    zone = one.zone
+    if one.by_the_hour:
+        begins = at - (zone.local(at) - one.size.floor(zone.local(at)))
+        bounds = [begins, begins + one.size.micros]
+        moved = [when for when in zone.since if begins < when < bounds[1]]
+        return [(max([begins, *(m for m in moved if m <= at)]), min([bounds[1], *(m for m in moved if m > at)]))]
+    found, first = set(), one.slide.floor(zone.local(at))
+    for number in range(-30, one.overlapping + 5):
+        local = one.slide.after(first, -number)
+        begins, ends = zone.instant(local), zone.instant(one.size.after(local))
+        found |= {(begins, ends)} if begins <= at < ends else set()
+    return sorted(found)
+
+
+def times(one: CalendarWindow, random: Random) -> list[int]:
+    """Around the moments at which the clock is moved, and others."""
+    moved = [when + random.randrange(-30 * HOUR, 30 * HOUR) for when in one.zone.since[1:]]
+    return moved + [random.randrange(-(10**14), 2 * 10**15) for _ in range(50)]
+
+
+@pytest.mark.timeout(600)
+@for_each(("size", "slide"), WINDOWS)
+def test_a_row_is_in_the_windows_that_the_clock_says(size: str, slide: str | None, spark: Any) -> None:
+    for zone in ZONES:
+        one = window("at", size, slide, time_zone=zone)
+        assert isinstance(one, CalendarWindow)
+        ats = times(one, Random(f"{zone} {size}"))
+        frame = spark.createDataFrame(list(enumerate(ats)), "i int, m bigint").withColumn("at", F.timestamp_micros("m"))
+        rows = with_windows("it", one, frame, ["i"], None)
+        bounds: dict[int, list[tuple[int, int]]] = {number: [] for number in range(len(ats))}
+        for number, start, end in rows.select("i", *map(F.unix_micros, ("window_start", "window_end"))).collect():
+            bounds[number].append((start, end))
+        for number, at in enumerate(ats):
+            assert sorted(bounds[number]) == found_by_search(one, at), (zone, at)
+
+
+def test_a_row_is_late_when_its_local_day_is_over(spark: Any) -> None:
+    days = window("at", "1 day", time_zone="Europe/Berlin")
+    frame = spark.createDataFrame([("2026-03-28 22:59:00",), ("2026-03-28 23:00:00",), (None,)], "at string")
+    frame = frame.selectExpr("cast(at AS timestamp) AS at", "1 AS n")
+    closed = 1774738800 * 1_000_000  # 2026-03-28 23:00, midnight in Berlin
+    assert late_rows("it", days, frame, closed).selectExpr("date_format(at, 'HH:mm')", "n").collect() == [
+        ("22:59", 1),
+        (None, 1),
+    ]
+    [kept] = with_windows("it", days, frame, ["n"], closed).where("window_start IS NOT NULL").collect()
+    assert (kept["window_end"] - kept["window_start"]).total_seconds() == 23 * 3600
