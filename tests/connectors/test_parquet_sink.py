@@ -21,13 +21,14 @@ from tidegate.state.storage import ArrowCheckpointStorage
 
 
 def test_what_the_disk_loses_is_noticed_by_the_task_that_staged_it(append, monkeypatch):
-    write = ArrowCheckpointStorage.write
+    verify = ArrowCheckpointStorage.verify
 
-    def lossy(self, path, content):
-        write(self, path, b"\0" * len(content))
+    def lossy(self, files, in_full):
+        self.write(files[0].path, b"\0" * files[0].bytes)
+        verify(self, files, in_full)
 
-    monkeypatch.setattr(ArrowCheckpointStorage, "write", lossy)
-    with pytest.raises(StateIntegrityError, match="differs from what was written"):
+    monkeypatch.setattr(ArrowCheckpointStorage, "verify", lossy)
+    with pytest.raises(StateIntegrityError, match="its SHA-256 is"):
         stage(append, 1, 5)
 
 

@@ -4,7 +4,6 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyarrow import fs
 
@@ -83,19 +82,6 @@ def test_every_file_is_looked_at_and_those_of_the_sample_are_read(storage) -> No
     storage.delete(["p/chk-1/s/2"])
     with pytest.raises(StateIntegrityError, match=r"p/chk-1/s/2 is missing"):
         storage.verify(files, [])
-
-
-@pytest.mark.parametrize("size", [4 << 20, (4 << 20) + 3])
-def test_a_file_is_compared_with_the_content_that_its_writer_still_has(storage, size: int) -> None:
-    """Of a whole block, and of more than one."""
-    content = bytes(size)
-    handle = StateHandle("p/chk-1/s/0", HandleKind.STAGED, 1, size, sha256(content).hexdigest(), 1)
-    storage.write(handle.path, content)
-    storage.verify_written(handle, pa.py_buffer(content))
-    for damaged in (b"", content[:-1], content + b"x", content[:-1] + b"x", b"x" + content[1:]):
-        storage.write(handle.path, damaged)
-        with pytest.raises(StateIntegrityError, match=r"The file p/chk-1/s/0 .* is damaged: "):
-            storage.verify_written(handle, pa.py_buffer(content))
 
 
 def test_a_missing_file_is_an_integrity_error_that_names_it(storage) -> None:

@@ -5,6 +5,7 @@ Runs on executors. Readers see a file when a snapshot of the table has it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.iceberg.columns import Numbering, id_of
@@ -16,6 +17,8 @@ from tidegate.sinks import staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidegate.state.hashing_file import HashingFile
 
 #: In the details of a handle: the table's way of partitioning and the file's values in it, and the last column that the
 #: table had when it was written.
@@ -65,7 +68,7 @@ class IcebergWriter:
         found = []
         for number, (values, part) in enumerate(parts):
             details = {LAST: last, SPEC: spec, PARTITION: values}
-            file = encoded(part), part.num_rows
+            file = partial(write, part), part.num_rows
             found.append(staging.stage(self.root, *file, context, self.folder, f"-{number:05d}", details))
         return found
 
@@ -77,11 +80,8 @@ class IcebergWriter:
         return [PartitionBy(names[column], transform) for column, transform in self.table.partition_by]
 
 
-def encoded(rows: "pa.Table") -> "pa.Buffer":
-    """The rows as Parquet, as pyiceberg writes it."""
-    import pyarrow as pa
+def write(rows: "pa.Table", file: "HashingFile") -> None:
+    """Write the rows as Parquet, as pyiceberg does."""
     import pyarrow.parquet as pq
 
-    buffer = pa.BufferOutputStream()
-    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us", store_schema=False)
-    return buffer.getvalue()
+    pq.write_table(rows, file, compression="zstd", coerce_timestamps="us", store_schema=False)

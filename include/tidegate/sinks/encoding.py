@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.state.hashing_file import HashingFile
+
 
 def without_type(columns: "pa.Schema") -> list[str]:
     """A phrase for each column of a `pyarrow.Schema` whose type Parquet does not have."""
@@ -31,13 +33,11 @@ def ambiguous(names: Sequence[str]) -> list[str]:
     return [f"there are several columns {name!r}, whose names readers do not tell apart: rename one" for name in twice]
 
 
-def encoded(rows: "pa.Table") -> "pa.Buffer":
-    """The rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
+def write(rows: "pa.Table", file: "HashingFile") -> None:
+    """Write the rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if problems := without_type(rows.schema):
-        raise pa.ArrowInvalid("; ".join(problems))
     packed = [field.name for field in rows.schema if _is_packed(field.type)]
     texts = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
     options: dict[str, Any] = {"compression": "zstd"}
@@ -47,9 +47,7 @@ def encoded(rows: "pa.Table") -> "pa.Buffer":
             "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
             "compression": {name: "snappy" if name in packed else "zstd" for name in rows.schema.names},
         }
-    buffer = pa.BufferOutputStream()
-    pq.write_table(rows, buffer, coerce_timestamps="us", **options)
-    return buffer.getvalue()
+    pq.write_table(rows, file, coerce_timestamps="us", **options)
 
 
 def _is_packed(kind: "pa.DataType") -> bool:

@@ -6,6 +6,7 @@ Decides what is staged and where. What a commit does with the staged rows is lef
 import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.ports import CheckpointStorage, CommitAttempt, SinkCommit, SinkInput, StageContext
@@ -15,7 +16,7 @@ from tidegate.protocol.facts.records import StateHandle
 from tidegate.settings import Settings, absolute, spark_path
 from tidegate.settings.spark_schemes import reaches
 from tidegate.sinks import staging
-from tidegate.sinks.encoding import ambiguous, encoded, without_type
+from tidegate.sinks.encoding import ambiguous, without_type, write
 from tidegate.sinks.staged_files import StagedFiles, StagedPlan, batches_of
 
 if TYPE_CHECKING:
@@ -242,10 +243,11 @@ class StagedParquetWriter:
         import pyarrow as pa
 
         try:
-            content = encoded(rows)
+            if problems := without_type(rows.schema):
+                raise pa.ArrowInvalid("; ".join(problems))
+            return [staging.stage(self.root, partial(write, rows), rows.num_rows, context)]
         except pa.ArrowInvalid as error:
             raise SinkError(
                 f"Rows of checkpoint {context.checkpoint_id} cannot be stored as Parquet below {self.root}: {error}. "
                 "Nothing became visible. Change the column's type in the pipeline, then run again."
             ) from error
-        return [staging.stage(self.root, content, rows.num_rows, context)]

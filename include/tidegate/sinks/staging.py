@@ -4,8 +4,7 @@ staged. Writes, lists and deletes these files.
 The root is a directory on any storage that `tidegate.state.storage` opens.
 """
 
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import CheckpointStorage, StageContext
@@ -14,7 +13,7 @@ from tidegate.protocol.facts.paths import attempt_prefix, checkpoint_id_of, chec
 from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from tidegate.state.hashing_file import HashingFile
 
 STAGING = "_staging"
 
@@ -38,7 +37,7 @@ def confined(path: str, folder: str = STAGING) -> str:
 
 def stage(
     root: str,
-    content: "pa.Buffer",
+    write: "Callable[[HashingFile], None]",
     rows: int,
     context: StageContext,
     folder: str = STAGING,
@@ -46,23 +45,25 @@ def stage(
     details: Mapping[str, Any] | None = None,
 ) -> StateHandle:
     """Write a Parquet file and read it back, from an executor: what is reported from here on is what readers will see.
-    Raises `StorageError`, `StateIntegrityError`."""
+    Its content is nowhere in memory as a whole. Raises `StorageError`, `StateIntegrityError`, and what `write` does."""
     # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+    from tidegate.state.hashing_file import HashingFile
     from tidegate.state.storage import open_storage
 
     name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}{suffix}.parquet"
     path, id_ = f"{staging_of(context.checkpoint_id, folder)}/{name}", context.checkpoint_id
-    checksum = sha256(content).hexdigest()
-    handle = StateHandle(path, HandleKind.STAGED, rows, content.size, checksum, id_, details=details or {})
     try:
         storage = open_storage(root)
-        storage.write(path, content)
+        with storage.open_output(path) as opened:
+            file = HashingFile(opened)
+            write(file)
     except StorageError as error:
         raise StorageError(
             f"Rows of checkpoint {id_} could not be staged below {root}, so none of them became visible; what readers "
             f"see is unchanged. {error}"
         ) from error
-    storage.verify_written(handle, content)
+    handle = StateHandle(path, HandleKind.STAGED, rows, file.size, file.checksum(), id_, details=details or {})
+    storage.verify([handle], [path])
     return handle
 
 

@@ -69,7 +69,7 @@ class ArrowCheckpointStorage:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
 
-    def write(self, path: str, content: "bytes | pa.Buffer") -> None:
+    def write(self, path: str, content: bytes) -> None:
         with self.open_output(path) as file:
             file.write(content)
 
@@ -152,19 +152,6 @@ class ArrowCheckpointStorage:
         read = [handle for handle in files if handle.path in in_full]
         _each(files, self._verify_length, 1 if self.is_local else _ASKED_AT_ONCE)
         _each(read, self._verify_content, _HASHED_AT_ONCE if self.is_local else _ASKED_AT_ONCE)
-
-    def verify_written(self, handle: StateHandle, content: "pa.Buffer") -> None:
-        """Compare a file in full with its content, which its writer still has: that takes no second checksum. Raises
-        `StateIntegrityError`."""
-        import pyarrow as pa
-
-        at = 0
-        for block in self.stream(handle.path, _BLOCK):
-            if not content[at : at + len(block)].equals(pa.py_buffer(block)):
-                raise self.differs(handle, f"what is read of it differs from what was written, from byte {at:,} on")
-            at += len(block)
-        if at < content.size:
-            raise self.differs(handle, f"it has {at:,} bytes where {content.size:,} were written")
 
     def _verify_length(self, handle: StateHandle) -> None:
         with self._explained("read", handle.path):
