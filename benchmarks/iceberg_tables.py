@@ -148,23 +148,28 @@ def with_table(totals: Stream, home: Path) -> None:
 
 
 def together(url: str, checkpoints: int, times: int) -> Found:
-    """A thousand rows into each of three tables in one commit, of which few checkpoints are kept."""
-    parts: dict[str, list[list[float]]] = {}
+    """A thousand rows into each of three tables in one commit, of which few checkpoints are kept: the first checkpoint
+    of some sets of tables, and the last ones of one set."""
+    found: Found = {}
     for time_ in range(times):
         tables = [
             ByTidegate(url, f"appended_{time_}"),
             ByTidegate(url, f"latest_{time_}", "latest"),
             ByTidegate(url, f"partitioned_{time_}", partition_by=["bucket(4, id)"]),
         ]
-        for id_ in range(1, checkpoints + 1):
-            taken = steps_of(tables, id_)
-            if id_ in (1, checkpoints):
-                for name, values in taken.items():
-                    parts.setdefault(f"three tables in one commit, checkpoint {id_}: {name}", []).append(values)
-    return {
-        what: {"tidegate": {"seconds": [each[0] for each in of], "processors": [each[1] for each in of]}}
-        for what, of in parts.items()
-    }
+        note(found, 1, steps_of(tables, 1))
+    for id_ in range(2, checkpoints + 1):
+        taken = steps_of(tables, id_)
+        if id_ > checkpoints - times:
+            note(found, checkpoints, taken)
+    return found
+
+
+def note(found: Found, checkpoint_id: int, taken: dict[str, list[float]]) -> None:
+    for name, (seconds, processors) in taken.items():
+        of = found.setdefault(f"three tables in one commit, checkpoint {checkpoint_id}: {name}", {"tidegate": {}})
+        of["tidegate"].setdefault("seconds", []).append(seconds)
+        of["tidegate"].setdefault("processors", []).append(processors)
 
 
 def steps_of(tables: Sequence[ByTidegate], id_: int) -> dict[str, list[float]]:
@@ -220,7 +225,7 @@ def main() -> None:
     [*_, what] = series
     of_pipeline = {**series[what], "tidegate": whole(home, server, rows, updates, max(3, times // 2))}
     series[f"{what}, the whole checkpoint with Spark"] = of_pipeline
-    print(json.dumps({"series": {**series, **together(url, checkpoints, 3)}, "peak": peak}))
+    print(json.dumps({"series": {**series, **together(url, checkpoints, max(3, times // 2))}, "peak": peak}))
 
 
 if __name__ == "__main__":
