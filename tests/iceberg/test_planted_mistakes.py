@@ -88,6 +88,22 @@ def not_locked(original: Any) -> Any:
     return location
 
 
+LED_TO: dict[Any, str] = {}
+
+
+def believing(original: Any) -> Any:
+    LED_TO.clear()
+    return lambda statements, table: LED_TO.get(table) or original(statements, table)
+
+
+def noting(original: Any) -> Any:
+    def swap(statements: Any, table: Any, base: str | None, location: str) -> bool:
+        LED_TO[table] = location
+        return bool(original(statements, table, base, location))
+
+    return swap
+
+
 def whatever_it_has(original: Any) -> Any:
     """Instead of the expected value the one that is there."""
     locked = catalog.locked_location
@@ -166,6 +182,9 @@ MISTAKES = {
     "the pointer is swapped without its expected value": Mistake(
         ((catalog, "locked_location", not_locked), (catalog, "swap", whatever_it_has)),
         lives.changed_in_the_same_instant,
+    ),
+    "the table is believed to be where an aborted transaction has led it": Mistake(
+        ((catalog, "locked_location", believing), (catalog, "swap", noting)), lives.aborted_at_its_end
     ),
     "an attempt that was overtaken commits elsewhere": Mistake(
         ((elsewhere, "_take_over", whoever_was_there),), lives.overtaken_in_a_commit

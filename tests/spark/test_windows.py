@@ -194,6 +194,31 @@ def test_a_watermark_never_goes_back_and_late_rows_are_counted_where_nobody_read
     assert checkpoints.rows("state:hours") == [(5, datetime(2026, 1, 1, 4), datetime(2026, 1, 1, 6), 1)]
 
 
+def test_after_a_kill_a_row_of_a_window_that_was_emitted_is_late(spark: Any, tmp_path: Path) -> None:
+    source = Listed(TIMES, step=9)
+    pipeline = Pipeline("late", parallelism=2)
+    rows = pipeline.source("rows", source, event_time="at", delay="0 s")
+    hours = rows.key_by("k").aggregate("hours", window("at", "1 hour"), n=count())
+    hours.transform(lambda df: df.select("k", "n")).sink("hours", ParquetSink(str(tmp_path / "hours")))
+    running = Running(pipeline, spark, tmp_path)
+    source.put(0, (1, at(5)), (1, at(50)), (2, at(61)))
+    running.until_idle()
+    running.begin()
+    running.until_acknowledged()
+    assert running.rows("sink:hours") == [(1, 2)]
+    running.complete()
+    running.restart()
+    source.put(0, (1, at(7)))
+    running.until_idle()
+    running.begin()
+    running.until_acknowledged()
+    assert running.rows("sink:hours") == []
+    running.complete()
+    position = running.completed[SubtaskId("hours", 0)].position
+    assert position is not None
+    assert position["late"] == 1
+
+
 @pytest.mark.parametrize(("type_", "value"), [("date", "2026-01-01"), ("timestamp_ntz", "2026-01-01 10:30:00")])
 def test_a_date_is_its_midnight_and_a_time_without_zone_is_in_utc(
     type_: str, value: str, spark: Any, tmp_path: Path

@@ -13,10 +13,12 @@ from iceberg_tables import Lake, files_below
 from marts import Mart, Server, values
 from psycopg2.errors import LockNotAvailable
 from pyiceberg.table import StaticTable
+from worlds import Crash
 
 from tidegate import IcebergSink
 from tidegate.iceberg import catalog
 from tidegate.iceberg.places import location_now
+from tidegate.iceberg.swapping import Swap
 from tidegate.ports import StageContext, StateHandle
 from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 from tidegate.protocol.facts.records import CheckpointKind
@@ -137,6 +139,24 @@ def appended_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     object.__setattr__(sink, "prepare", prepared)
     of.take()
     assert world.lake.values(TABLE) == [1, 2, 10]
+
+
+def aborted_at_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction, after all statements have run; then the checkpoint is tried again."""
+    of = world.grown("append", 1)
+    id_, run = of.validated(), Swap.run
+
+    def dies(self: Swap, statements: Any) -> None:
+        run(self, statements)
+        monkeypatch.setattr(Swap, "run", run)
+        raise Crash
+
+    monkeypatch.setattr(Swap, "run", dies)
+    with pytest.raises(Crash):
+        of.coordinator.finalize(id_)
+    of.coordinator.finalize(id_)
+    of.coordinator.notify(id_)
+    assert world.lake.values(TABLE) == [1, 2]
 
 
 def changed_in_the_same_instant(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """Planted mistakes around tables of files: a pointer that the transaction swaps, and files that stay where they were
 staged."""
 
-from dataclasses import replace
-
-from simulator.file_sinks import TABLE, FilesSink, Swap
+from simulator.file_sinks import FilesSink, Swap
 from simulator.file_tables import FileTable
 from simulator.running_files import FilesTable
 
@@ -58,21 +56,6 @@ def _(original):
         before = self.sink.table(tables).reach
         found = original(self, tables)
         self.sink._delete(sorted(before - self.sink.table(tables).reach))
-        return found
-
-    return execute
-
-
-@mutation("the pointer is believed to be where an aborted transaction has led it", (Swap, "_execute"))
-def _(original):
-    believed = {}
-
-    def execute(self, tables):
-        table = self.sink.table(tables)
-        if self.sink in believed:
-            tables[self.sink.root] = {TABLE: replace(table, pointer=believed[self.sink])}
-        found = original(self, tables)
-        believed[self.sink] = self.sink.table(tables).pointer
         return found
 
     return execute
