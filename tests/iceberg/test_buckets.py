@@ -72,7 +72,7 @@ def test_a_table_is_the_source_of_the_next_pipeline(lake: Lake, mart: Callable[.
 
 
 def test_no_file_is_left_that_no_snapshot_has(lake: Lake, mart: Callable[..., Mart], warehouse, bucket) -> None:
-    of = mart(out=IcebergSink("db.out", "latest", warehouse), retained=2)
+    of = mart(out=IcebergSink("db.out", "latest", warehouse, readable_for="0 s"), retained=2)
     for number in range(12):
         of.take(out=values(number))
     reach = files_of(lake.table("db.out").metadata_location)
