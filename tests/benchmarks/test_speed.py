@@ -89,6 +89,19 @@ def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it(
     assert [row for row in rows if row not in map(_medians, printed)] == []
 
 
+def test_the_page_about_iceberg_has_the_same_figures() -> None:
+    from kept_figures import read
+    from speed import beside_pyiceberg
+
+    iceberg = read("iceberg")
+    assert iceberg is not None
+    rows = [_medians(line) for line in beside_pyiceberg(iceberg) if "rows" in line and line.endswith(" |")]
+    measured = [row[1:3] for row in rows if row[0].startswith(("append of", "10,000 updates"))]
+    [table] = (ROOT / "docs" / "iceberg.md").read_text().split("| measured |")[1:]
+    assert len(measured) == 3
+    assert [each for row in measured for each in row if each not in table.partition("\n\n")[0]] == []
+
+
 def _medians(row: str) -> list[str]:
     """The first four cells, without the smallest and largest."""
     return [re.sub(r" \(.*?\)", "", cell.strip()) for cell in row.split("|")[1:5]]
