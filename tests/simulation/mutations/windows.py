@@ -122,16 +122,6 @@ def _(original):
     return arrive
 
 
-@mutation("a continuous run forgets which windows have been emitted", (ContinuousDriver, "_put_back"))
-def _(original):
-    def put_back(self):
-        original(self)
-        for running in self._chains:
-            running.closed = None
-
-    return put_back
-
-
 @mutation("data in flight does not say how far it has come", (in_flight, "_to_json"))
 def _(original):
     def to_json(data):
