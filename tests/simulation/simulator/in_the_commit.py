@@ -43,7 +43,7 @@ def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> Si
     own = Random(f"in the commit {world.seed} {root or name}")
     if not (draws.random() < 0.1 and own.random() < 0.7):
         return SimulatedSink(world, name, input, root)
-    if own.random() < 0.4:
+    if own.random() < 0.39:
         from simulator.file_sinks import FilesSink
 
         return FilesSink(world, name, input, root)
