@@ -177,11 +177,11 @@ class Back:
         return draft
 
     def _shows(self, draft: Draft) -> int:
-        """The checkpoint whose rows it has: another one if it was imported from a savepoint, since it adds none. Then
-        it is alone between that and the next one of the branch, and has no tag before the table goes back to it."""
+        """The checkpoint whose rows it has: another one if it adds none and was imported from a savepoint, or was the
+        first after a restore. Then it has no tag before the table goes back to it."""
         (first, _), *before = self.branch.spans
-        is_imported = bool(before) and first == self.checkpoint_id and _tag_of(draft, self.checkpoint_id) is None
-        followed = before[0][1] if is_imported else None
+        is_tagged = _tag_of(draft, self.checkpoint_id) is not None
+        followed = before[0][1] if before and first == self.checkpoint_id and not (is_tagged or self.staged) else None
         return self.checkpoint_id if followed is None else followed
 
     def _begun(self, base: str) -> Draft:
