@@ -1,4 +1,4 @@
-"""Every type that Spark has, as DuckDB reads it from the table: the suite reads it by pyiceberg."""
+"""Every type that Spark has, as DuckDB and Polars read it from the table: the suite reads it by pyiceberg."""
 
 import pyarrow as pa
 import pytest
@@ -17,6 +17,7 @@ def test_duckdb_reads_what_was_committed(lake, mart, name):
     of = mart(out=IcebergSink("db.out"))
     of.take(out=pa.table({"k": list(range(len(rows))), "v": pa.array(rows, kind)}))
     assert [v for _, v in sorted(lake.duck("db.out"))] == rows
+    assert lake.polars("db.out").sort("k")["v"].to_list() == rows
 
 
 @pytest.mark.parametrize("kind", [pa.duration("us"), pa.month_day_nano_interval(), pa.null()], ids=str)

@@ -1,10 +1,11 @@
-"""Readers of Iceberg tables: pyiceberg by its own catalog, and DuckDB by the metadata file."""
+"""Readers of Iceberg tables: pyiceberg by its own catalog, DuckDB and Polars by the metadata file."""
 
 import os
 from functools import cache
 from typing import Any
 
 import duckdb
+import polars
 import pyarrow as pa
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.sql import SqlCatalog
@@ -50,6 +51,11 @@ class Lake:
             if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
                 cursor.execute(_SECRET, {"address": endpoint.removeprefix("http://")})
             return cursor.execute(question.format(table=table)).fetchall()
+
+    def polars(self, name: str) -> polars.DataFrame:
+        """What Polars reads, of the files that pyiceberg finds for it."""
+        os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # its own is another package
+        return polars.scan_iceberg(self.table(name).metadata_location).collect()
 
 
 @cache
