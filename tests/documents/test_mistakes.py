@@ -55,6 +55,7 @@ def seen(text, home):
     """Without what differs from one machine or moment to the next."""
     text = text.replace(str(home), "/home/shop").replace(str(Path(sys.prefix)), "/venv")
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?( UTC)?", "…", text)
+    text = re.sub(r"(unexpected keyword argument '\w+')\. Did you mean '\w+'\?", r"\1.", text)  # Python 3.13 asks
     return re.sub(r"(Checkpoint \d+|Pipeline \w+): [a-z S]+\n", "", text)
 
 

@@ -10,7 +10,7 @@ from rest_catalogs import rest_catalog
 from sizes import sizes
 
 from tidegate import CheckpointConfig, FileSource, IcebergSink, ParquetSink, Pipeline, sum_
-from tidegate.iceberg.catalogs import _catalog
+from tidegate.iceberg.catalogs import close_catalogs
 from tidegate.testing import crash_test
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
@@ -37,7 +37,7 @@ def test_a_checkpoint_that_is_killed_anywhere_is_in_all_tables_once(
 
     with rest_catalog(tmp_path) as server:
         monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", server.url)
-        _catalog.cache_clear()
+        close_catalogs()
         report = crash_test(pipeline, FILES, spark=spark, only=only)
         assert report.crashes >= (2 if only else 40)
         together = [tables for tables in server.commits() if len(tables) == 2]

@@ -8,7 +8,7 @@ from iceberg_tables import Lake
 from marts import Mart, Server
 from rest_catalogs import RestCatalogServer, rest_catalog
 
-from tidegate.iceberg.catalogs import _catalog
+from tidegate.iceberg.catalogs import close_catalogs
 from tidegate.postgres.store import PostgresCheckpointStore
 
 
@@ -50,9 +50,9 @@ def rest(
     """A REST catalog that pyiceberg's configuration calls `lake`."""
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", rest_server.url)
     rest_server.say(token=None, together=True, faults=[])
-    _catalog.cache_clear()
+    close_catalogs()
     yield rest_server
-    _catalog.cache_clear()
+    close_catalogs()
 
 
 @pytest.fixture
@@ -62,7 +62,8 @@ def space(home: Path) -> str:
 
 
 @pytest.fixture
-def other_catalog(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def other_catalog(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A catalog in a file of SQLite, as pyiceberg's configuration names it."""
     monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{home}/catalog.db")
-    _catalog.cache_clear()
+    yield
+    close_catalogs()

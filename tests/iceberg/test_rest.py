@@ -11,7 +11,7 @@ from rest_catalogs import ALONE, TOGETHER
 
 import tidegate
 from tidegate import IcebergSink, IcebergSource
-from tidegate.iceberg.catalogs import _catalog
+from tidegate.iceberg.catalogs import close_catalogs
 from tidegate.ports import SinkCommit, SourceContext
 from tidegate.protocol.facts.errors import (
     RowsRefusedError,
@@ -148,7 +148,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(mart, rest, sp
     of = mart(**tables(space))
     take(of, 1)
     monkeypatch.setattr("tidegate.iceberg.rest.TIME_LIMIT", 5)
-    _catalog.cache_clear()
+    close_catalogs()
     rest.fault(TOGETHER, when="after", seconds=100)
     begun = time.monotonic()
     take(of, 2)
@@ -233,7 +233,7 @@ def test_a_server_that_is_away_is_waited_for(mart, rest, space):
         SinkUnavailableError, match=r"The catalog 'lake' of table \S+ cannot be used .*Check that it runs"
     ):
         of.coordinator.notify(id_)
-    _catalog.cache_clear()
+    close_catalogs()
     with pytest.raises(SinkUnavailableError, match="cannot be used"):
         of.coordinator.notify(id_)
     rest.start()

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from rest_catalogs import RestCatalogServer, rest_catalog
 
 from tidegate import IcebergSink
-from tidegate.iceberg.catalogs import _catalog
+from tidegate.iceberg.catalogs import close_catalogs
 from tidegate.iceberg.places import location_now
 from tidegate.testing import SinkSuite
 from tidegate.testing.every_type import EVERY_TYPE
@@ -55,11 +55,12 @@ class TestAppendedElsewhere(TestAppended):
     """The catalog is a file of SQLite."""
 
     @pytest.fixture(autouse=True)
-    def _other(self, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _other(self, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
         self.uri = f"sqlite:///{tmp_path}/catalog.db"
         monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", self.uri)
-        _catalog.cache_clear()
+        yield
+        close_catalogs()
 
     def sink(self, directory: Path) -> IcebergSink:
         return IcebergSink(f"db.{directory.name}", self.mode, str(directory), catalog="other")
@@ -82,11 +83,12 @@ class TestAppendedOverRest(TestAppended):
     @pytest.fixture(autouse=True)
     def _rest(
         self, running_url: str, server: RestCatalogServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    ) -> Iterator[None]:
         monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
         self.server, self.space = server, "".join(each if each.isalnum() else "_" for each in tmp_path.name)
         monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", server.url)
-        _catalog.cache_clear()
+        yield
+        close_catalogs()
 
     def sink(self, directory: Path) -> IcebergSink:
         return IcebergSink(f"{self.space}.{directory.name}", self.mode, str(directory), catalog="lake")

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tidegate import IcebergSource
-from tidegate.iceberg.catalogs import _catalog
+from tidegate.iceberg.catalogs import close_catalogs
 from tidegate.testing import SourceSuite
 from tidegate.testing.every_type import EVERY_TYPE
 
@@ -22,12 +22,12 @@ class TestIcebergSource(SourceSuite[IcebergSource]):
     @pytest.fixture(autouse=True)
     def catalog(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("PYICEBERG_CATALOG__OTHER__URI", f"sqlite:///{tmp_path}/catalog.db")
-        _catalog.cache_clear()
         monkeypatch.delitem(EVERY_TYPE, "ARRAY<STRUCT<a: DATE>>")  # pyiceberg writes null as an empty list there
         self.lake = SqlCatalog("other", uri=f"sqlite:///{tmp_path}/catalog.db")
         self.lake.create_namespace_if_not_exists("db")
         yield
         self.lake.close()
+        close_catalogs()
 
     def source(self, directory: Path, columns: str) -> IcebergSource:
         return IcebergSource(f"db.{directory.name}", "other", schema=columns)

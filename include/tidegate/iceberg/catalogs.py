@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -25,6 +24,8 @@ from tidegate.protocol.facts.errors import (
     SinkUnavailableError,
 )
 
+#: By process and name: after a fork, open connections are the parent's.
+_OPEN: dict[tuple[int, str], Catalog] = {}
 #: Credentials as servers and libraries repeat them in messages: headers, tokens, user and password of a URL.
 _SECRETS = re.compile(
     r"(?i:bearer|basic)\s+[^\s'\",]+|eyJ[\w-]+\.[\w.-]+|(?<=://)[^/@\s]+(?=@)"
@@ -42,7 +43,7 @@ def catalog_of(table: TableName) -> Catalog:
     """The catalog of a table. Raises `MissingConnectionError`, `SinkError`."""
     assert table.catalog is not None
     try:
-        return _catalog(os.getpid(), table.catalog)
+        return _opened(table.catalog)
     except ValueError as error:
         if isinstance(error, OSError):  # some errors of requests are both
             raise explained(table, error) from error
@@ -54,18 +55,27 @@ def catalog_of(table: TableName) -> Catalog:
         raise explained(table, error) from error
 
 
-@lru_cache(maxsize=8)
-def _catalog(process: int, name: str) -> Catalog:
-    """After a fork, open connections are the parent's. pyiceberg itself reads its configuration once in a process."""
-    properties: Any = Config().get_catalog_config(name) or {}
-    return rest.with_time_limit(load_catalog(name, **properties))
+def _opened(name: str) -> Catalog:
+    """pyiceberg itself reads its configuration once in a process."""
+    key = os.getpid(), name
+    if key not in _OPEN:
+        properties: Any = Config().get_catalog_config(name) or {}
+        _OPEN[key] = rest.with_time_limit(load_catalog(name, **properties))
+    return _OPEN[key]
+
+
+def close_catalogs() -> None:
+    """Close the catalogs that this process has open. Each is opened anew when it is needed."""
+    for process, name in list(_OPEN):
+        if process == os.getpid():
+            _OPEN.pop((process, name)).close()
 
 
 def explained(table: TableName, error: Exception) -> SinkError:
     """The error to raise when a catalog did not do what was asked."""
     where, said = f"The catalog {table.catalog!r} of table {table}", _said(table, error)
     if isinstance(error, UnauthorizedError | AuthorizationExpiredError | OAuthError):
-        _catalog.cache_clear()  # a new token may be there by the next attempt
+        close_catalogs()  # a new token may be there by the next attempt
         return SinkUnavailableError(
             f"{where} does not accept the credentials of this process ({said}). {_SAFE} Set {_variable(table)}TOKEN "
             f"or {_variable(table)}CREDENTIAL anew, or the same in .pyiceberg.yaml; then repeat the step."

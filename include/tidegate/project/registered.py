@@ -68,7 +68,7 @@ def _imported(name: str, target: str) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and (missing := not_installed(error.name)):
             raise missing from error
         raise PipelineDefinitionError(
-            f"Pipeline {target!r} cannot be loaded. {_where(error)}: {type(error).__name__}: {_said(error)}. Nothing "
+            f"Pipeline {target!r} cannot be loaded. {_where(error)}: {type(error).__name__}: {_said(error)} Nothing "
             "was begun. Correct the line, then run again."
         ) from error
 
@@ -83,7 +83,9 @@ def _where(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    return (error.msg if isinstance(error, SyntaxError) else str(error)).rstrip(".")
+    """What the error says, as a sentence."""
+    said = (error.msg if isinstance(error, SyntaxError) else str(error)).rstrip(".")
+    return said if said.endswith("?") else f"{said}."
 
 
 def registered_pipelines() -> dict[str, str]:
