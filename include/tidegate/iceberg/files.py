@@ -71,9 +71,12 @@ class _Stream(io.BytesIO):
     def close(self) -> None:
         if not self.closed:
             self._file.content = self.getvalue()
+            super().close()  # first: what cannot be written is not written later either
             storage, name = opened(self._file.location)
             storage.write(name, self._file.content)
-            super().close()
+
+    def __del__(self) -> None:
+        super().close()  # Python's own would write what nobody has closed
 
 
 class Written(OutputFile):
