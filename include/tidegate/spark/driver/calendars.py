@@ -4,57 +4,77 @@ What a time zone's clock shows is looked up in arrays that the driver makes, by 
 row: time is divided into parts of equal length, in each of which the clock is moved a few times at most.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidegate.pipeline.calendar_windows import CalendarWindow, Span
 from tidegate.pipeline.time_zones import TimeZone
 
-#: A row's time, and the bounds of its window.
-AT, START, END = "_at", "_window_start", "_window_end"
-_OFFSET, _SINCE, _UNTIL, _LOCAL, _NEXT = "_offset", "_since", "_until", "_local", "_next"
+#: The bounds of a window.
+START, END = "_window_start", "_window_end"
 
 _PART = 50 * 24 * 3600 * 1_000_000
 _NEVER = 2**62
 
 
-def with_calendar_bounds(window: CalendarWindow, frame: DataFrame) -> DataFrame:
-    """Each row with the bounds of its only window."""
-    zone, at = window.zone, F.col(AT)
-    local = frame.withColumn(_OFFSET, _since(at, zone.since, zone.offsets))
-    if window.by_the_hour:
-        until = (*zone.since[1:], _NEVER)
-        moved = local.withColumn(_SINCE, _since(at, zone.since, zone.since))
-        moved = moved.withColumn(_UNTIL, _since(at, zone.since, until))
-        into = F.pmod(at + F.col(_OFFSET), F.lit(window.size.micros))
-        placed = moved.withColumn(START, F.greatest(at - into, F.col(_SINCE)))
-        return placed.withColumn(END, F.least(at - into + F.lit(window.size.micros), F.col(_UNTIL)))
-    placed = local.withColumn(_LOCAL, _floor(window.size, at + F.col(_OFFSET)))
-    placed = placed.withColumn(_NEXT, _instant(zone, _after(window.size, F.col(_LOCAL), F.lit(1))))
-    # Where the clock was put back from a day to the one before, the later day has begun.
-    has_begun = F.col(_NEXT) <= at
-    later = _after(window.size, F.col(_LOCAL), F.lit(1))
-    begins = placed.withColumn(_LOCAL, F.when(has_begun, later).otherwise(F.col(_LOCAL)))
-    begins = begins.withColumn(START, _instant(zone, F.col(_LOCAL)))
-    ends = F.when(has_begun, _instant(zone, _after(window.size, F.col(_LOCAL), F.lit(1))))
-    return begins.withColumn(END, ends.otherwise(F.col(_NEXT)))
+def calendar_bounds(window: CalendarWindow, at: Column) -> Column:
+    """The bounds of a row's only window, as a struct."""
+    return _let(at, lambda at: (_bounds_by_the_hour if window.by_the_hour else _bounds_by_the_clock)(window, at))
+
+
+def _bounds_by_the_hour(window: CalendarWindow, at: Column) -> Column:
+    zone, size = window.zone, F.lit(window.size.micros)
+    into = F.pmod(at + _since(at, zone.since, zone.offsets), size)
+
+    def bounds(begins: Column) -> Column:
+        ends = F.least(begins + size, _since(at, zone.since, (*zone.since[1:], _NEVER)))
+        return F.struct(F.greatest(begins, _since(at, zone.since, zone.since)).alias(START), ends.alias(END))
+
+    return _let(at - into, bounds)
+
+
+def _bounds_by_the_clock(window: CalendarWindow, at: Column) -> Column:
+    zone, size = window.zone, window.size
+
+    def bounds(local: Column) -> Column:
+        later = _after(size, local, F.lit(1))
+
+        def ending(end: Column) -> Column:
+            this = F.struct(_instant(zone, local).alias(START), end.alias(END))
+            following = F.struct(end.alias(START), _instant(zone, _after(size, later, F.lit(1))).alias(END))
+            # Where the clock was put back from a day to the one before, the later day has begun.
+            return F.when(end <= at, following).otherwise(this)
+
+        return _let(_instant(zone, later), ending)
+
+    return _let(_floor(size, at + _since(at, zone.since, zone.offsets)), bounds)
 
 
 def calendar_windows(window: CalendarWindow, at: Column) -> Column:
     """All windows that a row may belong to: an array of their bounds."""
     zone = window.zone
-    local = at + _since(at, zone.since, zone.offsets)
     numbers = F.sequence(F.lit(-window.beginning_early), F.lit(window.overlapping - 1))
-    last = _floor(window.slide, local)
-    starts = F.transform(numbers, lambda back: _after(window.slide, last, -back))
 
     def bounds(start: Column) -> Column:
         end = _instant(zone, _after(window.size, start, F.lit(1)))
         return F.struct(_instant(zone, start).alias(START), end.alias(END))
 
-    return F.transform(starts, bounds)
+    def windows(last: Column) -> Column:
+        starts = F.transform(numbers, lambda back: _after(window.slide, last, -back))
+        return F.transform(starts, bounds)
+
+    def local(at: Column) -> Column:
+        return _floor(window.slide, at + _since(at, zone.since, zone.offsets))
+
+    return _let(_let(at, local), windows)
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """The body with a value that is written once. Spark puts the expression of an inner select wherever its column is
+    used, so what is nested would become thousands of times as long."""
+    return F.transform(F.array(value), body)[0]
 
 
 def _floor(span: Span, local: Column) -> Column:
@@ -81,8 +101,12 @@ def _midnight(day: Column) -> Column:
 
 def _instant(zone: TimeZone, local: Column) -> Column:
     """See `TimeZone.instant`."""
-    offset = _since(local, zone.local_since, zone.offsets)
-    return F.greatest(local - offset, _since(local, zone.local_since, zone.since))
+
+    def instant(local: Column) -> Column:
+        offset = _since(local, zone.local_since, zone.offsets)
+        return F.greatest(local - offset, _since(local, zone.local_since, zone.since))
+
+    return _let(local, instant)
 
 
 def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
@@ -98,13 +122,16 @@ def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
         before.append(within[-1][1] if within else before[-1])
     past = at - F.lit(first)
     part = (past - F.pmod(past, F.lit(_PART))) / _PART + 1
-    part = F.least(F.greatest(part, F.lit(0)), F.lit(parts - 1)).cast("int")
-    found = _array(before)[part]
-    for number in range(max(map(len, changes))):
-        whens = [within[number][0] if number < len(within) else _NEVER for within in changes]
-        then = [within[number][1] if number < len(within) else 0 for within in changes]
-        found = F.when(at >= _array(whens)[part], _array(then)[part]).otherwise(found)
-    return found
+
+    def value(part: Column) -> Column:
+        found = _array(before)[part]
+        for number in range(max(map(len, changes))):
+            whens = [within[number][0] if number < len(within) else _NEVER for within in changes]
+            then = [within[number][1] if number < len(within) else 0 for within in changes]
+            found = F.when(at >= _array(whens)[part], _array(then)[part]).otherwise(found)
+        return found
+
+    return _let(F.least(F.greatest(part, F.lit(0)), F.lit(parts - 1)).cast("int"), value)
 
 
 def _array(numbers: Sequence[int]) -> Column:

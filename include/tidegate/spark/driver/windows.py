@@ -13,13 +13,12 @@ from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampT
 from tidegate.pipeline.calendar_windows import CalendarWindow
 from tidegate.pipeline.windows import BOUNDS, FixedWindow, Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
-from tidegate.spark.driver.calendars import AT as _AT
 from tidegate.spark.driver.calendars import END as _END
 from tidegate.spark.driver.calendars import START as _START
-from tidegate.spark.driver.calendars import calendar_windows, with_calendar_bounds
+from tidegate.spark.driver.calendars import calendar_bounds, calendar_windows
 from tidegate.spark.driver.hashing import quoted
 
-_WINDOW = "_window"
+_AT, _WINDOW = "_at", "_window"
 
 
 def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence[str], closed: int | None) -> DataFrame:
@@ -82,7 +81,8 @@ def _with_bounds(window: Window, frame: DataFrame) -> DataFrame:
     """Each row with its only window, whose time it is in, in microseconds."""
     at = frame.withColumn(_AT, micros(window.column))
     if isinstance(window, CalendarWindow):
-        return with_calendar_bounds(window, at)
+        placed = at.withColumn(_WINDOW, calendar_bounds(window, F.col(_AT)))
+        return placed.withColumn(_START, F.col(_WINDOW)[_START]).withColumn(_END, F.col(_WINDOW)[_END])
     assert isinstance(window, FixedWindow)
     start = F.col(_AT) - F.pmod(F.col(_AT), F.lit(window.slide_micros))
     return at.withColumn(_START, start).withColumn(_END, F.col(_START) + F.lit(window.size_micros))
