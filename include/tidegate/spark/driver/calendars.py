@@ -123,7 +123,7 @@ def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
     past = at - F.lit(first)
     part = (past - F.pmod(past, F.lit(_PART))) / _PART + 1
 
-    def value(part: Column) -> Column:
+    def found_in(part: Column) -> Column:
         found = _array(before)[part]
         for number in range(max(map(len, changes))):
             whens = [within[number][0] if number < len(within) else _NEVER for within in changes]
@@ -131,7 +131,7 @@ def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
             found = F.when(at >= _array(whens)[part], _array(then)[part]).otherwise(found)
         return found
 
-    return _let(F.least(F.greatest(part, F.lit(0)), F.lit(parts - 1)).cast("int"), value)
+    return _let(F.least(F.greatest(part, F.lit(0)), F.lit(parts - 1)).cast("int"), found_in)
 
 
 def _array(numbers: Sequence[int]) -> Column:
