@@ -12,6 +12,7 @@ from tidegate import window
 from tidegate.pipeline.calendar_windows import CalendarWindow
 from tidegate.pipeline.time_zones import EPOCH, TimeZone, micros, time_zone
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.steps.watermarks import END_OF_TIME
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]
 STEP, HOURS, DAY = timedelta(minutes=15), timedelta(hours=1), timedelta(days=1)
@@ -104,6 +105,14 @@ def test_months_need_no_zone_and_weeks_begin_on_mondays() -> None:
         True,
         False,
     ]
+
+
+def test_windows_end_at_the_end_of_time_and_however_far_away_it_is() -> None:
+    for one in (calendar("1 month"), calendar("1 day"), calendar("1 year", "1 month")):
+        for far in (micros(datetime(9999, 12, 31)) + 10**15, END_OF_TIME):
+            assert one.has_end_in(micros(datetime(2026, 1, 1)), far)
+            assert not one.has_end_in(far, far)
+        assert one.has_end_in(-(10**17), 0)
 
 
 def test_overlapping_windows_end_at_each_slide() -> None:

@@ -17,6 +17,8 @@ _HOUR = 3600 * 1_000_000
 _DAY = 24 * _HOUR
 #: 1970-01-05, a Monday: weeks are counted from it.
 _MONDAY = 4 * _DAY
+#: The calendar repeats itself after 400 years. Python's knows 9999 of them, and the end of time is later.
+_CYCLE, _CYCLE_MONTHS = 146_097 * _DAY, 400 * 12
 _CALENDAR = re.compile(r"\s*(\d+)\s*(week|month|year)s?\s*")
 _MONTHS = {"month": 1, "year": 12}
 
@@ -37,17 +39,26 @@ class Span:
         """When the span of a local time begins."""
         if self.micros:
             return local - (local - self.counted_from) % self.micros
-        at = EPOCH + timedelta(microseconds=local)
-        month = (at.year * 12 + at.month - 1 - 1970 * 12) // self.months * self.months
-        return micros(datetime(1970 + month // 12, month % 12 + 1, 1))
+        return _first_of(_month_of(local) // self.months * self.months)
 
     def after(self, local: int, count: int = 1) -> int:
         """The local time so many spans later; of months, a month's first day."""
         if self.micros:
             return local + count * self.micros
-        at = EPOCH + timedelta(microseconds=local)
-        month = at.year * 12 + at.month - 1 + count * self.months
-        return micros(datetime(month // 12, month % 12 + 1, 1))
+        return _first_of(_month_of(local) + count * self.months)
+
+
+def _month_of(local: int) -> int:
+    """Months since January 1970."""
+    cycles, rest = divmod(local, _CYCLE)
+    at = EPOCH + timedelta(microseconds=rest)
+    return cycles * _CYCLE_MONTHS + (at.year - 1970) * 12 + at.month - 1
+
+
+def _first_of(month: int) -> int:
+    """When a month begins."""
+    cycles, rest = divmod(month, _CYCLE_MONTHS)
+    return cycles * _CYCLE + micros(datetime(1970 + rest // 12, rest % 12 + 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +106,7 @@ class CalendarWindow:
         """The ends of the windows that begin at this local time and before, and of a few later ones, backwards."""
         back = -self.beginning_early
         while True:
-            begins = self.slide.after(start, -back)
-            yield self.zone.instant(begins + self.size.micros if self.size.micros else self.size.after(begins))
+            yield self.zone.instant(self.size.after(self.slide.after(start, -back)))
             back += 1
 
 
