@@ -14,6 +14,8 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
+#: Of time: before every timestamp of Spark.
+_BEGINNING = -(1 << 62)
 #: No zone's offset has become another one and the old one again within so many days.
 _STEP = timedelta(days=5)
 #: Clocks are moved as the database says between these years. Before and after them they are not.
@@ -56,7 +58,7 @@ def time_zone(name: str) -> TimeZone:
         raise PipelineDefinitionError(
             f"There is no time zone {name!r}. Write one of the tz database, such as 'Europe/Berlin'."
         ) from error
-    since, offsets = [micros(datetime(1, 1, 1))], [_offset(zone, datetime(_YEARS[0], 1, 1))]
+    since, offsets = [_BEGINNING], [_offset(zone, datetime(_YEARS[0], 1, 1))]
     for at in _transitions(zone):
         since.append(micros(at))
         offsets.append(_offset(zone, at))
