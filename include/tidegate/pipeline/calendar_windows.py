@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidegate.pipeline.time_zones import EPOCH, TimeZone, micros
+from tidegate.pipeline.time_zones import EPOCH, TimeZone, micros, require_zone, time_zone
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.text.durations import duration
 
@@ -68,7 +68,11 @@ class CalendarWindow:
     column: str
     size: Span
     slide: Span
-    zone: TimeZone
+    time_zone: str
+
+    @property
+    def zone(self) -> TimeZone:
+        return time_zone(self.time_zone)
 
     @property
     def overlapping(self) -> int:
@@ -124,9 +128,10 @@ def is_of_months(text: object) -> bool:
     return found is not None and found[2] != "week"
 
 
-def calendar_window(column: str, size: Span, slide: Span, zone: TimeZone) -> CalendarWindow:
+def calendar_window(column: str, size: Span, slide: Span, zone: str) -> CalendarWindow:
     """Raises `PipelineDefinitionError` if these are no windows of local time."""
-    where = f"window({column!r}, …, time_zone={zone.name!r})"
+    require_zone(zone)
+    where = f"window({column!r}, …, time_zone={zone!r})"
     if bool(size.months) != bool(slide.months):
         raise PipelineDefinitionError(f"{where} has a size or a slide of months, and the other one has days or hours.")
     if not 0 < slide.months + slide.micros <= size.months + size.micros:

@@ -49,15 +49,20 @@ class TimeZone:
         return max(local - self.offsets[period], self.since[period])
 
 
-@lru_cache(maxsize=8)
-def time_zone(name: str) -> TimeZone:
+def require_zone(name: str) -> ZoneInfo:
     """Raises `PipelineDefinitionError` if there is none of that name."""
     try:
-        zone = ZoneInfo(name)
+        return ZoneInfo(name)
     except (KeyError, OSError, ValueError, TypeError) as error:  # OSError: the name of a directory
         raise PipelineDefinitionError(
             f"There is no time zone {name!r}. Write one of the tz database, such as 'Europe/Berlin'."
         ) from error
+
+
+@lru_cache(maxsize=8)
+def time_zone(name: str) -> TimeZone:
+    """Its rules, by thousands of questions to the tz database. Raises as `require_zone` does."""
+    zone = require_zone(name)
     since, offsets = [_BEGINNING], [_offset(zone, datetime(_YEARS[0], 1, 1))]
     for at in _transitions(zone):
         since.append(micros(at))

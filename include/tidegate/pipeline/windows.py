@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from tidegate.pipeline import time_zones
 from tidegate.pipeline.calendar_windows import calendar_window, is_of_months, span
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
@@ -116,7 +115,7 @@ def window(
     """
     every = size if slide is None else slide
     if time_zone is not None or is_of_months(size) or is_of_months(every):
-        zone = time_zones.time_zone("UTC" if time_zone is None else time_zone)
+        zone = "UTC" if time_zone is None else time_zone
         made: Window = calendar_window(column, span(size), span(every), zone)
     else:
         made = _fixed(column, size, slide)
