@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import conditions
 import numpy as np
@@ -32,15 +33,16 @@ from tidegate.protocol.recovery.ownership import Owner
 #: Of the table of current rows, and how many checkpoints the three tables keep.
 SUBTASKS, RETAINED = 8, 5
 WARM_UPS = 2
+Mode = Literal["append", "latest"]
 Found = dict[str, dict[str, dict[str, list[float]]]]
 
 
 class ByTidegate:
     """A sink as a pipeline uses it: subtasks stage, the driver prepares, and one transaction commits."""
 
-    def __init__(self, url: str, table: str, mode: str = "append", partition_by: Sequence[str] = ()) -> None:
+    def __init__(self, url: str, table: str, mode: Mode = "append", partition_by: Sequence[str] = ()) -> None:
         self.engine = connect(url)
-        self.sink = IcebergSink(f"bench.{table}", mode, partition_by=partition_by).placed("bench", table)  # type: ignore[arg-type]
+        self.sink = IcebergSink(f"bench.{table}", mode, partition_by=partition_by).placed("bench", table)
         self.sink.mark(Owner("bench", table, "bench"))
         self.checkpoint_id = 0
 
@@ -61,7 +63,7 @@ def committed(engine: Engine, participants: Sequence[Participant]) -> None:
 
 
 class ByPyiceberg:
-    """The same catalog, by pyiceberg alone. A program that runs once in a while loads its table anew."""
+    """The same catalog, by pyiceberg alone. Each call loads the table, as a program does that runs now and then."""
 
     def __init__(self, url: str, table: str, columns: pa.Schema) -> None:
         self.catalog = SqlCatalog(
@@ -128,7 +130,7 @@ def updated(current: pa.Table, changed: pa.Table) -> pa.Table:
 
 
 def whole(home: Path, server: int, rows: int, updates: int, times: int) -> dict[str, list[float]]:
-    """The same updates as checkpoints of a pipeline, from the trigger until they are notified, Spark included."""
+    """The same updates as whole checkpoints of a pipeline, from trigger to notify, with Spark."""
     conditions.ask("serial", quick=False)
     landing = home / "landing"
     landing.mkdir()
@@ -188,7 +190,7 @@ def steps_of(tables: Sequence[ByTidegate], id_: int) -> dict[str, list[float]]:
         participants = [table.sink.prepare(id_, files) for table, files in zip(tables, staged, strict=True)]
     with step("transaction"):
         committed(tables[0].engine, participants)
-    with step("deletion of what was given up"):
+    with step("deletion of released files"):
         for table in tables:
             table.sink.forget(range(max(1, id_ - RETAINED + 1), id_ + 1))
     return found

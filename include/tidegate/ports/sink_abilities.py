@@ -262,8 +262,8 @@ class PositionedSink(Protocol):
 
 @runtime_checkable
 class JournalingSink(Protocol):
-    """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back. It is told of each
-    checkpoint, also when all its input has ended."""
+    """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back. It hears of each
+    checkpoint, even after all its input has ended."""
 
     def forget(self, kept: Collection[int]) -> None:
         """Delete what only a restore to other checkpoints would need. No restore leads to them any more.

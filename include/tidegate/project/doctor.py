@@ -99,29 +99,28 @@ def _spark() -> Finding:
     return Finding("spark", True, f"pyspark {version}" + (f", pyspark-client {client}" if client else ""))
 
 
-def _quality() -> Finding:
-    version = installed("great-expectations")
+def _extra(extra: str, package: str, called: str, without: str) -> Finding:
+    """Of an extra without which some pipelines do not run."""
+    version = installed(package)
     if version is None:
-        said = "Great Expectations is not installed: pipelines with expectations do not run."
-        return Finding("quality", None, said, "pip install 'tidegate[quality]'")
-    return Finding("quality", True, f"Great Expectations {version}")
+        return Finding(extra, None, f"{called} is not installed: {without}.", f"pip install 'tidegate[{extra}]'")
+    return Finding(extra, True, f"{called} {version}")
+
+
+def _quality() -> Finding:
+    return _extra("quality", "great-expectations", "Great Expectations", "pipelines with expectations do not run")
 
 
 def _postgres() -> Finding:
-    version = installed("adbc-driver-postgresql")
-    if version is None:
-        said = "ADBC for Postgres is not installed: PostgresSink does not run."
-        return Finding("postgres", None, said, "pip install 'tidegate[postgres]'")
-    return Finding("postgres", True, f"ADBC {version}")
+    return _extra("postgres", "adbc-driver-postgresql", "ADBC for Postgres", "PostgresSink does not run")
 
 
 def _iceberg() -> Finding:
+    found = _extra("iceberg", "pyiceberg", "pyiceberg", "IcebergSink and IcebergSource do not run")
     version = installed("pyiceberg")
-    if version is None:
-        said = "pyiceberg is not installed: IcebergSink and IcebergSource do not run."
-        return Finding("iceberg", None, said, "pip install 'tidegate[iceberg]'")
-    ok = _numbers(version)[:2] == ICEBERG
-    return Finding("iceberg", ok, f"pyiceberg {version}", None if ok else "pip install --upgrade 'tidegate[iceberg]'")
+    if version is None or _numbers(version)[:2] == ICEBERG:
+        return found
+    return Finding("iceberg", False, f"pyiceberg {version}", "pip install --upgrade 'tidegate[iceberg]'")
 
 
 def _airflow() -> Finding:

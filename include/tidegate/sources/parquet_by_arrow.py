@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.parquet_reading import ROWS, is_of_one_calendar
-from tidegate.sources.parts import Part
+from tidegate.sources.parts import Part, parts_of
 from tidegate.sources.read_errors import AS_BEFORE, carried, of_other_type, unreadable, vanished
 
 if TYPE_CHECKING:
@@ -39,14 +39,8 @@ class ParquetPlan:
     advice: str
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from pyarrow import fs
-
-        with carried(self.location):
-            filesystem, root = fs.FileSystem.from_uri(self.location)
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for part in self.bins[index]:
-                    yield from self._rows(filesystem, root.rstrip("/"), part.path)
+        for filesystem, root, part in parts_of(self.location, self.bins, batches):
+            yield from self._rows(filesystem, root, part.path)
 
     def _rows(self, filesystem: "pafs.FileSystem", root: str, path: str) -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa

@@ -1,13 +1,17 @@
 """Which files, and which parts of large ones, a Spark task reads."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.sources.decoding import is_splittable
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.read_errors import carried
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs as pafs
+
     from tidegate.sources.reading import TextFormat
 
 _SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
@@ -41,3 +45,18 @@ def packed(files: Sequence[FileVersion], form: "TextFormat | None", tasks: int) 
         bins[index].append(part)
         heapq.heappush(load, (lightest + weight, index))
     return [tuple(parts) for parts in bins]
+
+
+def parts_of(
+    location: str, bins: Sequence[tuple[Part, ...]], batches: "Iterable[pa.RecordBatch]"
+) -> "Iterator[tuple[pafs.FileSystem, str, Part]]":
+    """The parts that a Spark task reads, whose rows are numbers of bins, each with the file system and root of their
+    location."""
+    from pyarrow import fs
+
+    with carried(location):
+        filesystem, root = fs.FileSystem.from_uri(location)
+    for batch in batches:
+        for index in batch.column(0).to_pylist():
+            for part in bins[index]:
+                yield filesystem, root.rstrip("/"), part

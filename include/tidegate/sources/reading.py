@@ -15,7 +15,7 @@ from tidegate.sources.arrangement import Arrangement
 from tidegate.sources.decoding import PIECE, Decoder, hint, open_file
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.links import require_as_listed
-from tidegate.sources.parts import Part
+from tidegate.sources.parts import Part, parts_of
 from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE, carried, unreadable, vanished
 from tidegate.sources.text_records import Split, line_ends, split
@@ -58,14 +58,8 @@ class ReadPlan:
     form: TextFormat
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from pyarrow import fs
-
-        with carried(self.location):
-            filesystem, root = fs.FileSystem.from_uri(self.location)
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for part in self.bins[index]:
-                    yield from self._rows(filesystem, root.rstrip("/"), part)
+        for filesystem, root, part in parts_of(self.location, self.bins, batches):
+            yield from self._rows(filesystem, root, part)
 
     def _rows(self, filesystem: "pafs.FileSystem", root: str, part: Part) -> "Iterator[pa.RecordBatch]":
         from pyarrow import ArrowInvalid

@@ -31,8 +31,8 @@ class _Committing:
 
 
 def keeping_sinks(graph: Graph) -> set[str]:
-    """The operator ids of the sinks that are to be told of each checkpoint, also when they have finished: a restore
-    asks them for what they showed with it."""
+    """The operator ids of the sinks that hear of each checkpoint, even after their input has ended: a restore asks
+    them what they showed then."""
     return {vertex.operator_id for vertex in graph.sinks if isinstance(vertex.sink, JournalingSink)}
 
 
