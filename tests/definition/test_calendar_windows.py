@@ -47,6 +47,10 @@ def at(zone: TimeZone, *when: int) -> str:
 
 @for_each("name", ZONES)
 def test_local_times_are_those_of_the_tz_database(name: str) -> None:
+    check_local_times(name)
+
+
+def check_local_times(name: str) -> None:
     zone, lengths = time_zone(name), set()
     for instant, shown in clock(name, datetime(2016, 1, 1), datetime(2026, 1, 1), 7 * HOURS):
         assert zone.local(instant) == micros(shown)
@@ -65,6 +69,10 @@ def test_local_times_are_those_of_the_tz_database(name: str) -> None:
 @for_each("name", ZONES)
 @for_each("size", ["15 min", "1 hour", "2 h", "1 day", "1 week", "1 month", "3 months", "1 year"])
 def test_windows_end_when_the_clock_shows_the_next(name: str, size: str) -> None:
+    check_ends(name, size)
+
+
+def check_ends(name: str, size: str) -> None:
     """A watermark goes on by a quarter of an hour each time."""
     one, ends = calendar(size, zone=name), 0
     for stretch in stretches(name, 2024, 2026):
@@ -76,6 +84,45 @@ def test_windows_end_when_the_clock_shows_the_next(name: str, size: str) -> None
             assert not one.has_end_in(instant, instant)
             newest = begun
     assert ends
+
+
+def ends_of_so_many_hours(self: CalendarWindow, start: int) -> Iterator[int]:
+    while True:
+        yield self.zone.instant(start) + self.size.micros
+        start = self.slide.after(start, -1)
+
+
+def instant_as_if_it_was_utc(self: TimeZone, local: int) -> int:
+    return local - self.offsets[self.period(local)]
+
+
+def the_last_one(self: TimeZone, at: int) -> int:
+    return len(self.offsets) - 1
+
+
+MISTAKES = {
+    "a window ends by the offset with which it began": (CalendarWindow, "_ends", ends_of_so_many_hours),
+    "the rules are those of the instant that is the local time in UTC": (
+        TimeZone,
+        "instant",
+        instant_as_if_it_was_utc,
+    ),
+    "a zone has one offset": (TimeZone, "period", the_last_one),
+}
+
+
+@for_each("mistake", MISTAKES)
+def test_a_planted_mistake_is_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, instead = MISTAKES[mistake]
+    with monkeypatch.context() as planted:
+        planted.setattr(owner, name, instead)
+        with pytest.raises(AssertionError):
+            check_zone("Australia/Lord_Howe")
+
+
+def check_zone(name: str) -> None:
+    check_local_times(name)
+    check_ends(name, "1 day")
 
 
 def begin_of(one: CalendarWindow, instant: int, shown: datetime) -> int:

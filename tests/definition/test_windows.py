@@ -8,6 +8,7 @@ from cases import for_each
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, max_, window
+from tidegate.coordination.steps.finalize import described
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.text.durations import duration
@@ -113,11 +114,28 @@ def test_an_event_time_must_be_one(event_time: str | None, delay: Any, message: 
         ("1 h", "0 s", "begins at the latest when it ends"),
         ("1 d", "1 s", "belong to 86400 windows"),
         ("1 fortnight", None, "is not a duration"),
+        ("1 week", None, "time_zone='UTC', or another one. Or give days, such as '7 d'"),
+        ("4 d", "2 weeks", "has '2 weeks' and no time_zone"),
     ],
 )
 def test_a_window_that_cannot_be_is_refused(size: str, slide: str | None, message: str) -> None:
     with pytest.raises(PipelineDefinitionError, match=message):
         window("at", size, slide)
+
+
+def test_windows_are_told_as_they_were_declared() -> None:
+    """A plan compares these texts with those that a checkpoint has recorded."""
+    declared = {
+        "1 h of 'at'": window("at", "60 min"),
+        "1 h of 'at', every 15 min": window("at", "1 hour", slide="15 min"),
+        "1 d of 'at', in Europe/Berlin": window("at", "1 day", time_zone="Europe/Berlin"),
+        "7 d of 'at', every 1 d, in UTC": window("at", "1 week", slide="1 day", time_zone="UTC"),
+        "12 months of 'at', in UTC": window("at", "1 year"),
+    }
+    for text, one in declared.items():
+        assert str(one) == text
+        graph = compiled(lambda o, one=one: o.key_by("city").aggregate("n", one, n=count()))
+        assert described(graph)["n"] == {"inputs": ["orders"], "window": text}
 
 
 def test_durations_may_be_spelt_as_spark_has_them() -> None:

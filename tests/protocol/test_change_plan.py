@@ -38,6 +38,10 @@ def schema(**columns):
     return StateSchema((column("k", columns.pop("k", "bigint")),), tuple(column(n, t) for n, t in columns.items()))
 
 
+def windowed(*keys):
+    return StateSchema(tuple(StateColumn(name, None, name) for name in (*keys, "window_start", "window_end")), None)
+
+
 def plan(name, parallelism=1, max_parallelism=128):
     return OperatorPlan(name, parallelism, max_parallelism)
 
@@ -56,7 +60,7 @@ RECORDED = Recorded(
     {"sums": schema(n="int")},
     ENDPOINTS,
     (Target.parse("sink:table"), Target.parse("check:balanced")),
-    {"orders": {"format": "csv"}},
+    {"orders": {"format": "csv"}, "sums": {"inputs": ["orders"], "window": "1 h of 'at'"}},
 )  # fmt: skip
 UPSTREAMS = {"sums": ("orders",), "drawn": ("orders",), "table-sink": ("sums",)}
 
@@ -152,6 +156,14 @@ CASES = {
     ),
     "expectations less": (defined(targets=RECORDED.targets[1:]), "table", SAME, ("no expectations any more",)),
     "a check less": (defined(targets=RECORDED.targets[:1]), "balanced", DROPPED, ()),
+    "other windows": (
+        defined(SOURCE, with_(SUMS, options={"window": "2 h of 'at'"}), SINK, STEP), "sums", SAME,
+        ("its windows were 1 h of 'at', and are 2 h of 'at': those that are open keep their bounds",),
+    ),
+    "windows where there were none": (
+        defined(SOURCE, with_(SUMS, schema=windowed("k"), options={"window": "1 h of 'at'"}), SINK, STEP), "sums",
+        REFUSES, ("its rows are kept by key alone, and it now has windows", "Put the definition back"),
+    ),
     "a check more": (defined(targets=(*RECORDED.targets, Target.parse("check:even"))), "even", NEW, ()),
 }  # fmt: skip
 
@@ -178,6 +190,16 @@ def test_a_sink_of_upserts_that_may_lack_rows_is_given_all(mark, definition, is_
     (change,) = (each for each in found if each.name == "table")
     assert change.verdict is SAME
     assert (GIVEN_ALL in change.changes) is is_given_all
+
+
+def test_windows_that_are_gone_are_refused_and_those_of_an_older_release_are_not_known():
+    without = with_(SUMS, schema=StateSchema((StateColumn("k", None, "k"),), None))
+    recorded = replace(RECORDED, schemas={"sums": windowed("k")}, options={"sums": {"inputs": ["orders"]}})
+    (change,) = (each for each in plan_changes(recorded, defined(SOURCE, without, SINK, STEP)) if each.name == "sums")
+    assert "its rows are kept by key and window, and it has no more windows" in change.changes[0]
+    now = with_(SUMS, schema=windowed("k"), options={"window": "1 h of 'at'"})
+    (change,) = (each for each in plan_changes(recorded, defined(SOURCE, now, SINK, STEP)) if each.name == "sums")
+    assert (change.verdict, change.changes) == (SAME, ())
 
 
 def test_a_new_sink_of_upserts_is_given_all_rows():

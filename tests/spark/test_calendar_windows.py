@@ -5,11 +5,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from sizes import sizes
 
 from tidegate import window
 from tidegate.pipeline.calendar_windows import CalendarWindow
+from tidegate.pipeline.time_zones import TimeZone
+from tidegate.spark.driver import calendars
 from tidegate.spark.driver.windows import late_rows, with_windows
 
 pytestmark = pytest.mark.spark
@@ -57,16 +60,51 @@ def test_a_row_is_in_the_windows_that_the_clock_says(every: int, spark: Any) -> 
     for number, ((size, slide), zone) in enumerate(product(WINDOWS, ZONES)):
         if (number + number // len(ZONES)) % every:  # another zone of each window
             continue
-        one = window("at", size, slide, time_zone=zone)
-        assert isinstance(one, CalendarWindow)
-        ats = times(one, Random(f"{zone} {size}"))
-        frame = spark.createDataFrame(list(enumerate(ats)), "i int, m bigint").withColumn("at", F.timestamp_micros("m"))
-        rows = with_windows("it", one, frame, ["i"], None)
-        bounds: dict[int, list[tuple[int, int]]] = {number: [] for number in range(len(ats))}
-        for number, start, end in rows.select("i", *map(F.unix_micros, ("window_start", "window_end"))).collect():
-            bounds[number].append((start, end))
-        for number, at in enumerate(ats):
-            assert sorted(bounds[number]) == found_by_search(one, at), (zone, at)
+        check_bounds(spark, size, slide, zone)
+
+
+def check_bounds(spark: Any, size: str, slide: str | None, zone: str) -> None:
+    one = window("at", size, slide, time_zone=zone)
+    assert isinstance(one, CalendarWindow)
+    ats = times(one, Random(f"{zone} {size}"))
+    frame = spark.createDataFrame(list(enumerate(ats)), "i int, m bigint").withColumn("at", F.timestamp_micros("m"))
+    rows = with_windows("it", one, frame, ["i"], None)
+    bounds: dict[int, list[tuple[int, int]]] = {number: [] for number in range(len(ats))}
+    for number, start, end in rows.select("i", *map(F.unix_micros, ("window_start", "window_end"))).collect():
+        bounds[number].append((start, end))
+    for number, at in enumerate(ats):
+        assert sorted(bounds[number]) == found_by_search(one, at), (zone, at)
+
+
+def bounds_of_so_many_hours(window: CalendarWindow, at: Column) -> Column:
+    start = calendars._floor(window.size, at + calendars._since(at, window.zone.since, window.zone.offsets))
+    begins = calendars._instant(window.zone, start)
+    return F.struct(begins.alias(calendars.START), (begins + F.lit(window.size.micros)).alias(calendars.END))
+
+
+def instant_as_if_it_was_utc(zone: TimeZone, local: Column) -> Column:
+    return local - calendars._since(local, zone.since, zone.offsets)
+
+
+def bounds_of_standard_time(window: CalendarWindow, at: Column) -> Column:
+    offset = F.lit(window.zone.offsets[-1])
+    start = calendars._floor(window.size, at + offset) - offset
+    return F.struct(start.alias(calendars.START), (start + F.lit(window.size.micros)).alias(calendars.END))
+
+
+MISTAKES = {
+    "a window ends by the offset with which it began": ("_bounds_by_the_clock", bounds_of_so_many_hours),
+    "the rules are those of the instant that is the local time in UTC": ("_instant", instant_as_if_it_was_utc),
+    "a zone has one offset": ("_bounds_by_the_clock", bounds_of_standard_time),
+}
+
+
+def test_a_planted_mistake_is_noticed(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, instead in MISTAKES.values():
+        with monkeypatch.context() as planted:
+            planted.setattr(calendars, name, instead)
+            with pytest.raises(AssertionError, match="Lord_Howe"):
+                check_bounds(spark, "1 day", None, "Australia/Lord_Howe")
 
 
 def test_a_row_is_late_when_its_local_day_is_over(spark: Any) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from tidegate.pipeline.time_zones import EPOCH, TimeZone, micros, require_zone, time_zone
 from tidegate.protocol.facts.errors import PipelineDefinitionError
-from tidegate.protocol.text.durations import duration
+from tidegate.protocol.text.durations import duration, written
 
 _HOUR = 3600 * 1_000_000
 _DAY = 24 * _HOUR
@@ -46,6 +46,9 @@ class Span:
         if self.micros:
             return local + count * self.micros
         return _first_of(_month_of(local) + count * self.months)
+
+    def __str__(self) -> str:
+        return f"{self.months} months" if self.months else written(timedelta(microseconds=self.micros))
 
 
 def _month_of(local: int) -> int:
@@ -100,6 +103,9 @@ class CalendarWindow:
             return until is not None
         return self._last_end(until) > self._last_end(after)
 
+    def __str__(self) -> str:
+        return f"{described(self.column, str(self.size), str(self.slide))}, in {self.time_zone}"
+
     def _last_end(self, until: int) -> int:
         local = self.zone.local(until)
         if self.by_the_hour:
@@ -124,8 +130,20 @@ def span(text: str | timedelta) -> Span:
 
 
 def is_of_months(text: object) -> bool:
+    return _calendar_unit(text) in _MONTHS
+
+
+def is_of_weeks(text: object) -> bool:
+    return _calendar_unit(text) == "week"
+
+
+def _calendar_unit(text: object) -> str | None:
     found = _CALENDAR.fullmatch(text) if isinstance(text, str) else None
-    return found is not None and found[2] != "week"
+    return None if found is None else found[2]
+
+
+def described(column: str, size: str, slide: str) -> str:
+    return f"{size} of {column!r}" + ("" if size == slide else f", every {slide}")
 
 
 def calendar_window(column: str, size: Span, slide: Span, zone: str) -> CalendarWindow:

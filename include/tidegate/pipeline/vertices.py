@@ -8,12 +8,14 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
-from tidegate.pipeline.windows import BOUNDS, EventTime, Window
+from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import BacklogSource, DeliveryGuarantee, DiscoveringSource, LaggingSource, Segment, Sink, Source
 from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.records import Pending
+from tidegate.protocol.recovery.changes import WINDOW
 from tidegate.protocol.schema.expiry import TimeToLive
+from tidegate.protocol.schema.state_schema import BOUNDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,6 +119,10 @@ class KeyedVertex:
     def state_key(self) -> tuple[str, ...]:
         """The columns by which its state is kept."""
         return self.key if self.window is None else (*self.key, *BOUNDS)
+
+    def describe(self) -> dict[str, Any]:
+        """What is not seen in its state, and yet must be compared when it is changed."""
+        return {} if self.window is None else {WINDOW: str(self.window)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from tidegate.pipeline.calendar_windows import calendar_window, is_of_months, span
+from tidegate.pipeline.calendar_windows import calendar_window, described, is_of_months, is_of_weeks, span
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
-from tidegate.protocol.text.durations import duration
+from tidegate.protocol.schema.state_schema import BOUNDS
+from tidegate.protocol.text.durations import duration, written
 
-#: The columns in which a window's bounds are: part of the key of state, and of what is emitted.
-WINDOW_START, WINDOW_END = "window_start", "window_end"
-BOUNDS = (WINDOW_START, WINDOW_END)
+WINDOW_START, WINDOW_END = BOUNDS
 
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
@@ -55,6 +54,10 @@ class Window(Protocol):
         """Whether a window ends after the one watermark and not after the other, in microseconds since 1970."""
         ...
 
+    def __str__(self) -> str:
+        """For readers of `_metadata`, and to tell a changed window."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FixedWindow:
@@ -82,6 +85,9 @@ class FixedWindow:
         if until is None or after is None:
             return until is not None
         return (until - self.size_micros) // self.slide_micros > (after - self.size_micros) // self.slide_micros
+
+    def __str__(self) -> str:
+        return described(self.column, written(self.size), written(self.slide))
 
 
 def window(
@@ -128,6 +134,12 @@ def window(
 
 
 def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) -> FixedWindow:
+    if weeks := [each for each in (size, slide) if is_of_weeks(each)]:
+        raise PipelineDefinitionError(
+            f"window({column!r}, …) has {weeks[0]!r} and no time_zone. Weeks begin on Mondays by the clock of a zone: "
+            "add time_zone='UTC', or another one. Or give days, such as '7 d': those are counted from 1970-01-01, a "
+            "Thursday."
+        )
     lasting, every = duration(size), duration(size if slide is None else slide)
     if not timedelta(0) < every <= lasting:
         raise PipelineDefinitionError(

@@ -181,7 +181,9 @@ class Planning:
             if isinstance(vertex, KeyedVertex):
                 is_typed = renamed.get(vertex.operator_id, vertex.operator_id) in typed
                 schema = self._schemas.defined(vertex.operator_id) if is_typed else known_schema(vertex)
-                yield DefinedVertex(VertexKind.OPERATOR, vertex.name, plan, schema, vertex.previous.columns)
+                yield DefinedVertex(
+                    VertexKind.OPERATOR, vertex.name, plan, schema, vertex.previous.columns, vertex.describe()
+                )
             else:
                 yield _described(self._context.graph, vertex, plan)
 

@@ -270,6 +270,7 @@ def described(graph: Graph) -> dict[str, dict[str, Any]]:
     """Sources, operators and sinks for the readers of `_metadata`, by operator id. `inputs` are what each reads."""
     vertices = {v.operator_id: v.source.describe() for v in graph.sources}
     operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
+    operators |= {v.operator_id: v.describe() for v in graph.keyed}
     sinks = {v.operator_id: v.sink.describe() | promised(graph.pipeline, v) for v in graph.sinks}
     inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
     return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}

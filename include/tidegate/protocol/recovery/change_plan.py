@@ -9,6 +9,7 @@ from dataclasses import replace
 from tidegate.protocol.facts.names import Target, TargetKind, is_sink, sink_of_operator
 from tidegate.protocol.facts.records import HandleKind, SubtaskId
 from tidegate.protocol.recovery.changes import (
+    WINDOW,
     ChangeVerdict,
     DefinedVertex,
     Definition,
@@ -162,6 +163,7 @@ class _Plan:
             noun = "splits" if vertex.kind is VertexKind.SOURCE else "parallelism"
             yield f"{noun}: {before}, now {now}"
         yield from self._different_options(vertex, former)
+        yield from self._windows(vertex, former)
         target = _target_of(vertex)
         if target is not None:
             yield from self._expectations(target)
@@ -186,8 +188,14 @@ class _Plan:
         recorded = self._recorded.options.get(former) or vertex.options
         for name in sorted(recorded.keys() | vertex.options.keys()):
             old, new = recorded.get(name), vertex.options.get(name)
-            if old != new and name not in ("type", "path", "splits", "inputs"):
+            if old != new and name not in ("type", "path", "splits", "inputs", WINDOW):
                 yield f"{name}: {old!r}, now {new!r}"
+
+    def _windows(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        """State tells whether there are any."""
+        old, new = self._recorded.options.get(former, {}).get(WINDOW), vertex.options.get(WINDOW)
+        if old is not None and new is not None and old != new:
+            yield f"its windows were {old}, and are {new}: those that are open keep their bounds"
 
     def _expectations(self, target: Target) -> Iterator[str]:
         before, now = target in self._recorded.targets, target in self._definition.targets

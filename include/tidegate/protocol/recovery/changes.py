@@ -17,6 +17,9 @@ from tidegate.protocol.schema.table_plan import (
 from tidegate.protocol.steps.finished import Upstreams
 from tidegate.protocol.steps.restored_snapshots import Renamed
 
+#: Among the options of an operator: which windows it has.
+WINDOW = "window"
+
 
 class ChangeVerdict(StrEnum):
     SAME = "same"  # it goes on as it was
@@ -37,8 +40,8 @@ class VertexKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DefinedVertex:
     """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
-    `former` are the names that its columns had. `options` describe a source or sink. `appends`: a sink that never
-    writes committed rows again. `upserts`: one that is given how a state changes."""
+    `former` are the names that its columns had. `options` describe a source, a sink or an operator's windows.
+    `appends`: a sink that never writes committed rows again. `upserts`: one that is given how a state changes."""
 
     kind: VertexKind
     name: str
@@ -73,7 +76,7 @@ class Definition:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What a checkpoint, and the pipeline, have on record. `schemas` are those in which operators last wrote their
-    state, `options` those that sources and sinks had then."""
+    state, `options` those that they, sources and sinks had then."""
 
     record: CheckpointRecord
     snapshots: Mapping[SubtaskId, Snapshot]

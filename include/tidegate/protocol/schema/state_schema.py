@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from tidegate.protocol.schema.expiry import UPDATED, TimeToLive
 
+#: The columns in which the bounds of a window are: the last ones of the key of state that has windows.
+BOUNDS = ("window_start", "window_end")
+
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
@@ -112,6 +115,10 @@ class _Comparison:
         before, now = self._stored.keys, self._defined.keys
         names = [column.name for column in before]
         matched = [self._former_name(column.name, names) for column in now]
+        if set(names) ^ {column.name for column in now} == set(BOUNDS):
+            kept, are = ("by key alone", "now has") if BOUNDS[0] not in names else ("by key and window", "has no more")
+            self.problems.append(f"its rows are kept {kept}, and it {are} windows")
+            return now
         if matched != names:
             self.problems.append(
                 f"the key is stored as ({_listed(before)}) and now defined as ({_listed(now)}); rows are found by it"

@@ -15,10 +15,10 @@ from tidegate.dataflow.elements import Data, Exchange
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.streams import LATE_ROWS, Stream, Transform
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
-from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.facts.records import StateHandle
+from tidegate.protocol.schema.state_schema import BOUNDS
 from tidegate.spark.driver.ahead import read_segments
 from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
 from tidegate.spark.driver.determinism import nondeterministic_parts

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from tidegate.pipeline.calendar_windows import CalendarWindow
-from tidegate.pipeline.windows import BOUNDS, FixedWindow, Window
+from tidegate.pipeline.windows import FixedWindow, Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.state_schema import BOUNDS
 from tidegate.spark.driver.calendars import END as _END
 from tidegate.spark.driver.calendars import START as _START
 from tidegate.spark.driver.calendars import calendar_bounds, calendar_windows
