@@ -51,6 +51,9 @@ class Stored:
         return len(self.groups) > 0
 
 
+_NOTHING = Stored(np.empty(0, np.int64), [])
+
+
 def accumulate(
     aggregate: Aggregate, types: list[pa.DataType], inputs: list[pa.Array], groups: Groups, stored: Stored
 ) -> list[pa.Array]:
@@ -69,6 +72,19 @@ def accumulate(
         case "min" | "max":
             return [_extreme(inputs[0], groups, stored, aggregate.function == "max")]
     return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
+
+
+def combined(aggregate: Aggregate, types: list[pa.DataType], stored: list[pa.Array], groups: Groups) -> list[pa.Array]:
+    """The accumulator columns, one row per group, of groups that have several stored rows each: what `accumulate` would
+    have made of all their rows. Raises `SumOverflowError`."""
+    match aggregate.function:
+        case "count":
+            return [_sum(types[0], stored[0], groups, _NOTHING)]
+        case "sum" | "avg":
+            return [_sum(kind, column, groups, _NOTHING) for kind, column in zip(types, stored, strict=True)]
+        case "min" | "max":
+            return [_extreme(stored[0], groups, _NOTHING, aggregate.function == "max")]
+    return _extreme_by(stored[0], stored[1], groups, _NOTHING, aggregate.function == "max_by")
 
 
 def finished(aggregate: Aggregate, columns: list[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:

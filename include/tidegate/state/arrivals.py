@@ -151,10 +151,10 @@ def _starts(order: Ints, hashes: Hashes, keys: pa.Table) -> tuple[Ints, Ints]:
         here, before = integers(order[repeated]), integers(order[repeated - 1])
         same = same_rows([c.take(here) for c in columns], [c.take(before) for c in columns], len(repeated))
         first[repeated] = False
-        for value in np.unique(hashes[repeated[~same]]):
-            start, stop = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
-            classes = key_classes(columns, order[start:stop])
-            by_key = np.argsort(classes, kind="stable")
-            order[start:stop] = order[start:stop][by_key]
-            first[start + 1 : stop] = np.diff(classes[by_key]) > 0
+        mixed = np.flatnonzero(np.isin(hashes, hashes[repeated[~same]]))
+        classes = key_classes(columns, order[mixed])
+        by_key = np.lexsort((classes, hashes[mixed]))
+        order[mixed] = order[mixed][by_key]
+        changes = (np.diff(classes[by_key]) != 0) | (hashes[mixed][1:] != hashes[mixed][:-1])
+        first[mixed[1:]] = changes
     return np.flatnonzero(first), order

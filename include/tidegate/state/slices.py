@@ -123,8 +123,6 @@ def _last_of_key(hashes: Hashes, order: Ints, keys: pa.Table) -> Bools:
     columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
     same = same_rows([c.take(here) for c in columns], [c.take(behind) for c in columns], len(repeated))
     last[repeated] = False
-    for value in np.unique(hashes[repeated[~same]]):
-        start, stop = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
-        newest_first = key_classes(columns, order[start:stop][::-1])
-        last[stop - 1 - np.unique(newest_first, return_index=True)[1]] = True
+    mixed = np.flatnonzero(np.isin(hashes, hashes[repeated[~same]]))[::-1]
+    last[mixed[np.unique(key_classes(columns, order[mixed]), return_index=True)[1]]] = True
     return last
