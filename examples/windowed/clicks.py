@@ -1,12 +1,24 @@
-"""Clicks on pages: how many in each hour, how many in each hour that begins at a quarter of one, and how many in each
-day in Berlin, from the hours. Each number is final when it is shown. Clicks that come too late for it are kept apart.
+"""Clicks on pages. In each hour: how many, and who clicked last. In each hour that begins at a quarter of one: how
+many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Each number is
+final when it is shown. Clicks that come too late for it are kept apart.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, max_, sum_, window
+from tidegate import (
+    CheckpointConfig,
+    ParquetSink,
+    Pipeline,
+    collect_list,
+    count,
+    count_distinct,
+    last,
+    max_,
+    sum_,
+    window,
+)
 
 CLICKS = "page string, visitor bigint, at timestamp"
 DELAY = "10 min"
@@ -23,8 +35,13 @@ def clicks_pipeline(
     pipeline = Pipeline("clicks", parallelism=parallelism, max_parallelism=16, checkpoints=checkpoints)
     clicks = pipeline.source("clicks", source, event_time="at", delay=delay)
     by_page = clicks.key_by("page")
-    hourly = by_page.aggregate("hourly", window("at", "1 hour"), clicks=count(), latest=max_("at"))
-    trend = clicks.key_by().aggregate("trend", window("at", "1 hour", slide="15 min"), clicks=count())
+    hourly = by_page.aggregate(
+        "hourly", window("at", "1 hour"), clicks=count(), latest=max_("at"), left=last("visitor", by="at")
+    )
+    visitors = collect_list("visitor", limit=3, by="at")
+    trend = clicks.key_by().aggregate(
+        "trend", window("at", "1 hour", slide="15 min"), clicks=count(), pages=count_distinct("page"), visitors=visitors
+    )
     days = window("window_start", "1 day", time_zone="Europe/Berlin")
     daily = hourly.key_by("page").aggregate("daily", days, clicks=sum_("clicks"))
     streams = {"hourly": hourly, "trend": trend, "daily": daily, "late": hourly.late}

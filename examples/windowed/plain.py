@@ -68,8 +68,8 @@ class Clicks:
     def step(self, clicks: Sequence[Row]) -> None:
         closed = self.watermark
         for page, visitor, at in clicks:
-            self.hourly.take_in((page,), at, at, (page, visitor, at), closed)
-            self.trend.take_in((), at, 1, (page, visitor, at), closed)
+            self.hourly.take_in((page,), at, (at, -visitor), (page, visitor, at), closed)
+            self.trend.take_in((), at, (at, visitor, page), (page, visitor, at), closed)
         largest = max((at for _, _, at in clicks if at is not None), default=None)
         if largest is not None:
             self.watermark = max(largest - self.delay, closed or datetime.min)
@@ -81,11 +81,14 @@ class Clicks:
         self._emit(self.watermark, closed)
 
     def _emit(self, watermark: datetime | None, closed: datetime | None) -> None:
-        for (page, start, end), times in self.hourly.emit(watermark):
-            self.hourly.shown[(page, start, end, len(times), max(times))] += 1
-            self.daily.take_in((page,), start, len(times), (page, start, end), closed)
-        for (start, end), ones in self.trend.emit(watermark):
-            self.trend.shown[(start, end, len(ones))] += 1
+        for (page, start, end), visits in self.hourly.emit(watermark):
+            latest, visitor = max(visits)
+            self.hourly.shown[(page, start, end, len(visits), latest, -visitor)] += 1
+            self.daily.take_in((page,), start, len(visits), (page, start, end), closed)
+        for (start, end), clicks in self.trend.emit(watermark):
+            pages = {page for _, _, page in clicks if page is not None}
+            visitors = tuple(visitor for _, visitor, _ in sorted(clicks, key=lambda click: click[:2])[:3])
+            self.trend.shown[(start, end, len(clicks), len(pages), visitors)] += 1
         for (page, start, end), counts in self.daily.emit(watermark):
             self.daily.shown[(page, start, end, sum(counts))] += 1
 

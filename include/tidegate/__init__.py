@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from tidegate import state as state
     from tidegate.iceberg.sink import IcebergSink
     from tidegate.iceberg.source import IcebergSource
-    from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
+    from tidegate.pipeline.aggregates import (
+        avg,
+        collect_list,
+        count,
+        count_distinct,
+        first,
+        last,
+        max_,
+        max_by,
+        min_,
+        min_by,
+        sum_,
+    )
     from tidegate.pipeline.config import CheckpointConfig, CheckpointingMode
     from tidegate.pipeline.definition import Pipeline
     from tidegate.pipeline.expectations import expect, suite
@@ -36,8 +48,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "window", "expect", "suite", "FileSource", "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink",
-    "RangeSource", "StagedParquet", "CheckpointError", "read",
+    "max_by", "first", "last", "count_distinct", "collect_list", "window", "expect", "suite", "FileSource",
+    "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "RangeSource", "StagedParquet", "CheckpointError",
+    "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -59,6 +72,10 @@ _PUBLIC = {
     "avg": "tidegate.pipeline.aggregates",
     "min_by": "tidegate.pipeline.aggregates",
     "max_by": "tidegate.pipeline.aggregates",
+    "first": "tidegate.pipeline.aggregates",
+    "last": "tidegate.pipeline.aggregates",
+    "count_distinct": "tidegate.pipeline.aggregates",
+    "collect_list": "tidegate.pipeline.aggregates",
     "window": "tidegate.pipeline.windows",
     "expect": "tidegate.pipeline.expectations",
     "suite": "tidegate.pipeline.expectations",

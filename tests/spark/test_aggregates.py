@@ -11,7 +11,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
-from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
+from tidegate import (
+    FileSource,
+    ParquetSink,
+    Pipeline,
+    avg,
+    collect_list,
+    count,
+    count_distinct,
+    max_,
+    max_by,
+    min_,
+    sum_,
+)
 from tidegate.spark.driver import direct_input, operator_jobs
 
 pytestmark = pytest.mark.spark
@@ -26,8 +38,9 @@ def carriers(source: Path, tables: Path, **options: object) -> Pipeline:
         "flights", FileSource(str(source), format="parquet", schema="carrier string, delay bigint")
     )
     totals = flights.key_by("carrier").aggregate(
-        "totals", flights=count(), minutes=sum_("delay"), worst=max_("delay"), best=min_("delay"), mean=avg("delay")
-    )
+        "totals", flights=count(), minutes=sum_("delay"), worst=max_("delay"), best=min_("delay"), mean=avg("delay"),
+        delays=count_distinct("delay"), least=collect_list("delay", limit=2),
+    )  # fmt: skip
     totals.sink("changes", ParquetSink(str(tables / "changes")))
     totals.sink("current", ParquetSink(str(tables / "current"), mode="latest"))
     return pipeline
@@ -35,7 +48,9 @@ def carriers(source: Path, tables: Path, **options: object) -> Pipeline:
 
 def expected(spark: SparkSession, landing: Landing) -> list[tuple[object, ...]]:
     grouped = landing.all(spark).groupBy("carrier")
-    return in_order(grouped.agg(F.count("*"), F.sum("delay"), F.max("delay"), F.min("delay"), F.avg("delay")).collect())
+    least = F.slice(F.sort_array(F.collect_list("delay")), 1, 2)
+    figures = [F.count("*"), F.sum("delay"), F.max("delay"), F.min("delay"), F.avg("delay"), F.count_distinct("delay")]
+    return in_order(grouped.agg(*figures, least).collect())
 
 
 #: How what arrived reaches the subtasks: (bytes up to which it is small, bytes that may be read without Spark).
@@ -116,7 +131,7 @@ def test_changes_hold_changed_keys_only_and_current_holds_all(
     checkpoints.take()
     flights.put(carrier=["UA"], delay=[9])
     checkpoints.take()
-    assert checkpoints.rows("sink:changes") == [("UA", 2, 10, 9, 1, 5.0)]
+    assert checkpoints.rows("sink:changes") == [("UA", 2, 10, 9, 1, 5.0, 2, [1, 9])]
     assert checkpoints.rows("sink:current") == expected(spark, flights)
 
 

@@ -12,7 +12,8 @@ from tidegate.protocol.facts.keygroups import key_group_of, subtask_of
 from tidegate.spark.driver.hashing import key_expressions, subtask_expression
 from tidegate.spark.session import packaging
 from tidegate.spark.session.sessions import SparkSettings, adopt_session
-from tidegate.state.layout import Column, type_of
+from tidegate.state.layout import Column
+from tidegate.state.type_names import type_of
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,18 @@ from cases import for_each
 from state_layouts import INPUT, K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
-from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, sum_
+from tidegate.pipeline.aggregates import (
+    avg,
+    collect_list,
+    count,
+    count_distinct,
+    first,
+    max_,
+    max_by,
+    min_,
+    min_by,
+    sum_,
+)
 from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles, open_state
@@ -201,6 +212,37 @@ CHANGES = {
         ("column 'most' is widened from int to bigint",),
         stored=({"k": 1, "v": 5}, {"k": 1, "v": 7}), read=({"k": 1, "total": 12, "most": 7, "mean": 6.0},),
     ),
+    "another limit of distinct values": Change(
+        kept(n=count_distinct("v", limit=5)), kept(n=count_distinct("v", limit=9)),
+        ("aggregate 'n' is count_distinct(v, limit=9), and was count_distinct(v, limit=5): its state stays as it is",),
+        stored=(ONE, TWO), read=({"k": 1, "n": 2},),
+    ),
+    "distinct values of a wider input": Change(
+        kept(pa.schema([K, ("v", pa.int32())]), n=count_distinct("v"), all=collect_list("v", limit=5)),
+        kept(pa.schema([K, V]), n=count_distinct("v"), all=collect_list("v", limit=5)),
+        ("column '_values_n' is widened from array<int>", "column 'all' is widened from array<int> to array<bigint>"),
+        stored=({"k": 1, "v": 5}, {"k": 1, "v": 7}), read=({"k": 1, "n": 2, "all": [5, 7]},),
+    ),
+    "distinct values and a list of them are new": Change(
+        kept(a=sum_("v")), kept(a=sum_("v"), n=count_distinct("w"), all=collect_list("w", limit=5)),
+        ("aggregate 'n', count_distinct(w, limit=10000), is new: it knows rows", "aggregate 'all', collect_list(w, "),
+        stored=({"k": 1, "v": 5},), read=({"k": 1, "a": 5, "n": 0, "all": None},),
+    ),
+    "another limit of a list": Change(
+        kept(a=collect_list("v", limit=5)), kept(a=collect_list("v", limit=9)),
+        refused=r"aggregate 'a' is stored as collect_list\(v, limit=5\), now collect_list\(v, limit=9\)",
+    ),
+    "a list in another order": Change(
+        kept(a=collect_list("v", limit=5)), kept(a=collect_list("v", limit=5, by="w")),
+        refused=r"aggregate 'a' is stored as collect_list\(v, limit=5\), now collect_list\(v, w, limit=5\)",
+    ),
+    "first is min_by": Change(
+        kept(a=min_by("v", "w")), kept(a=first("v", by="w")), stored=(ONE,), read=({"k": 1, "a": 5},),
+    ),
+    "distinct values instead of a number of them": Change(
+        kept(a=count("v")), kept(a=count_distinct("v")),
+        refused=r"aggregate 'a' is stored as count\(v\), now count_distinct\(v, limit=10000\)",
+    ),
     "an input of another kind": Change(
         kept(total=sum_("v")), kept(pa.schema([K, ("v", pa.float64())]), total=sum_("v")),
         refused="column 'total' is stored as bigint, now double",
@@ -256,7 +298,7 @@ def put(operator: Operator, stored: tuple[dict[str, Any], ...]) -> None:
     if operator.layout.aggregates:
         names = {*operator.layout.key_names, *(c for _, a in operator.layout.aggregates for c in a.columns())}
         schema = pa.schema([(n, INPUT.field(n).type) for n in INPUT.names if n in names])
-        if any(field.type == pa.int32() for field in operator.layout.stored):
+        if any("int32" in str(field.type) for field in operator.layout.stored):
             schema = pa.schema([K, ("v", pa.int32())])
         table = pa.Table.from_pylist([{n: row[n] for n in schema.names} for row in stored], schema=schema)
         operator.aggregate(table)

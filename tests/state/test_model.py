@@ -104,6 +104,12 @@ def expected_of(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
         max(texts, default=None),
         extreme(rows, "v", min),
         extreme(rows, "f", max),
+        extreme(rows, "v", min, of="f"),
+        extreme(rows, "v", max, of="f"),
+        len(set(map(plain, floats))),
+        len(set(texts)),
+        sorted(numbers)[:3],
+        [f for f, _ in sorted(in_order(rows), key=lambda pair: (pair[1], above_all_nan(pair[0])))][:2],
     )
     return tuple(plain(answer) for answer in answers)
 
@@ -112,10 +118,14 @@ def above_all_nan(number: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(number) else (False, number)
 
 
-def extreme(rows: list[dict[str, Any]], by: str, choose: Any) -> Any:
+def in_order(rows: list[dict[str, Any]]) -> list[tuple[float, str]]:
+    return [(row["f"], row["s"]) for row in rows if row["f"] is not None and row["s"] is not None]
+
+
+def extreme(rows: list[dict[str, Any]], by: str, choose: Any, of: str = "s") -> Any:
     orders = [above_all_nan(float(row[by])) for row in rows if row[by] is not None]
     if not orders:
         return None
     best = choose(orders)
-    tied = [row["s"] for row in rows if row[by] is not None and above_all_nan(float(row[by])) == best]
-    return None if None in tied else min(tied)
+    tied = [row[of] for row in rows if row[by] is not None and above_all_nan(float(row[by])) == best]
+    return None if None in tied else min(tied, key=lambda value: above_all_nan(value) if of == "f" else value)

@@ -12,7 +12,7 @@ from state_layouts import K, V, rows
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.state_schema import can_widen, keeps_hash
 from tidegate.state.hashing import spark_hash
-from tidegate.state.layout import type_name
+from tidegate.state.type_names import type_name
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.null(), [None]),

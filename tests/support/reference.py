@@ -21,8 +21,8 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "pipelines": (
         "Pipelines",
         {
-            "tidegate": "Pipeline Stream KeyedStream Update Previous count sum_ min_ max_ avg min_by max_by window "
-            "expect suite"
+            "tidegate": "Pipeline Stream KeyedStream Update Previous count sum_ min_ max_ avg min_by max_by first "
+            "last count_distinct collect_list window expect suite"
         },
     ),
     "options": (

@@ -7,7 +7,19 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
+from tidegate.pipeline.aggregates import (
+    avg,
+    collect_list,
+    count,
+    count_distinct,
+    first,
+    last,
+    max_,
+    max_by,
+    min_,
+    min_by,
+    sum_,
+)
 from tidegate.state.layout import StateLayout
 
 KEYS = ["name", "place"]
@@ -17,6 +29,8 @@ INPUT = pa.schema([*KEY_SCHEMA, ("v", pa.int64()), ("f", pa.float64()), ("s", pa
 DECLARED = {
     "rows": count(), "texts": count("s"), "total": sum_("v"), "mean": avg("v"), "least": min_("f"), "most": max_("f"),
     "last": max_("s"), "first_text": min_by("s", "v"), "last_text": max_by("s", "f"),
+    "first_event": first("f", by="v"), "last_event": last("f", by="v"), "different": count_distinct("f"),
+    "words": count_distinct("s"), "numbers": collect_list("v", limit=3), "in_order": collect_list("f", limit=2, by="s"),
 }  # fmt: skip
 AGGREGATES = StateLayout.of_aggregates(INPUT, KEYS, list(DECLARED.items()))
 #: A row of `ROWS`, and whether it deletes its key.
@@ -50,7 +64,7 @@ def plain(value: Any) -> Any:
     """Values as a dictionary should compare them: one NaN, one zero."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
-    return value
+    return [plain(each) for each in value] if isinstance(value, list) else value
 
 
 def table_of(rows: Iterable[Any], schema: pa.Schema) -> pa.Table:

@@ -155,7 +155,8 @@ def _emitted(vertex: KeyedVertex) -> str:
     """What says whether rows that an operator has emitted are what it emits now."""
     if vertex.window is None:
         return vertex.output or f"{vertex.join}"
-    return f"{', '.join(vertex.state_key)}, {', '.join(f'{name} {aggregate}' for name, aggregate in vertex.aggregates)}"
+    aggregates = (f"{name} {each}{dict(each.options) or ''}" for name, each in vertex.aggregates)
+    return f"{', '.join(vertex.state_key)}, {', '.join(aggregates)}"
 
 
 def compile_graph(pipeline: Pipeline) -> Graph:

@@ -3,7 +3,7 @@
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import KeyedVertex
 from tidegate.protocol.schema.operator_state import OperatorState
-from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
 
 
 class KnownSchemas:
@@ -24,9 +24,6 @@ def known_schema(vertex: KeyedVertex) -> StateSchema:
     keys = tuple(StateColumn(name, None, name) for name in vertex.state_key)
     if not vertex.aggregates:
         return StateSchema(keys, None, ttl=vertex.ttl)
-    aggregates = tuple(
-        StateAggregate(name, each.function, each.column, each.ordering, each.accumulators(name))
-        for name, each in vertex.aggregates
-    )
+    aggregates = tuple(each.in_state(name) for name, each in vertex.aggregates)
     names = (name for aggregate in aggregates for name in aggregate.accumulators)
     return StateSchema(keys, tuple(StateColumn(name, None, name) for name in names), aggregates, ttl=vertex.ttl)

@@ -23,11 +23,13 @@ from tidegate.state.columns import (
     from_fixed,
     integers,
     is_decodable,
+    lengths,
     one_chunk,
     order_codes,
     valid,
 )
 from tidegate.state.decimals import limbs_of, words_of
+from tidegate.state.value_lists import Members, distinct, smallest
 
 _TOP = 1 << 63
 
@@ -59,7 +61,7 @@ def accumulate(
 ) -> list[pa.Array]:
     """The accumulator columns (of `types`), one row per group, from input columns sorted by group and what is stored.
 
-    Raises `SumOverflowError`.
+    Raises `SumOverflowError` and `TooManyValuesError`.
     """
     match aggregate.function:
         case "count":
@@ -71,24 +73,36 @@ def accumulate(
             return [_sum(types[0], inputs[0], groups, stored), _count(inputs, groups, counted)]
         case "min" | "max":
             return [_extreme(inputs[0], groups, stored, aggregate.function == "max")]
+        case "count_distinct" | "collect_list":
+            members = Members.of_rows(groups.of_rows, inputs)
+            if stored:
+                members = members.with_others(Members.of_lists(stored.groups, stored.columns))
+            return _listed(aggregate, members, len(groups))
     return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
 
 
 def combined(aggregate: Aggregate, types: list[pa.DataType], stored: list[pa.Array], groups: Groups) -> list[pa.Array]:
     """The accumulator columns, one row per group, of groups that have several stored rows each: what `accumulate` would
-    have made of all their rows. Raises `SumOverflowError`."""
+    have made of all their rows. Raises `SumOverflowError` and `TooManyValuesError`."""
     match aggregate.function:
-        case "count":
-            return [_sum(types[0], stored[0], groups, _NOTHING)]
-        case "sum" | "avg":
+        case "count" | "sum" | "avg":
             return [_sum(kind, column, groups, _NOTHING) for kind, column in zip(types, stored, strict=True)]
-        case "min" | "max":
-            return [_extreme(stored[0], groups, _NOTHING, aggregate.function == "max")]
-    return _extreme_by(stored[0], stored[1], groups, _NOTHING, aggregate.function == "max_by")
+        case "count_distinct" | "collect_list":
+            return _listed(aggregate, Members.of_lists(groups.of_rows, stored), len(groups))
+    return accumulate(aggregate, types, stored, groups, _NOTHING)
+
+
+def _listed(aggregate: Aggregate, members: Members, groups: int) -> list[pa.Array]:
+    limit = aggregate.option("limit")
+    if aggregate.function == "count_distinct":
+        return [distinct(members, groups, limit)]
+    return smallest(members, groups, limit)
 
 
 def finished(aggregate: Aggregate, columns: list[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
     """The visible column of an aggregate from its accumulators."""
+    if aggregate.function == "count_distinct":
+        return integers(lengths(one_chunk(columns[0])))
     if aggregate.function != "avg":
         return columns[0]
     totals, counts = fixed(one_chunk(columns[0].cast(pa.float64()))), fixed(one_chunk(columns[1]))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.state.layout import plain_type
+from tidegate.state.type_names import list_of, plain_type
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -37,7 +37,8 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 def plain(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array of the type that state uses for it."""
-    wanted = plain_type(name, column.type)
+    kind = column.type
+    wanted = list_of(plain_type(name, kind.value_type)) if pa.types.is_list(kind) else plain_type(name, kind)
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 
@@ -148,6 +149,8 @@ def key_classes(columns: list[pa.Array], rows: Ints) -> Ints:
 def _same_values(a: pa.Array, b: pa.Array) -> Bools:
     if pa.types.is_null(a.type):
         return np.ones(len(a), np.bool_)
+    if pa.types.is_list(a.type):
+        return _same_lists(a, b)
     if pa.types.is_string(a.type) or pa.types.is_binary(a.type):
         same = flags(pc.equal(a, b))
     elif pa.types.is_floating(a.type):
@@ -160,6 +163,24 @@ def _same_values(a: pa.Array, b: pa.Array) -> Bools:
         a_valid, b_valid = flags(a.is_valid()), flags(b.is_valid())
         same = np.where(a_valid & b_valid, same, a_valid == b_valid)
     return same
+
+
+def _same_lists(a: pa.Array, b: pa.Array) -> Bools:
+    sizes, others = lengths(a), lengths(b)
+    same: Bools = (sizes == others) & (flags(a.is_valid()) == flags(b.is_valid()))
+    chosen = np.flatnonzero(same)
+    mine, theirs = (canonical_key(array.take(integers(chosen)).flatten()) for array in (a, b))
+    of = np.repeat(chosen, sizes[chosen])
+    same[of[~_same_values(mine, theirs)]] = False
+    return same
+
+
+def lengths(lists: pa.Array) -> Ints:
+    """How many values each list has; none where it is null."""
+    sizes = fixed(pc.list_value_length(lists)).astype(np.int64)
+    if (there := valid(lists)) is not None:
+        sizes[~there] = 0
+    return sizes
 
 
 def order_codes(array: pa.Array) -> Ints:

@@ -1,7 +1,7 @@
 """The columns of an operator's state: their names and types, and whether stored state still fits them.
 
-Types are named as in Spark SQL, so that anyone can read what is kept in Parquet metadata. `accumulators.py` decides how
-accumulators are computed, and `runs.py` how rows lie in files.
+`type_names.py` has the types, `accumulators.py` decides how accumulators are computed, and `runs.py` how rows lie in
+files.
 """
 
 import json
@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.protocol.facts.errors import PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.expiry import UPDATED, Expired, TimeToLive
-from tidegate.protocol.schema.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
+from tidegate.state.type_names import list_of, plain_type, type_name, type_of
 from tidegate.state.values import stored_default
 
 HASH = "_hash"
@@ -24,30 +25,14 @@ TOMBSTONE = "_tombstone"
 DELETE = "_delete"
 RESERVED = (HASH, TOMBSTONE, DELETE)
 
-_NAMES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-    pa.timestamp("us", tz="UTC"): "timestamp",
-    pa.timestamp("us"): "timestamp_ntz",
-    pa.time64("ns"): "time",
-    pa.duration("us"): "interval day to second",
-    pa.null(): "void",
-}
-_TYPES = {name: arrow for arrow, name in _NAMES.items()}
+#: What is shown of aggregates whose accumulators are something else.
+_SHOWN = {"avg": pa.float64(), "count_distinct": pa.int64()}
 _UPDATED_TYPE = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of state; `type` is one of the Arrow types that Spark's atomic types become."""
+    """A column of state; `type` is one of the Arrow types that Spark's atomic types become, or a list of one."""
 
     name: str
     type: pa.DataType
@@ -168,7 +153,7 @@ class StateLayout:
         if not self.aggregates:
             return self.declared
         types = {column.name: column.type for column in self.values}
-        shown = [(name, types.get(name, pa.float64())) for name, _ in self.aggregates]
+        shown = [(name, types.get(name, _SHOWN.get(each.function))) for name, each in self.aggregates]
         return pa.schema([(column.name, column.type) for column in self.keys] + shown)
 
     def accumulators_of(self, name: str) -> list[str]:
@@ -195,10 +180,8 @@ class StateLayout:
             tuple(StateColumn(c.name, c.sql, ids.get(c.name, c.name), defaults.get(c.name)) for c in columns)
             for columns in (self.keys, self.values)
         )
-        aggregates = (
-            StateAggregate(name, a.function, a.column, a.ordering, a.accumulators(name)) for name, a in self.aggregates
-        )
-        return StateSchema(keys, values, tuple(aggregates), self.version, self.ttl)
+        aggregates = tuple(aggregate.in_state(name) for name, aggregate in self.aggregates)
+        return StateSchema(keys, values, aggregates, self.version, self.ttl)
 
     def beginning(self, at: int) -> "StateLayout":
         """Rows that are older than the column that says when they were changed count as changed then."""
@@ -221,7 +204,10 @@ class StateLayout:
         return {
             "keys": [[column.name, column.sql] for column in self.keys],
             "values": [[column.name, column.sql] for column in self.values],
-            "aggregates": [[name, a.function, a.column or "", a.ordering or ""] for name, a in self.aggregates],
+            "aggregates": [
+                [name, a.function, a.column or "", a.ordering or "", *([dict(a.options)] if a.options else [])]
+                for name, a in self.aggregates
+            ],
             **(changed if self.version else {}),
             **({"ttl": [self.ttl.column, self.ttl.after, self.ttl.processing_time]} if self.ttl else {}),
             **({"expired": [each.to_json() for each in self.expired]} if self.expired else {}),
@@ -232,7 +218,7 @@ class StateLayout:
         return cls(
             tuple(Column(name, type_of(sql)) for name, sql in layout["keys"]),
             tuple(Column(name, type_of(sql)) for name, sql in layout["values"]),
-            tuple((name, Aggregate(f, column or None, by or None)) for name, f, column, by in layout["aggregates"]),
+            tuple((name, _aggregate(*declared)) for name, *declared in layout["aggregates"]),
             tuple(layout.get("defaults", {}).items()),
             layout.get("version", 0),
             tuple(layout.get("ids", {}).items()),
@@ -259,42 +245,6 @@ class StateLayout:
         return found
 
 
-def type_name(arrow: pa.DataType) -> str:
-    """The Spark SQL name of an Arrow type."""
-    if pa.types.is_decimal128(arrow):
-        return f"decimal({arrow.precision},{arrow.scale})"
-    return _NAMES[arrow]
-
-
-def type_of(sql: str) -> pa.DataType:
-    """The Arrow type of a Spark SQL name. Raises `StateSchemaError` for one that this version does not know."""
-    if sql.startswith("decimal("):
-        precision, scale = sql.removeprefix("decimal(").removesuffix(")").split(",")
-        return pa.decimal128(int(precision), int(scale))
-    if sql not in _TYPES:
-        raise StateSchemaError(
-            f"State was written with a column of type {sql!r}, which this version of Tidegate does not know. It was "
-            "probably written by a newer one: use that version. Nothing was changed."
-        )
-    return _TYPES[sql]
-
-
-def plain_type(name: str, arrow: pa.DataType) -> pa.DataType:
-    """The one Arrow type that state uses for what Spark may send in several (time zones, large strings)."""
-    if pa.types.is_timestamp(arrow):
-        return pa.timestamp("us", tz="UTC" if arrow.tz else None)
-    if pa.types.is_large_string(arrow):
-        return pa.string()
-    if pa.types.is_large_binary(arrow):
-        return pa.binary()
-    if arrow in _NAMES or pa.types.is_decimal128(arrow):
-        return arrow
-    raise PipelineDefinitionError(
-        f"Column {name!r} has the type {arrow}, which keyed state cannot hold. Use an atomic type, for example a "
-        "string of JSON for nested values."
-    )
-
-
 def _picked(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
     by_name = {column.name: column for column in columns}
     missing = [name for name in names if name not in by_name]
@@ -318,9 +268,20 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]
             types = [_sum_type(name, aggregate, inputs[0], exact=False), pa.int64()]
         case "min" | "max" | "min_by" | "max_by":
             types = list(inputs)
+        case "count_distinct" | "collect_list":
+            types = [_list_type(name, aggregate, each) for each in inputs]
         case _:
             raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
     return [Column(part, kind) for part, kind in zip(aggregate.accumulators(name), types, strict=True)]
+
+
+def _list_type(name: str, aggregate: Aggregate, column: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(column):
+        raise PipelineDefinitionError(
+            f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} has no type, because it is always "
+            "null. Cast it to one."
+        )
+    return list_of(column)
 
 
 def _sum_type(name: str, aggregate: Aggregate, column: pa.DataType, exact: bool) -> pa.DataType:
@@ -341,4 +302,9 @@ def _listed(columns: Sequence[Column]) -> str:
 
 
 def _sql(aggregate: Aggregate) -> str:
-    return f"{aggregate.function}({', '.join(aggregate.columns()) or '*'})"
+    return str(aggregate.in_state("_"))
+
+
+def _aggregate(function: str, column: str, by: str, options: Mapping[str, Any] | None = None) -> Aggregate:
+    given = tuple((name, tuple(x) if isinstance(x, list) else x) for name, x in (options or {}).items())
+    return Aggregate(function, column or None, by or None, given)

@@ -23,6 +23,7 @@ from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.showing import key_text
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
+from tidegate.state.value_lists import TooManyValuesError
 
 __all__ = ["Changed", "SubtaskSpec", "aggregate", "lookup", "scan", "upsert"]
 
@@ -62,7 +63,8 @@ class Changed:
 def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     """Merge input rows into declared aggregates. Batches: `_hash` (bigint), key columns, the aggregates' inputs.
 
-    Raises `CheckpointDeclinedError` on a sum that does not fit its type and on rows of other subtasks. Raises
+    Raises `CheckpointDeclinedError` on a sum that does not fit its type, on more values than a key may have, and on
+    rows of other subtasks. Raises
     `StateSchemaError`, `StateIntegrityError` and `StorageError` as reading and writing do.
     """
     layout = spec.layout
@@ -163,6 +165,13 @@ def _accumulated(
                 f"Aggregate {name!r} of {spec.where()}, no longer fits {types[0]} for the key "
                 f"{key_text(keys, error.group)}. Nothing was written and the previous checkpoint stands. Sum a wider "
                 "type (cast the column to decimal or double) under a new aggregate and operator name."
+            ) from error
+        except TooManyValuesError as error:
+            raise CheckpointDeclinedError(
+                f"Aggregate {name!r} of {spec.where()}, has {error.values} values for the key "
+                f"{key_text(keys, error.group)}, and may have {declared.option('limit')}. Nothing was written and the "
+                "previous checkpoint stands. Raise its limit, which keeps the state: a row of state holds all these "
+                "values. Or count approximately, under a new aggregate name."
             ) from error
         result |= dict(zip(parts, merged, strict=True))
     return {column.name: result[column.name] for column in layout.declared_values}

@@ -31,21 +31,26 @@ class StateColumn:
 
 
 class StateAggregate(NamedTuple):
-    """A declared aggregate, and the columns that hold what it needs."""
+    """A declared aggregate, and the columns that hold what it needs. Its state does not depend on the options that are
+    `changeable`."""
 
     name: str
     function: str
     column: str | None
     ordering: str | None
     accumulators: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    changeable: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(name for name in (self.column, self.ordering) if name) or '*'})"
+        said = [name for name in (self.column, self.ordering) if name]
+        return f"{self.function}({', '.join([*said, *(f'{name}={value}' for name, value in self.options)]) or '*'})"
 
-    def over(self, former: Mapping[str, str | None]) -> tuple[str, str | None, str | None]:
-        """What it computes, with its input columns called as they were."""
+    def over(self, former: Mapping[str, str | None]) -> tuple[object, ...]:
+        """What its state depends on, with its input columns called as they were."""
         column, ordering = (name and (former.get(name) or name) for name in (self.column, self.ordering))
-        return self.function, column, ordering
+        fixed = sorted((name, value) for name, value in self.options if name not in self.changeable)
+        return self.function, column, ordering, *fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +260,8 @@ class _Comparison:
             self.changes.append(f"aggregate {new.name!r} was called {old.name!r}")
         if old.over({}) != new.over({}):
             self.changes.append(f"aggregate {new.name!r} is {new}, which was called {old}")
+        elif old.options != new.options:
+            self.changes.append(f"aggregate {new.name!r} is {new}, and was {old}: its state stays as it is")
         return dict(zip(new.accumulators, old.accumulators, strict=True))
 
     def _require_no_renamed_aggregate(self, gone: Sequence[StateAggregate], added: Sequence[StateAggregate]) -> None:
@@ -290,6 +297,8 @@ def can_widen(old: str, new: str) -> bool:
     them. Types are named as in Spark SQL. Performs no I/O."""
     if old == new or old == "void":
         return True
+    if old.startswith("array<") and new.startswith("array<"):
+        return can_widen(old[6:-1], new[6:-1])
     if old in _INTEGERS and new in _INTEGERS:
         return _INTEGERS[old] < _INTEGERS[new]
     if old in _INTEGERS and (wide := _decimal(new)):

@@ -54,7 +54,7 @@ def changed_state(stored: StateSchema, now: StateSchema) -> Changes:
     before = {column.id: column for column in _columns(stored)}
     for column in _columns(now):
         name, old = owners.get(column.name, column.name), before.pop(column.id, None)
-        change = _change(old, column)
+        change = _change(old, column, is_shown=name == column.name)
         if change is not None:
             found[name] = change
     former = {name: each.name for each in stored.aggregates for name in each.accumulators}
@@ -74,10 +74,11 @@ def _columns(schema: StateSchema) -> tuple[StateColumn, ...]:
     return (*schema.keys, *(schema.declared or ()))
 
 
-def _change(old: StateColumn | None, new: StateColumn) -> ColumnChange | None:
+def _change(old: StateColumn | None, new: StateColumn, is_shown: bool) -> ColumnChange | None:
+    """What is kept for an aggregate and not shown may be widened: the aggregate's own type stays."""
     if old is None:
         return ColumnChange.NEW
-    if old.type is not None and new.type is not None and old.type != new.type:
+    if is_shown and old.type is not None and new.type is not None and old.type != new.type:
         return ColumnChange.WIDENED
     return ColumnChange.RENAMED if old.name != new.name and not new.name.startswith("_") else None
 

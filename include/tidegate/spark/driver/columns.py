@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.executor.named_columns import NamedColumns, Run
-from tidegate.state.layout import type_name
+from tidegate.state.type_names import type_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,8 @@ from tidegate.spark.driver.returned import kind_of, raised, require_frame
 from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.given_keys import GIVEN
-from tidegate.state.layout import DELETE, HASH, StateLayout, plain_type, type_name
+from tidegate.state.layout import DELETE, HASH, StateLayout
+from tidegate.state.type_names import plain_type, type_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from tidegate.spark.driver.returned import raised, require_frame
 from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
-from tidegate.state.layout import StateLayout, type_name
+from tidegate.state.layout import StateLayout
+from tidegate.state.type_names import type_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,96 @@
+"""Accumulators that are lists of a key's values: the distinct ones, or the first ones in an order.
+
+A merge takes any number of lists and of single values for a group, in any order, and gives the same list. All groups
+are merged together: the work is a sort of all values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.state.columns import (
+    Bools,
+    Ints,
+    booleans,
+    canonical_key,
+    from_fixed,
+    integers,
+    lengths,
+    order_codes,
+    valid,
+)
+from tidegate.state.type_names import list_of
+
+
+class TooManyValuesError(ArithmeticError):
+    """Group `group` has `values` of them, more than it may."""
+
+    def __init__(self, group: int, values: int) -> None:
+        super().__init__(f"group {group} has {values} values")
+        self.group = group
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Values of groups: row i of all `columns` belongs to group `groups[i]`."""
+
+    groups: Ints
+    columns: Sequence[pa.Array]
+
+    @classmethod
+    def of_rows(cls, groups: Ints, columns: Sequence[pa.Array]) -> "Members":
+        """Single values, those with a null left out. Equal values have equal bits: one NaN, one zero."""
+        kept: Bools | None = None
+        for there in map(valid, columns):
+            kept = there if kept is None else kept if there is None else kept & there
+        columns = [canonical_key(column) for column in columns]
+        if kept is None:
+            return cls(groups, columns)
+        return cls(groups[kept], [column.filter(booleans(kept)) for column in columns])
+
+    @classmethod
+    def of_lists(cls, groups: Ints, lists: Sequence[pa.Array]) -> "Members":
+        """What lists hold, which are as long in all columns."""
+        return cls(np.repeat(groups, lengths(lists[0])), [column.flatten() for column in lists])
+
+    def with_others(self, others: "Members") -> "Members":
+        columns = [pa.concat_arrays([*pair]) for pair in zip(self.columns, others.columns, strict=True)]
+        return Members(np.concatenate([self.groups, others.groups]), columns)
+
+
+def distinct(members: Members, groups: int, limit: int | None = None) -> pa.Array:
+    """The distinct values of each group, ascending: an Arrow list a group. Raises `TooManyValuesError`."""
+    order, codes = _ordered(members)
+    of = members.groups[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (of[1:] != of[:-1]) | (codes[-1][1:] != codes[-1][:-1])
+    sizes = np.bincount(of[new], minlength=groups)
+    if limit is not None and len(sizes) and int(sizes.max()) > limit:
+        group = int(np.argmax(sizes))
+        raise TooManyValuesError(group, int(sizes[group]))
+    return _lists(members.columns[0].take(integers(order[new])), sizes)
+
+
+def smallest(members: Members, groups: int, limit: int) -> list[pa.Array]:
+    """The first `limit` values of each group by the last column, then by the one before: an Arrow list a group, for
+    each column."""
+    order, _ = _ordered(members)
+    sizes = np.bincount(members.groups, minlength=groups)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    kept = integers(order[place < limit])
+    return [_lists(column.take(kept), np.minimum(sizes, limit)) for column in members.columns]
+
+
+def _ordered(members: Members) -> tuple[Ints, list[Ints]]:
+    """The order by group, then by the last column and so on, and the codes of the columns in this order."""
+    codes = [order_codes(column) for column in members.columns]
+    order = np.lexsort([*codes, members.groups])
+    return order, [each[order] for each in codes]
+
+
+def _lists(values: pa.Array, sizes: Ints) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(from_fixed(pa.int32(), offsets), values, type=list_of(values.type))
