@@ -18,14 +18,17 @@ def upserted(key: str | list[str]) -> Pipeline:
     counts = source.key_by("customer").aggregate("counts", n=count())
     counts.sink("direct", PostgresSink("direct", mode="upsert", key=key))
     counts.sink("added", PostgresSink("added"))
-    counts.transform(lambda rows: rows).sink("behind", PostgresSink("behind", mode="upsert", key="n"))
+    derived = counts.transform(lambda rows: rows)
+    derived.sink("derived", PostgresSink("derived", mode="upsert", key="n"))  # which may be the key, renamed
+    step = counts.transform(lambda rows: rows, deterministic=False, name="step")
+    step.sink("behind", PostgresSink("behind", mode="upsert", key="n"))
     source.sink("read", PostgresSink("read", mode="upsert", key=["customer", "product"]))
     return pipeline
 
 
-def test_only_a_sink_directly_behind_state_hears_what_leaves_it() -> None:
+def test_only_a_sink_that_shows_state_hears_what_leaves_it() -> None:
     graph = compile_graph(upserted("customer"))
-    assert graph.upserted == graph.showing_state == {"direct-sink"}
+    assert graph.upserted == graph.showing_state == {"direct-sink", "derived-sink"}
     assert graph.restaged == frozenset()
 
 

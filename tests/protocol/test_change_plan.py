@@ -202,6 +202,16 @@ def test_windows_that_are_gone_are_refused_and_those_of_an_older_release_are_not
     assert (change.verdict, change.changes) == (SAME, ())
 
 
+@pytest.mark.parametrize("upserts", [False, True])
+@pytest.mark.parametrize("now", [{"transforms": "b"}, {}])
+def test_a_table_of_current_rows_behind_other_transforms_is_given_all_rows(upserts, now):
+    sink = replace(SINK, upserts=upserts, appends=False, options=now)
+    recorded = replace(RECORDED, options={**RECORDED.options, "table-sink": {"transforms": "a"}})
+    found = {each.name: each for each in plan_changes(recorded, defined(SOURCE, SUMS, sink, STEP))}["table"]
+    said = ("the transforms in front of it are others", "is given all rows of the state once, with the next checkpoint")
+    assert (found.verdict, found.changes[:2]) == (SAME, said)
+
+
 def test_a_new_sink_of_upserts_is_given_all_rows():
     more = with_(UPSERTED, name="more", plan=plan("more-sink"))
     found = plan_changes(RECORDED, defined(SOURCE, SUMS, SINK, STEP, more))

@@ -51,7 +51,7 @@ class SeveralTables:
         def keep(batch: Any, state: Any) -> Any:
             return batch
 
-        changed = keep.transform(lambda df: df)  # rows that are tables' by any key, and never leave them
+        changed = keep.transform(str, deterministic=False, name="changed")  # rows by any key, which never leave tables
         for name, sink in self._defined_sinks.items():
             (changed if sink.input is SinkInput.UPSERTS else keep).sink(name, sink)
         return pipeline

@@ -9,6 +9,7 @@ from typing import Any
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.staging import Had, Staging
+from tidegate.pipeline.derivations import derivation_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
@@ -195,8 +196,8 @@ def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
 
 
 def identity_of(sink: SinkVertex) -> str:
-    """A short hash of what a sink is and where it writes."""
-    said = sink.sink.describe()
+    """A short hash of what a sink is, where it writes, and which columns it derives."""
+    said = {**sink.sink.describe(), **derivation_of(sink)}
     if isinstance(sink.sink, PlacedSink) and sink.sink.place is not None:
         said = {**said, "place": sink.sink.place}
     return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

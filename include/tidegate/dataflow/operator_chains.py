@@ -118,8 +118,10 @@ def _reads_rows(vertex: StepVertex | KeyedVertex | SinkVertex, name: str) -> boo
 
 
 def is_chained(graph: Graph, sink: SinkVertex) -> bool:
-    """Whether a sink takes an operator's rows as they are, so that they are staged in the operator's own tasks."""
-    plain = not sink.input.transforms and sink.input.output != LATE_ROWS
+    """Whether a sink takes an operator's rows as they are, or shows its state: then it is staged with the operator."""
+    if sink.input.output == LATE_ROWS:
+        return False
+    plain = not sink.input.transforms or sink.operator_id in graph.showing_state
     return plain and any(vertex.name == sink.input.origin for vertex in graph.keyed)
 
 

@@ -16,6 +16,7 @@ from tidegate.dataflow.jobs import JobEnded, JobReported, JobsAtOnce, Parts
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
+from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledger
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
@@ -173,12 +174,13 @@ class ScheduledDriver:
         """Keep the reports of a subtask, and acknowledge for it unless more reports are to come.
 
         A step, an operator that emits, or a sink that follows no operator acknowledges as a whole: its rows may fall on
-        other partitions next time.
+        other partitions next time. So does an operator whose sinks derive columns: these are staged in a job of their
+        own.
         """
         indexes = execution.record(news.reports)
         restaged = {index for sink in execution.chain.sinks for index in self._plan.to_restage(execution, sink)}
         vertex = execution.chain.vertex
-        if isinstance(vertex, KeyedVertex) and not vertex.emits:
+        if isinstance(vertex, KeyedVertex) and not vertex.emits and not any(map(derives, execution.chain.sinks)):
             self._acknowledge_for(execution, indexes - restaged)
 
     def _end(self, execution: Execution) -> None:

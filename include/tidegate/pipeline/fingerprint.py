@@ -26,8 +26,8 @@ def fingerprint(graph: Graph) -> str:
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(vertex: Vertex) -> Any:
-    """What is said of one vertex, as JSON. Performs no I/O."""
+def facts_of(vertex: Vertex | Stream) -> Any:
+    """What is said of one vertex, or of a stream's origin and transforms, as JSON. Performs no I/O."""
     return _Facts().of(vertex)
 
 

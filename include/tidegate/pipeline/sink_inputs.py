@@ -7,25 +7,36 @@ from tidegate.ports import KeyedSink, SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
+def shows_state(origin: Vertex | None, sink: SinkVertex) -> TypeGuard[KeyedVertex]:
+    """Whether a sink that reads from a vertex has what the state of that has, with derived columns if transforms lie
+    between the two."""
+    return isinstance(origin, KeyedVertex) and not origin.emits and sink.sink.input is not SinkInput.CHANGES
+
+
 def takes_upserts(origin: Vertex | None, sink: SinkVertex) -> TypeGuard[KeyedVertex]:
     """Whether a sink that reads from a vertex is given how the state of that changes."""
-    has_state = isinstance(origin, KeyedVertex) and not origin.emits
-    return has_state and sink.sink.input is SinkInput.UPSERTS and not sink.input.transforms
+    return shows_state(origin, sink) and sink.sink.input is SinkInput.UPSERTS
+
+
+def derives(sink: SinkVertex) -> bool:
+    """Whether a sink that shows state has other columns than the state."""
+    return bool(sink.input.transforms) and sink.sink.input is not SinkInput.CHANGES
 
 
 def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
     """Raises `PipelineDefinitionError`."""
     if sink.sink.input is SinkInput.CURRENT:
-        _check_current(where, sink, origin)
-    elif takes_upserts(origin, sink):
+        _check_current(where, origin)
+    if takes_upserts(origin, sink) and not derives(sink):
         _check_key(where, sink, origin)
 
 
-def _check_current(where: str, sink: SinkVertex, origin: Vertex) -> None:
-    if sink.input.transforms or not isinstance(origin, KeyedVertex):
+def _check_current(where: str, origin: Vertex) -> None:
+    if not isinstance(origin, KeyedVertex):
         raise PipelineDefinitionError(
-            f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
-            "transform in front of the operator, or let the sink append."
+            f"The {where} keeps the current row of each key, so it must follow a keyed operator. Between the two there "
+            "may be transforms that are row-wise, but no step. Put an operator in front of it, such as "
+            "key_by(…).aggregate(…), or let the sink append."
         )
     if origin.emits:
         raise PipelineDefinitionError(
@@ -40,6 +51,7 @@ def _check_key(where: str, sink: SinkVertex, origin: KeyedVertex) -> None:
     if isinstance(sink.sink, KeyedSink) and set(sink.sink.keys) != set(origin.state_key):
         raise PipelineDefinitionError(
             f"The {where} has the key {', '.join(sink.sink.keys)}, but {origin.name!r} has one row for each "
-            f"{', '.join(origin.state_key)}: rows would take each other's place. Give the sink that key, or put a "
-            "transform between the two; then it is given changed rows alone, and none that leave the state."
+            f"{', '.join(origin.state_key)}: rows would take each other's place. Give the sink that key, or put a step "
+            'between the two, which is transform(…, deterministic=False, name="…"); then it is given changed rows '
+            "alone, and none that leave the state."
         )

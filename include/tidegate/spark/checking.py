@@ -13,12 +13,14 @@ from pyspark.sql.types import NullType
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
+from tidegate.pipeline.sink_inputs import derives, shows_state
 from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.pipeline.windows import check_event_time
 from tidegate.ports import TypedSink
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
 from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.spark.driver.columns import arrow_schema
+from tidegate.spark.driver.derived import check_derived
 from tidegate.spark.driver.results import require_keys, result_of
 from tidegate.spark.driver.returned import UNSENDABLE, raised, require_frame
 from tidegate.spark.driver.spark_errors import as_checkpoint_error, error_of_function
@@ -85,6 +87,9 @@ class DefinitionCheck:
             _ = batch.schema  # a Connect client asks the server only now
         if isinstance(vertex, SinkVertex):
             self._require_storable(vertex, batches[0])
+            origin = next((each for each in self._graph.keyed if each.name == vertex.input.origin), None)
+            if shows_state(origin, vertex) and derives(vertex):
+                check_derived(self._streams, vertex, origin)
         if not isinstance(vertex, KeyedVertex):
             return
         layout = self._streams.layout(vertex)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate.dataflow.execution_plan import identity_of
+from tidegate.dataflow.reports import Report
 from tidegate.dataflow.staging import Staging
+from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import PortableSink, SinkInput
 from tidegate.protocol.facts.names import Target
@@ -16,6 +18,7 @@ from tidegate.protocol.recovery.editing import Base, staging_root
 from tidegate.protocol.schema.expiry import Moment, microseconds
 from tidegate.protocol.steps.restored_snapshots import former_names
 from tidegate.spark.driver.columns import map_in_arrow
+from tidegate.spark.driver.derived import DerivedStaging
 from tidegate.spark.driver.editing import checked_changes
 from tidegate.spark.driver.export import export_files, runs_of
 from tidegate.spark.driver.frames import Frames
@@ -142,8 +145,12 @@ class SparkEditor:
         }
         writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")
         staging = Staging(sink.operator_id, writer, True, dict.fromkeys(indexes, 1), identity_of(sink))
-        plan, where = RestagingPlan(indexes, specs, staging), self._region.streams.where(sink)
-        reports = collect_numbered(self._region.session, plan, len(indexes), where)
+        streams, reports = self._region.streams, list[Report]()
+        if derives(sink):
+            DerivedStaging(streams, sink, staging, layout, specs).run(len(indexes), reports.extend)
+        else:
+            plan = RestagingPlan(indexes, specs, staging)
+            reports = collect_numbered(self._region.session, plan, len(indexes), streams.where(sink))
         return {SubtaskId(report.operator_id, report.subtask_index): report.handles for report in reports}
 
     def frame(
@@ -159,4 +166,5 @@ class EditedFrames(Frames):
 
     def _staged(self, name: str) -> "DataFrame | None":
         vertex = self._graph.sink(name)
-        return self._state(vertex.input.origin) if vertex.sink.input is SinkInput.CURRENT else None
+        state = self._state(vertex.input.origin) if vertex.sink.input is SinkInput.CURRENT else None
+        return None if state is None else self._streams.transformed(vertex.input, state)

@@ -31,6 +31,15 @@ in_task = made("in_task", discounted)
 drawn = made("drawn", lambda rows: rows.withColumn("at", F.rand()))
 not_negative = expect("column_values_to_be_between", column="amount", min_value=0)
 positive = made("positive", expect=suite("amounts", not_negative))
+def current(name, use):
+    pipeline = Pipeline(name, parallelism=1)
+    orders = pipeline.source("orders", FileSource("landing/plain", schema=SCHEMA))
+    totals = orders.key_by("customer").aggregate("totals", n=count()).transform(use)
+    totals.sink("totals", ParquetSink(f"tables/{name}", mode="latest"))
+    return pipeline
+
+grouped = current("grouped", lambda rows: rows.groupBy("n").count())
+keyless = current("keyless", lambda rows: rows.selectExpr("upper(customer) as customer", "n"))
 odd = made("odd", expect=suite("amounts", expect("column_values_to_be_odd", column="amount")))
 """
 
@@ -63,6 +72,8 @@ MISTAKES = [
     Delivered("a day that there is not", "tidegate run days", {"days/day=2013-02-30/1.csv": GOOD}),
     Delivered("a transform that raises", "tidegate check raising", {}),
     Delivered("a transform of a column that is not there", "tidegate check gone", {}),
+    Delivered("a table of current rows that are grouped again", "tidegate check grouped", {}),
+    Delivered("a table of current rows without their key", "tidegate check keyless", {}),
     Delivered("an expectation that there is not", "tidegate check odd", {}),
     Delivered("a function that raises for a row", "tidegate run in_task", {"in_task/1.csv": GOOD}),
     Delivered("rows that each computation draws anew", "tidegate run drawn", {"drawn/1.csv": GOOD}),

@@ -47,10 +47,6 @@ GRAPH = each(
     ),
     ("a sink with a guarantee that there is not", f'orders.sink("t", {TABLE}, guarantee="EXACTLY_TWICE")'),
     ("a table of current rows behind a source", f'orders.sink("t", {LATEST})'),
-    (
-        "a table of current rows behind a transform",
-        f'keyed.aggregate("n", n=count()).transform(lambda rows: rows).sink("t", {LATEST})',
-    ),
     ("a random transform without a name", 'orders.transform(lambda rows: rows, deterministic=False).sink("t", None)'),
     ("a name for a transform that needs none", 'orders.transform(lambda rows: rows, name="same").sink("t", None)'),
     ("a check of a sink that is not there", 'orders.sink("t", ' + TABLE + ")\n"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tidegate.protocol.facts.names import Target, TargetKind, is_sink, sink_of_operator
 from tidegate.protocol.facts.records import HandleKind, SubtaskId
 from tidegate.protocol.recovery.changes import (
+    TRANSFORMS,
     WINDOW,
     ChangeVerdict,
     DefinedVertex,
@@ -167,7 +168,7 @@ class _Plan:
         target = _target_of(vertex)
         if target is not None:
             yield from self._expectations(target)
-        if vertex.upserts and self._may_lack_rows(vertex, former):
+        if (vertex.upserts and self._may_lack_rows(vertex, former)) or self._derives_otherwise(vertex, former):
             yield _GIVEN_ALL
 
     def _may_lack_rows(self, vertex: DefinedVertex, former: str) -> bool:
@@ -184,11 +185,17 @@ class _Plan:
             or (state is not None and bool(state.changes))
         )
 
+    def _derives_otherwise(self, vertex: DefinedVertex, former: str) -> bool:
+        recorded = self._recorded.options.get(former) or vertex.options
+        return not vertex.appends and recorded.get(TRANSFORMS) != vertex.options.get(TRANSFORMS)
+
     def _different_options(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
         recorded = self._recorded.options.get(former) or vertex.options
         for name in sorted(recorded.keys() | vertex.options.keys()):
             old, new = recorded.get(name), vertex.options.get(name)
-            if old != new and name not in ("type", "path", "splits", "inputs", WINDOW):
+            if old != new and name == TRANSFORMS:
+                yield "the transforms in front of it are others"
+            elif old != new and name not in ("type", "path", "splits", "inputs", WINDOW):
                 yield f"{name}: {old!r}, now {new!r}"
 
     def _windows(self, vertex: DefinedVertex, former: str) -> Iterator[str]:

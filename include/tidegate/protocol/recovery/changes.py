@@ -19,6 +19,8 @@ from tidegate.protocol.steps.restored_snapshots import Renamed
 
 #: Among the options of an operator: which windows it has.
 WINDOW = "window"
+#: The option of a sink that says from which code it derives its columns.
+TRANSFORMS = "transforms"
 
 
 class ChangeVerdict(StrEnum):

@@ -1,4 +1,4 @@
-"""Whether a DataFrame has the same rows each time it is computed from the same input.
+"""Whether a DataFrame has the same rows each time it is computed from the same input, and of which nodes its plan is.
 
 Spark's analysis says which expressions are not deterministic. Three things that it takes for deterministic are not so
 here, because each consumer and each retry is a query of its own: the time, which each query draws once; samples; and
@@ -9,6 +9,7 @@ frame only if it is deterministic: as the condition of a join.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ _TIME = ("current_timestamp", "current_date", "current_time", "localtimestamp", 
 
 #: A node at the beginning of a plan's line, after the lines of its tree. A limit of 0 gives the same rows each time.
 _NODE = re.compile(r"^[\s:|+-]*(Sample|GlobalLimit|LocalLimit|Offset|Tail)\b(?! 0$)", re.MULTILINE)
+#: Any node but the first one.
+_INNER = re.compile(r"^[ :]*[+:]- (\w+)")
 _NODE_NAMES = {"Sample": "sample", "Offset": "offset", "Tail": "tail"}
 _AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
 
@@ -38,7 +41,7 @@ _DRAWN = (
 
 def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
     """What makes the rows differ between two computations, in the words of Spark's API; empty if they do not."""
-    deterministic, plan = _explained(frame) if is_connect(frame.sparkSession) else _analyzed(frame)
+    deterministic, plan = _plan_of(frame)
     found = [f"{name}()" for name in _called(_TIME, plan)]
     found += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]
     found += [f"{name}() of a group" for line in _AGGREGATE.findall(plan) for name in _called(_PICKS, line)]
@@ -48,6 +51,17 @@ def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
         drawn = [f"{name}()" for name in _called(_DRAWN, plan)]
         found += drawn or ["a function that is marked as not deterministic"]
     return tuple(dict.fromkeys(found))
+
+
+def plan_nodes(frame: DataFrame) -> Counter[str]:
+    """The nodes of the frame's analyzed plan, those of subqueries too, by the names that Spark gives them."""
+    _, plan = _plan_of(frame)
+    first, *others = plan.splitlines()
+    return Counter([first.split()[0], *(match[1] for line in others if (match := _INNER.match(line)))])
+
+
+def _plan_of(frame: DataFrame) -> tuple[bool, str]:
+    return _explained(frame) if is_connect(frame.sparkSession) else _analyzed(frame)
 
 
 def _called(names: Sequence[str], plan: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Each builds one DataFrame of reports from what arrived. The work itself is in `partitions.py`.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
 
@@ -15,13 +15,15 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.streams import LATE_ROWS, Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
-from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.facts.records import HandleKind, StateHandle, SubtaskId
 from tidegate.protocol.steps.in_flight import OUTPUT
 from tidegate.spark.driver.columns import ddl, map_in_arrow
+from tidegate.spark.driver.derived import DerivedStaging
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import require_keys, result_of, with_given
@@ -49,10 +51,10 @@ class OperatorJobs:
 
     def run(self, execution: Execution, emit: Emit) -> None:
         """Run what arrived at the chain, if anything did."""
-        staged: set[SubtaskId] = set()
+        done: dict[SubtaskId, Report] = {}
 
         def note(reports: list[Report]) -> None:
-            staged.update(SubtaskId(report.operator_id, report.subtask_index) for report in reports)
+            done.update({SubtaskId(report.operator_id, report.subtask_index): report for report in reports})
             emit(reports)
 
         vertex = execution.chain.vertex
@@ -65,7 +67,7 @@ class OperatorJobs:
                 elif execution.has_input and not self._ran_directly(execution, vertex, note):
                     run_job(self._keyed(execution, vertex), note)
                 for sink in execution.chain.sinks:
-                    self._restage(execution, vertex, sink, staged, emit)
+                    self._restage(execution, vertex, sink, done, emit)
             case StepVertex():
                 if execution.has_input:
                     run_job(self._step(execution, vertex), emit)
@@ -225,7 +227,8 @@ class OperatorJobs:
         return EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
 
     def _stagings(self, execution: Execution) -> tuple[Staging, ...]:
-        return tuple(self._plan.staging(sink, execution.chain.vertex) for sink in execution.chain.sinks)
+        sinks = (sink for sink in execution.chain.sinks if not derives(sink))
+        return tuple(self._plan.staging(sink, execution.chain.vertex) for sink in sinks)
 
     def _aggregate_input(self, execution: Execution, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         frame = self._input(execution, vertex, vertex.inputs[0])
@@ -252,16 +255,25 @@ class OperatorJobs:
         return plan is not None and run_direct_job(self._streams.session, plan, emit)
 
     def _restage(
-        self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit
+        self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, done: Mapping[SubtaskId, Report], emit: Emit
     ) -> None:
-        """Stage the state of subtasks for which nothing arrived. Those in `staged` are done, changes included."""
-        candidates = self._plan.to_restage(execution, sink)
-        indexes = [index for index in candidates if SubtaskId(sink.operator_id, index) not in staged]
-        if indexes:
-            layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
-            specs = self._location.specs(vertex, layout, self._plan, indexes)
-            plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink, vertex))
-            run_numbered(self._streams.session, plan, len(indexes), emit, self._plan.slots)
+        """Stage the state of subtasks for which nothing arrived; with derived columns, also of those to which something
+        came. Others of the sink in `done` are done, changes included."""
+        new = _new_runs(vertex, done) if derives(sink) else {}
+        asked = (index for index in new if SubtaskId(sink.operator_id, index) in self._plan.attempts)
+        candidates = {*self._plan.to_restage(execution, sink), *asked}
+        indexes = sorted(index for index in candidates if SubtaskId(sink.operator_id, index) not in done)
+        if not indexes:
+            return
+        layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
+        specs = self._location.specs(vertex, layout, self._plan, indexes)
+        staging = self._plan.staging(sink, vertex)
+        if derives(sink):
+            now = {index: replace(spec, runs=(*spec.runs, *new.get(index, ()))) for index, spec in specs.items()}
+            DerivedStaging(self._streams, sink, staging, layout, now).run(self._plan.slots, emit)
+            return
+        plan = RestagingPlan(tuple(indexes), specs, staging)
+        run_numbered(self._streams.session, plan, len(indexes), emit, self._plan.slots)
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
         """Rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""
@@ -269,6 +281,13 @@ class OperatorJobs:
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
+
+
+def _new_runs(vertex: KeyedVertex, done: Mapping[SubtaskId, Report]) -> dict[int, list[StateHandle]]:
+    """By subtask, what has just been written of its state."""
+    reports = (report for id_, report in done.items() if id_.operator_id == vertex.operator_id)
+    found = {r.subtask_index: [each for each in r.handles if each.kind is HandleKind.RUN] for r in reports}
+    return {index: runs for index, runs in found.items() if runs}
 
 
 def _keys_of(batches: Sequence[DataFrame], layout: StateLayout) -> DataFrame:

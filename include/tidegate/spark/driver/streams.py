@@ -77,6 +77,10 @@ class Streams:
                 case StepVertex() as origin:
                     handles = [handle for exchange in exchanges for handle in exchange.handles]
                     frame = self._recorded(self.where(origin), origin.input, handles)
+        return self.transformed(stream, frame)
+
+    def transformed(self, stream: Stream, frame: DataFrame) -> DataFrame:
+        """Rows of the stream's origin after its transforms."""
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame

@@ -68,21 +68,31 @@ class RestagingPlan:
 
 
 def stage_state(
-    staging: Staging, index: int, spec: SubtaskSpec, current: Iterator[pa.RecordBatch], unique: str
+    staging: Staging,
+    index: int,
+    spec: SubtaskSpec,
+    current: Iterator[pa.RecordBatch],
+    unique: str,
+    columns: pa.Schema | None = None,
 ) -> Report:
-    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
+    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty. `columns` are those of
+    the rows, by default the state's."""
     marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
     marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
-    return stage_rows(staging, index, _or_none(current, spec), spec.checkpoint_id, unique, marks)
+    rows = or_none(current, spec.layout.rows if columns is None else columns)
+    return stage_rows(staging, index, rows, spec.checkpoint_id, unique, marks)
 
 
 def stage_upserts(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
     """Stage how the state differs from what the sink has; all current rows if it lacks any."""
-    report = (
-        _stage_changes(staging, index, spec, staging.had[index], unique)
-        if staging.had
-        else stage_rows(staging, index, _or_none(scan(spec), spec), spec.checkpoint_id, unique, {WHOLE: True})
-    )
+    if staging.had:
+        return marked(_stage_changes(staging, index, spec, staging.had[index], unique), spec)
+    rows = or_none(scan(spec), spec.layout.rows)
+    return marked(stage_rows(staging, index, rows, spec.checkpoint_id, unique, {WHOLE: True}), spec)
+
+
+def marked(report: Report, spec: SubtaskSpec) -> Report:
+    """With what a sink of upserts has then."""
     return replace(report, mark={"layout": spec.layout.fingerprint, "horizon": spec.horizon})
 
 
@@ -96,13 +106,19 @@ def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, un
         if new.num_rows:
             handles += stage_piece(staging, index, new, spec.checkpoint_id, f"{unique}-{number}")
         if gone.num_rows:
-            gone = gone.append_column(GONE, pa.repeat(pa.scalar(True), gone.num_rows))
-            handles += stage_piece(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone", {DELETES: True})
-    return _report(staging, index, handles, sum(handle.rows for handle in handles), started)
+            handles += stage_gone(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone")
+    return report_of(staging, index, handles, sum(handle.rows for handle in handles), started)
 
 
-def _or_none(current: Iterator[pa.RecordBatch], spec: SubtaskSpec) -> Iterable[pa.RecordBatch]:
-    return not_empty(current) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+def stage_gone(staging: Staging, index: int, keys: pa.Table, checkpoint_id: int, unique: str) -> list[StateHandle]:
+    """Stage keys that a sink is to remove, in the columns of its rows."""
+    gone = keys.append_column(GONE, pa.repeat(pa.scalar(True), keys.num_rows))
+    return stage_piece(staging, index, gone, checkpoint_id, unique, {DELETES: True})
+
+
+def or_none(current: Iterator[pa.RecordBatch], columns: pa.Schema) -> Iterable[pa.RecordBatch]:
+    """The rows; an empty batch of these columns if there are none."""
+    return not_empty(current) or [pa.RecordBatch.from_pylist([], schema=columns)]
 
 
 def stage_rows(
@@ -119,10 +135,11 @@ def stage_rows(
     for number, table in enumerate(in_pieces(batches)):
         handles += stage_piece(staging, index, table, checkpoint_id, f"{unique}-{number}", marks)
         rows += table.num_rows
-    return _report(staging, index, handles, rows, started)
+    return report_of(staging, index, handles, rows, started)
 
 
-def _report(staging: Staging, index: int, handles: Sequence[StateHandle], rows: int, started: float) -> Report:
+def report_of(staging: Staging, index: int, handles: Sequence[StateHandle], rows: int, started: float) -> Report:
+    """What a subtask has staged since then."""
     metrics = {"sync_duration": 0, "async_duration": milliseconds_since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)
 
