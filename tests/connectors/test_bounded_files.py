@@ -9,7 +9,8 @@ import pytest
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.facts.records import Snapshot
-from tidegate.sources.files import FileSource, files_of
+from tidegate.sources.files import FileSource
+from tidegate.sources.segments import files_of
 
 SCHEMA = "k STRING, v INT"
 

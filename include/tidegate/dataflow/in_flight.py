@@ -1,7 +1,7 @@
 """In-flight data in a snapshot: an unaligned checkpoint captures it beside the state, and a restore puts it back.
 
-It is recorded with the operator's first subtask, as references. A segment is replayable as it is. An exchange is files
-on checkpoint storage that the snapshot's handles keep alive.
+It is recorded with the operator's first subtask, as references. A segment is replayable as it is. Files on checkpoint
+storage, which an exchange is and a segment may name, are kept alive by the snapshot's handles.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,19 +36,22 @@ def in_flight_of(snapshot: Snapshot | None) -> list[tuple[ChannelName, Data]]:
 
 def exchanged(data: Iterable[Data]) -> list[StateHandle]:
     """The files on checkpoint storage that the data refers to."""
-    return [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
+    return [handle for item in data for handle in (item.handles if isinstance(item, Exchange) else item.files)]
 
 
 def _to_json(data: Data) -> dict[str, Any]:
     if isinstance(data, Exchange):
-        said = {} if data.watermark is None else {"watermark": data.watermark}
-        return {"handles": [handle_to_json(handle) for handle in data.handles], **said}
-    said = {} if data.event_time is None else {"event_time": data.event_time}
+        mark = {} if data.watermark is None else {"watermark": data.watermark}
+        return {"handles": [handle_to_json(handle) for handle in data.handles], **mark}
+    said: dict[str, Any] = {} if data.event_time is None else {"event_time": data.event_time}
     said |= {"ahead": data.ahead} if data.ahead else {}
+    said |= {"files": [handle_to_json(handle) for handle in data.files]} if data.files else {}
     return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes, **said}
 
 
 def _from_json(data: Mapping[str, Any]) -> Data:
     if "handles" in data:
         return Exchange(tuple(handle_from_json(handle) for handle in data["handles"]), data.get("watermark"))
-    return Segment(data["split"], data["reference"], data["bytes"], data.get("event_time"), data.get("ahead", 0))
+    files = tuple(handle_from_json(handle) for handle in data.get("files", ()))
+    times = data.get("event_time"), data.get("ahead", 0)
+    return Segment(data["split"], data["reference"], data["bytes"], *times, files)

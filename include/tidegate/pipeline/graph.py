@@ -154,7 +154,7 @@ class Graph:
 def _emitted(vertex: KeyedVertex) -> str:
     """What says whether rows that an operator has emitted are what it emits now."""
     if vertex.window is None:
-        return vertex.output or f"{vertex.join}"
+        return vertex.output or f"{vertex.join or vertex.table}"
     aggregates = (f"{name} {each}{dict(each.options) or ''}" for name, each in vertex.aggregates)
     return f"{', '.join(vertex.state_key)}, {', '.join(aggregates)}"
 
@@ -257,7 +257,7 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(f"The {where} has no input.")
     if vertex.join is not None:
         check_join(where, vertex.join, vertex.key)
-    elif vertex.update is None and not vertex.aggregates:
+    elif vertex.update is None and vertex.table is None and not vertex.aggregates:
         raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
     if wrong := [name for name, aggregate in vertex.aggregates if not isinstance(aggregate, Aggregate)]:
         raise PipelineDefinitionError(f"What {where} declares as {', '.join(wrong)} is no aggregate, such as count().")

@@ -100,6 +100,9 @@ def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str
             return [name for name, _ in columns_of(origin.declared_schema or "")] or None
         case KeyedVertex() if origin.join is not None:
             return _columns_of_join(origin, origins)
+        case KeyedVertex() if origin.table is not None:
+            columns = columns_of_stream(origin.inputs[0], origins)
+            return None if columns is None else origin.table.columns(columns)
         case KeyedVertex():
             return _declared(origin.output) if origin.output is not None else _columns_of_state(origin)
         case _:

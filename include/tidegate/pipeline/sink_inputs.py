@@ -25,6 +25,12 @@ def derives(sink: SinkVertex) -> bool:
 
 def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
     """Raises `PipelineDefinitionError`."""
+    if isinstance(origin, KeyedVertex) and origin.table is not None and sink.sink.input is SinkInput.CHANGES:
+        raise PipelineDefinitionError(
+            f"The {where} appends, and rows of {origin.name!r} replace one another and are deleted: the table would "
+            'have every one of them for ever. Let the sink show current rows (mode="latest"), or take changes by '
+            'their key (mode="upsert").'
+        )
     if sink.sink.input is SinkInput.CURRENT:
         _check_current(where, origin)
     if takes_upserts(origin, sink) and not derives(sink):

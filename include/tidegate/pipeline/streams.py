@@ -9,6 +9,7 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.tables import FROM, ORDER, Table, version_key_of
 from tidegate.pipeline.ttl import ttl_of
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import Window
@@ -121,6 +122,55 @@ class Stream:
         """
         vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
         return self.pipeline.add(vertex)
+
+    def current(
+        self,
+        name: str,
+        *,
+        expect: ExpectationSuite | None = None,
+        previous: Previous | str | None = None,
+    ) -> "Stream":
+        """Keep the current rows of a source of versions, such as `FileSource(…, mode="snapshot")`.
+
+        Args:
+            name: The name under which the state is recorded.
+            expect: Validates all current rows at every checkpoint.
+            previous: The name that the table had before, or a `Previous` that names its columns, too.
+
+        Returns:
+            The stream of rows that are new or have changed, for sinks of current rows and of upserts.
+
+        Raises:
+            PipelineDefinitionError: If the stream is not of versions.
+        """
+        key = version_key_of(self, f"The table {name!r}")
+        table = KeyedVertex(name, (self,), key, expect=expect, previous=Previous.of(previous), table=Table())
+        return self.pipeline.add(table)
+
+    def history(
+        self,
+        name: str,
+        *,
+        expect: ExpectationSuite | None = None,
+    ) -> "Stream":
+        """Keep every version of each row of a source of versions, with `valid_from` and `valid_to`.
+
+        A version is valid from when its file was written; `valid_to` is null while it is the current one.
+
+        Args:
+            name: The name under which the state is recorded. That of the open versions is `NAME_open`.
+            expect: Validates all versions at every checkpoint.
+
+        Returns:
+            The stream of versions that have begun or ended, for sinks of current rows and of upserts.
+
+        Raises:
+            PipelineDefinitionError: If the stream is not of versions.
+        """
+        key = version_key_of(self, f"The history {name!r}")
+        opened = KeyedVertex(f"{name}_open", (self,), key, table=Table(versions=True))
+        closed = self.pipeline.add(opened)
+        return self.pipeline.add(KeyedVertex(name, (closed,), (*key, FROM), expect=expect, table=Table(ORDER)))
 
     def sink(
         self,

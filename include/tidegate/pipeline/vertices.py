@@ -8,6 +8,7 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.tables import Table
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import BacklogSource, DeliveryGuarantee, DiscoveringSource, LaggingSource, Segment, Sink, Source
 from tidegate.ports.declared_schemas import ddl_of
@@ -86,7 +87,7 @@ class StepVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedVertex:
-    """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
+    """A keyed operator: `aggregates`, a `join`, a `table`, or `update` with the DDL of its state rows, key included.
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
     these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
@@ -106,6 +107,7 @@ class KeyedVertex:
     join: Join | None = None
     ttl: TimeToLive | None = None
     window: Window | None = None
+    table: Table | None = None
 
     @property
     def operator_id(self) -> str:
@@ -113,7 +115,8 @@ class KeyedVertex:
 
     @property
     def emits(self) -> bool:
-        return self.output is not None or self.join is not None or self.window is not None
+        has_versions = self.table is not None and self.table.versions
+        return self.output is not None or self.join is not None or self.window is not None or has_versions
 
     @property
     def state_key(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.storage import CheckpointStorage
 from tidegate.protocol.facts.errors import CheckpointError
-from tidegate.protocol.facts.records import Snapshot
+from tidegate.protocol.facts.records import Snapshot, StateHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,7 @@ class Segment:
         bytes: Its size.
         event_time: The largest event time in it, if an operator needs that. Not set by the source.
         ahead: The number of rows with a later event time, which are malformed. Not set by the source.
+        files: Files on checkpoint storage that the reference names. They stay until the segment has been read.
     """
 
     split: int
@@ -31,6 +32,7 @@ class Segment:
     bytes: int
     event_time: int | None = None
     ahead: int = 0
+    files: Sequence[StateHandle] = ()
 
 
 @dataclass(frozen=True, slots=True)

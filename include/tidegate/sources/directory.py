@@ -115,6 +115,13 @@ class Directory:
         is_known = not before.size or _hashed([content]) == before.checksum
         return content if content is not None and is_known else None
 
+    def content(self, file: FileVersion) -> bytes | None:
+        """All that a file has; None if it is not what it was any more when all of it has been read. Raises
+        `StorageError`."""
+        content = self._read(file.path, file.size)
+        is_whole = content is not None and len(content) == file.size
+        return content if is_whole and file.is_at(self.look([file.path])[0]) else None
+
     def _checksum(self, file: FileVersion) -> str | None:
         with self._opened(file.path) as stream:
             return None if stream is None else _hashed(iter(lambda: stream.read(PIECE), b""))

@@ -20,6 +20,7 @@ _CHOICES = {
     "missing_columns": ("malformed", "null"),
     "extra_columns": ("malformed", "ignore"),
     "parsing": ("strict", "spark"),
+    "mode": ("files", "snapshot"),
 }
 
 
@@ -38,6 +39,8 @@ def check_place(source: "FileSource") -> None:
 
 
 def check_limits(source: "FileSource") -> None:
+    if source.mode == "files" and (source.key or source.max_deleted != 0.5):
+        raise wrong(source, 'key and max_deleted are of versions that replace one another; add mode="snapshot"')
     if source.splits < 1:
         raise wrong(source, f"splits is {source.splits}, but there must be at least one")
     limit = source.max_files_per_checkpoint

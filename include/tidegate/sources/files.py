@@ -5,7 +5,7 @@ handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -54,8 +54,10 @@ from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
+from tidegate.sources.segments import files_of, segment_of
 from tidegate.sources.selection import check_directories, partition_columns
 from tidegate.sources.shared_listing import SharedListing
+from tidegate.sources.snapshot_files import Versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,6 +104,10 @@ class FileSource:
         extra_columns: Whether a record with other columns is malformed, or they are ignored. By default `"malformed"`
             for CSV, else `"ignore"`.
         parsing: With `"spark"`, values may be written in any way that Spark understands.
+        mode: With `"snapshot"`, a file is delivered whole again and again, and its rows are what has changed
+            (docs/dimensions.md). `path` is that file, or a directory of versions in the order of their names.
+        key: The columns that tell the rows of a snapshot apart.
+        max_deleted: The share of a snapshot's rows that the next one may lack.
 
     Raises:
         PipelineDefinitionError: If an option is wrong, or does not fit the others.
@@ -141,6 +147,12 @@ class FileSource:
     missing_columns: Literal["malformed", "null"] = field(default="malformed", kw_only=True)
     extra_columns: Literal["malformed", "ignore"] | None = field(default=None, kw_only=True)
     parsing: Literal["strict", "spark"] = field(default="strict", kw_only=True)
+    mode: Literal["files", "snapshot"] = field(default="files", kw_only=True)
+    key: Sequence[str] = field(default=(), kw_only=True)
+    max_deleted: float = field(default=0.5, kw_only=True)
+
+    def __new__(cls, *_: object, mode: str = "files", **__: object) -> "FileSource":
+        return super().__new__(SnapshotFiles if mode == "snapshot" else cls)
 
     def __post_init__(self) -> None:
         check_place(self)
@@ -225,7 +237,7 @@ class FileSource:
             handles = manifests.extend(handles, list(listed.values()), context, mine, judged.touched)
         new = len({file.path for file in fresh} - {file.path for file in judged.grown})
         position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + new}
-        return _segment(split, fresh), Snapshot(handles, position, finished=self._listing.ended and not left)
+        return segment_of(split, fresh), Snapshot(handles, position, finished=self._listing.ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether the poll left some, or took as many files as it may, so that more are probably waiting."""
@@ -242,7 +254,7 @@ class FileSource:
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
     ) -> Segment | None:
         before = restored.handles if restored else ()
-        return _segment(split, in_reading_order(manifests.added(before, taken.handles, storage)))
+        return segment_of(split, in_reading_order(manifests.added(before, taken.handles, storage)))
 
     def read_since(
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
@@ -326,12 +338,5 @@ class FileSource:
         return sum(map(self._is_of(split), paths))
 
 
-def files_of(segments: Iterable[Segment]) -> list[FileVersion]:
-    """The files that segments of a `FileSource` refer to, in reading order within each."""
-    return [FileVersion(*file) for segment in segments for file in segment.reference["files"]]
-
-
-def _segment(split: int, files: Sequence[FileVersion]) -> Segment | None:
-    if not files:
-        return None
-    return Segment(split, {"files": [list(file) for file in files]}, sum(file.size for file in files))
+class SnapshotFiles(Versions, FileSource):
+    """A `FileSource` of versions, each of which replaces the one before."""

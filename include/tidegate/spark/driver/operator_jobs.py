@@ -109,8 +109,8 @@ class OperatorJobs:
         require_keys(self._streams, vertex, layout, batches)
         keys = self._placed(execution, vertex, _keys_of(batches, layout))
         result = result_of(self._streams, vertex, layout, batches, self._state(vertex, layout, keys))
-        # A declared join returns rows of its own keys.
-        rows = result.upserts if vertex.join is not None else with_given(result.upserts, keys)
+        # Only a user's function may return rows of other keys than its own.
+        rows = result.upserts if vertex.update is None else with_given(result.upserts, keys)
         reports = self._updated(execution, vertex, layout, "upsert", rows)
         return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
 

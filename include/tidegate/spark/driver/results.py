@@ -19,6 +19,7 @@ from tidegate.spark.driver.joins import joined
 from tidegate.spark.driver.returned import kind_of, raised, require_frame
 from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.streams import Streams
+from tidegate.spark.driver.tables import kept, versions
 from tidegate.spark.executor.given_keys import GIVEN
 from tidegate.state.layout import DELETE, HASH, StateLayout
 from tidegate.state.type_names import plain_type, type_name
@@ -65,6 +66,9 @@ def with_given(upserts: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> DataFrame | Update:
+    if vertex.table is not None:
+        columns = streams.table_columns(vertex)
+        return versions(columns, *frames) if vertex.table.versions else kept(columns, frames[0])
     if vertex.join is not None:
         return joined(streams.join_columns(vertex), *frames)
     assert vertex.update is not None

@@ -26,6 +26,7 @@ from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
 from tidegate.spark.driver.returned import raised, require_frame
 from tidegate.spark.driver.spark_errors import error_of_function
+from tidegate.spark.driver.tables import TableColumns
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout
@@ -153,6 +154,11 @@ class Streams:
         left, right = (self.frame(stream, {}).schema for stream in vertex.inputs)
         return JoinColumns(self.where(vertex), vertex.join, vertex.key, left, right)
 
+    def table_columns(self, vertex: KeyedVertex) -> TableColumns:
+        """Raises `PipelineDefinitionError` naming the operator if its input does not fit."""
+        assert vertex.table is not None
+        return TableColumns(self.where(vertex), vertex.table, vertex.key, self.frame(vertex.inputs[0], {}).schema)
+
     def empty(self, schema: "pa.Schema") -> DataFrame:
         """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
         columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
@@ -233,6 +239,8 @@ class Streams:
             columns = self.join_columns(vertex)
             self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(columns.output), vertex.key))  # as types go
             schema = columns.state
+        elif vertex.table is not None:
+            schema = self.table_columns(vertex).state
         else:
             schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
         rows = arrow_schema(schema)
@@ -241,6 +249,8 @@ class Streams:
     def _of_output(self, vertex: KeyedVertex) -> StructType:
         if vertex.join is not None:
             return self.join_columns(vertex).output
+        if vertex.table is not None:
+            return self.table_columns(vertex).output
         if vertex.window is not None:
             return self._columns(f"What {self.where(vertex)} emits", ddl(self.layout(vertex).rows))
         what = f"The output of {self.where(vertex)}"

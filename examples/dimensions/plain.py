@@ -1,0 +1,27 @@
+"""The same tables in plain Python, from the versions that were read, each with the time from which it is valid."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+Row = tuple[Any, ...]
+#: By customer, the other columns.
+Version = tuple[datetime, Mapping[Any, Row]]
+
+
+def current(versions: Sequence[Version]) -> list[Row]:
+    latest = versions[-1][1] if versions else {}
+    return [(customer, *row) for customer, row in latest.items()]
+
+
+def history(versions: Sequence[Version]) -> list[Row]:
+    """A row for each time that a customer was the same: the customer, from when and until when, and the columns."""
+    found, opened = [], dict[Any, tuple[datetime, Row]]()
+    for at, rows in versions:
+        for customer, (since, row) in list(opened.items()):
+            if rows.get(customer) != row:
+                found.append((customer, since, at, *row))
+                del opened[customer]
+        for customer in rows.keys() - opened.keys():
+            opened[customer] = at, rows[customer]
+    return found + [(customer, since, None, *row) for customer, (since, row) in opened.items()]
