@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.windows import window
     from tidegate.ports import CheckpointListener, DeliveryGuarantee
     from tidegate.postgres_sink.sink import PostgresSink
+    from tidegate.postgres_source.source import PostgresSource
     from tidegate.protocol.facts.errors import CheckpointError
     from tidegate.sinks.parquet import ParquetSink
     from tidegate.sinks.staged_parquet import StagedParquet
@@ -84,6 +85,7 @@ _PUBLIC = {
     "IcebergSource": "tidegate.iceberg.source",
     "ParquetSink": "tidegate.sinks.parquet",
     "PostgresSink": "tidegate.postgres_sink.sink",
+    "PostgresSource": "tidegate.postgres_source.source",
     "RangeSource": "tidegate.sources.range_source",
     "StagedParquet": "tidegate.sinks.staged_parquet",
     "CheckpointError": "tidegate.protocol.facts.errors",

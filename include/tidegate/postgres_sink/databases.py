@@ -1,4 +1,5 @@
-"""Where the table of a sink is: the store's database, or one that a connection names. No URL is shown anywhere."""
+"""Where the table of a sink or source is: the store's database, or one that a connection names. No URL is shown
+anywhere."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -35,12 +36,13 @@ def url_of(connection: str | None, environment: Mapping[str, str] | None = None)
     if has_airflow(env) and (found := airflow_connection(connection)) is not None:
         return connection_url(found, connection)
     raise MissingConnectionError(
-        f"There is no connection {connection!r} for a PostgresSink. Nothing was changed. Define it in Airflow (type "
+        f"There is no connection {connection!r} to a database. Nothing was changed. Define it in Airflow (type "
         f"Postgres), or set {variable} to its URL, for every process that runs the pipeline."
     )
 
 
-def _engine(url: URL) -> Engine:
+def engine_of(url: URL) -> Engine:
+    """This process's engine for a database."""
     return _engine_of(os.getpid(), url)
 
 
@@ -55,7 +57,7 @@ def connected(connection: str | None, target: Target, occasion: Occasion | None 
     """A connection to the database of a table, committed in the end. Raises `SinkError` if the database is away or
     refuses something, which was not changed then. `occasion`: what it is for, if for a table's rows."""
     try:
-        with _engine(url_of(connection)).begin() as opened:
+        with engine_of(url_of(connection)).begin() as opened:
             try:
                 yield opened
             except DBAPIError as error:
@@ -75,7 +77,7 @@ def carry_out(connection: str | None, participant: Participant, target: Target, 
     repeated once: what has been done is not done again. Raises what it raises, `SupersededAttemptError`."""
     for again in (True, False):
         try:
-            with _engine(url_of(connection)).begin() as opened:
+            with engine_of(url_of(connection)).begin() as opened:
                 lock(OwnStatements(opened), target, attempt.number)
                 attempt.confirm()  # whoever changes the table now waits, and a restore that came first has ended it
                 _run(opened, participant, again)

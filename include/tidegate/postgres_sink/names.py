@@ -59,18 +59,18 @@ class Target:
         return f"withdrawn_{self.hash}"
 
 
-def target_of(table: str) -> Target:
-    """The table that a user has named, as `name` or `schema.name`. Raises `PipelineDefinitionError`."""
+def target_of(table: str, of: str = "PostgresSink") -> Target:
+    """The table that a user has named, as `name` or `schema.name`, of a connector. Raises `PipelineDefinitionError`."""
     schema, dot, name = table.rpartition(".")
     target = Target(schema if dot else "public", name)
     for part in (target.schema, target.name):
         if not part or "." in part or "\0" in part or len(part.encode()) > LONGEST:
             raise PipelineDefinitionError(
-                f"PostgresSink({table!r}): write the table as 'name' or 'schema.name', each of at most {LONGEST} "
+                f"{of}({table!r}): write the table as 'name' or 'schema.name', each of at most {LONGEST} "
                 "bytes, without quotes."
             )
     if target.schema in (SCHEMA, "tidegate") or target.schema.startswith("pg_"):
         raise PipelineDefinitionError(
-            f"PostgresSink({table!r}): the schema {target.schema} is not for tables of users. Take another one."
+            f"{of}({table!r}): the schema {target.schema} is not for tables of users. Take another one."
         )
     return target

@@ -1,0 +1,1 @@
+"""Rows of a table in Postgres, read by snapshots of transactions: `PostgresSource`."""

@@ -1,0 +1,176 @@
+"""What the driver asks the database: which transactions have ended, and where their rows are cut. It reads no rows.
+
+All is asked in one transaction that reads only, so that what is counted is what its snapshot sees.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from tidegate.postgres_sink.databases import engine_of, first_line, url_of
+from tidegate.postgres_source import polls, servers, tables
+from tidegate.postgres_source.positions import Part, Place, Position, parts_between
+from tidegate.postgres_source.refusals import Reader
+from tidegate.postgres_source.statements import (
+    PartStatements,
+    before_all,
+    compiled,
+    make_index,
+    without_place,
+)
+
+if TYPE_CHECKING:
+    from tidegate.postgres_source.source import PostgresSource
+
+#: Rows that one Spark task reads.
+RANGE = 250_000
+log = logging.getLogger(__name__)
+
+
+class Asked:
+    """A transaction in which a source asks. Raises `PipelineDefinitionError`, `SourceChangedError`,
+    `SourceUnavailableError`, `ConfigurationError`."""
+
+    def __init__(self, source: "PostgresSource") -> None:
+        self._source, self._reader = source, Reader(source.target)
+        self._start = polls.Start.parse(source.start)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.url = url_of(self._source.connection)
+        try:
+            engine = engine_of(self.url).execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._connection: Connection = self._opened.enter_context(engine.begin())
+        except (DBAPIError, PoolTimeoutError) as error:
+            raise self._reader.away(first_line(error)) from error
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        try:
+            self._opened.__exit__(kind, error, traceback)
+        except (DBAPIError, PoolTimeoutError) as broken:
+            error = broken
+        if isinstance(error, DBAPIError):
+            raise self._reader.refused(error, self.url.username) from error
+
+    def table(self, names: Sequence[str] | None) -> tables.KnownTable:
+        """The table, which must be fit to be read. `names`: the columns that are wanted, None for all."""
+        found = tables.look(self._connection, self._source.target, self._source.xid)
+        if found is None:
+            raise self._reader.no_table()
+        if problems := tables.problems(found, self._source.key or (), names):
+            raise self._reader.unfit(problems)
+        return found
+
+    def warn_unindexed(self, table: tables.KnownTable) -> None:
+        for name in tables.unindexed(table):
+            log.warning(
+                "Table %s has no index that begins with %s, so each poll reads all of it: %s",
+                *(name, table.xid, make_index(table, self._key(table))),
+            )
+
+    def _key(self, table: tables.KnownTable) -> tuple[str, ...]:
+        names = table.key if self._source.key is None else self._source.key
+        return tuple(name for name in names if name != table.xid)
+
+    # -- polls
+
+    def poll(self, stored: Mapping[str, Any] | None, max_rows: int | None) -> tuple[Mapping[str, Any] | None, int]:
+        """Up to where a poll goes, and the rows that it leaves for the next ones."""
+        now, table = servers.moment(self._connection), self.table(None)
+        position = polls.begin(self._reader, None if stored is None else Position.read(stored), self._start, now)
+        self._require_own(table, now)
+        if position.until is None:
+            until, lsn = position.seen | now.ended, now.lsn
+            left = self._scalar(self._of(table, position.part(until)).count())
+        else:
+            until, lsn, left = position.until, position.lsn, position.left
+        if left == 0 and position.until is None:
+            return stored, 0
+        place, rows = (None, left) if max_rows is None or left <= max_rows else self._cut(table, position, until, max_rows)
+        if place is None or rows >= left:
+            return position.ended(until, left, lsn).stored(), 0
+        return position.to(place, until, rows, left - rows, lsn).stored(), left - rows
+
+    def _cut(
+        self, table: tables.KnownTable, position: Position, until: Any, max_rows: int
+    ) -> tuple[Place | None, int]:
+        """The place after about so many rows, and how many there are up to it: of equal ones, all."""
+        statements = self._of(table, position.part(until))
+        row = self._connection.execute(statements.place(max_rows)).one_or_none()
+        if row is None:
+            return None, 0
+        place = _place(statements.key, row)
+        return place, self._scalar(self._of(table, position.part(until, place)).count())
+
+    def _require_own(self, table: tables.KnownTable, now: servers.Moment) -> None:
+        """Every row must be of a transaction of this cluster."""
+        if (id_ := self._connection.execute(before_all(table, now.xmax)).scalar()) is not None:
+            raise self._reader.of_the_future(id_, now)
+        key = self._key(table)
+        if table.is_view and self._connection.execute(without_place(table, key)).first() is not None:
+            raise self._reader.without_place(", ".join((table.xid, *key)))
+
+    # -- what was polled
+
+    def count(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int:
+        """The rows between two positions."""
+        begin, until, table = self._known(start), Position.read(end), self.table(None)
+        self._require_cluster(until)
+        return sum(self._scalar(self._of(table, part).count()) for part in parts_between(begin, until))
+
+    def ranges(
+        self, table: tables.KnownTable, names: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]
+    ) -> list[Mapping[str, Any]]:
+        """What Spark's tasks read of a segment, each with the rows that it must have."""
+        begin, until = self._known(start), Position.read(end)
+        self._require_cluster(until)
+        (part,) = parts_between(begin, until)
+        rows = until.rows - (0 if begin is None else begin.rows)
+        cuts = self._cuts(table, part, rows)
+        bounds = zip([(part.after, 0), *cuts], [*cuts, (part.last, rows)], strict=True)
+        return [
+            self._range(table, names, Part(part.seen, part.until, after, last), count - before, until.lsn)
+            for (after, before), (last, count) in bounds
+            if count > before
+        ]
+
+    def _range(
+        self, table: tables.KnownTable, names: Sequence[str], part: Part, rows: int, lsn: str
+    ) -> Mapping[str, Any]:
+        is_strict = self._source.on_change == "fail"
+        statements = self._of(table, part)
+        sql = compiled(statements.rows(names, changes=is_strict and not table.is_view))
+        return {"sql": sql, "rows": rows if is_strict else None, "lsn": lsn}
+
+    def _cuts(self, table: tables.KnownTable, part: Part, rows: int) -> list[tuple[Place, int]]:
+        if rows <= RANGE:
+            return []
+        statements = self._of(table, part)
+        found = [(_place(statements.key, row), row[-1]) for row in self._connection.execute(statements.cuts(RANGE))]
+        return [(place, number) for place, number in found if number < rows]
+
+    def _require_cluster(self, position: Position) -> None:
+        polls.begin(self._reader, position, self._start, servers.moment(self._connection))
+
+    def _of(self, table: tables.KnownTable, part: Part) -> PartStatements:
+        return PartStatements(table, part, self._key(table))
+
+    def _known(self, stored: Mapping[str, Any] | None) -> Position | None:
+        """None of the first poll begins after what `start` names."""
+        if stored is not None:
+            return Position.read(stored)
+        now = servers.moment(self._connection)
+        return Position(now.cluster, now.lsn, self._start.seen) if self._start.cluster is not None else None
+
+    def _scalar(self, statement: Any) -> int:
+        return int(self._connection.execute(statement).scalar_one())
+
+
+def _place(key: Sequence[str], row: Any) -> Place:
+    return int(row[0]), tuple(zip(key, row[1 : 1 + len(key)], strict=True))

@@ -1,0 +1,187 @@
+"""The statements that find the rows of a part: by the ids of transactions and the key, so that one index finds them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CompoundSelect,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    and_,
+    cast,
+    false,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import UserDefinedType
+
+from tidegate.postgres_sink.beside import readable
+from tidegate.postgres_sink.tables import quoted_name
+from tidegate.postgres_source.columns import asked_as
+from tidegate.postgres_source.positions import Part, Place
+from tidegate.postgres_source.snapshots import Ended, ended_between
+from tidegate.postgres_source.tables import KnownTable
+
+#: Whether a version of a row is of a transaction that came after those of the part: it was changed since.
+CHANGED = "_changed"
+_WRAPS = 1 << 32
+Rows = Select[Any] | CompoundSelect[Any]
+
+
+class Named(UserDefinedType[str]):
+    """A type of Postgres by its name, whose values are given as text."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+    def literal_processor(self, dialect: Any) -> Any:
+        """With E, in which backslashes are doubled, as SQLAlchemy does where it does not know the server."""
+        return lambda value: "E'" + value.replace("'", "''") + "'"
+
+
+_XID, _XIDS = Named("xid8"), Named("xid8[]")
+
+
+class PartStatements:
+    """Those of one part of a table."""
+
+    def __init__(self, table: KnownTable, part: Part, key: Sequence[str]) -> None:
+        self._known, self._part = table, part
+        self.key = part.key or tuple(key)
+        self._types = {column.name: column.type for column in table.columns}
+
+    def count(self) -> Select[Any]:
+        """How many rows it has."""
+        return select(func.count()).select_from(self._places().subquery())
+
+    def place(self, number: int) -> Select[Any]:
+        """The place of a row, counted from 1: no row if it has fewer. First the transaction, then the key."""
+        return self._ordered().offset(number - 1).limit(1)
+
+    def cuts(self, each: int) -> Select[Any]:
+        """The places at which it is cut into ranges of about so many rows, each with the number of rows up to it."""
+        places = self._places().subquery("places")
+        number = func.row_number().over(order_by=[places.c.xid, *(places.c[name] for name in self._labels)])
+        numbered = select(*places.c, number.label("number")).subquery("numbered")
+        first, last = func.min(numbered.c.number), func.max(numbered.c.number)
+        place = [numbered.c.xid, *(numbered.c[name] for name in self._labels)]
+        shown = [cast(column, Text) for column in place]
+        return (
+            select(*shown, last)
+            .group_by(*place)
+            .having(func.div(last, each) > func.div(first - 1, each))
+            .order_by(*place)
+        )
+
+    def rows(self, names: Sequence[str], changes: bool) -> Rows:
+        """All rows in some columns, and with `changes` the column that says whether they were changed since."""
+        table = self._table()
+        asked = asked_as(self._known, table, names)
+        return self._of_each(table, [*asked, self._is_changed(table).label(CHANGED)] if changes else asked)
+
+    @property
+    def _labels(self) -> list[str]:
+        return [f"k{number}" for number in range(len(self.key))]
+
+    def _table(self) -> Table:
+        return readable(self._known.target, list(self._types))
+
+    def _places(self) -> Rows:
+        table = self._table()
+        columns = [table.c[self._known.xid].label("xid")]
+        columns += [table.c[name].label(label) for name, label in zip(self.key, self._labels, strict=True)]
+        return self._of_each(table, columns)
+
+    def _ordered(self) -> Select[Any]:
+        places = self._places().subquery("places")
+        return select(*(cast(column, Text) for column in places.c)).order_by(*places.c)
+
+    def _of_each(self, table: Table, columns: Sequence[ColumnElement[Any]]) -> Rows:
+        """A statement for the transactions that were running, and one for those after them: an index serves each."""
+        bounds = and_(*self._bounds(table))
+        asked = [select(*columns).select_from(table).where(each, bounds) for each in self._ended(table)]
+        return asked[0] if len(asked) == 1 else union_all(*asked)
+
+    def _ended(self, table: Table) -> list[ColumnElement[bool]]:
+        ended, id_ = ended_between(self._part.seen, self._part.until), table.c[self._known.xid]
+        found: list[ColumnElement[bool]] = []
+        if ended.late:
+            found.append(id_ == func.any(_ids(ended.late)))
+        if ended.low < ended.high:
+            found.append(_between(id_, ended))
+        return found or [false()]
+
+    def _bounds(self, table: Table) -> list[ColumnElement[bool]]:
+        place = tuple_(table.c[self._known.xid], *(table.c[name] for name in self.key))
+        found: list[ColumnElement[bool]] = []
+        if self._part.after is not None:
+            found.append(place > self._value(self._part.after))
+        if self._part.last is not None:
+            found.append(place <= self._value(self._part.last))
+        return found
+
+    def _value(self, place: Place) -> Any:
+        id_, key = place
+        return tuple_(_id(id_), *(cast(literal(value, Named("text")), Named(self._types[name])) for name, value in key))
+
+    def _is_changed(self, table: Table) -> ColumnElement[bool]:
+        """The id of the transaction that wrote a row's version has 32 bits, and is at or after that of the row."""
+        own = cast(cast(table.c[self._known.xid], Text), BigInteger)
+        written = cast(cast(literal_column("xmin"), Text), BigInteger)
+        since = func.mod(func.mod(written - own, _WRAPS) + _WRAPS, _WRAPS)
+        until = self._part.until
+        return or_(own + since >= until.xmax, *(own + since == each for each in sorted(until.running)))
+
+
+def before_all(table: KnownTable, xmax: int) -> Select[Any]:
+    """The largest id in the table of a transaction that has not begun, as of a snapshot."""
+    id_ = readable(table.target, [table.xid]).c[table.xid]
+    return select(cast(id_, Text)).where(id_ >= _id(xmax)).order_by(id_.desc()).limit(1)
+
+
+def without_place(table: KnownTable, key: Sequence[str]) -> Select[Any]:
+    """A row without an id or a value of the key."""
+    of = readable(table.target, [table.xid, *key])
+    return select(literal(1)).select_from(of).where(or_(*(column.is_(None) for column in of.c))).limit(1)
+
+
+def compiled(statement: Rows) -> str:
+    """With its values: the driver for Arrow takes none."""
+    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
+
+
+def make_index(table: KnownTable, key: Sequence[str]) -> str:
+    """How the index is made that finds rows."""
+    listed = ", ".join(map(quoted_name, (table.xid, *key)))
+    return f"CREATE INDEX ON {quoted_name(table.target.schema)}.{quoted_name(table.target.name)} ({listed})"
+
+
+def _id(transaction: int) -> ColumnElement[Any]:
+    return cast(literal(str(transaction), Named("text")), _XID)
+
+
+def _ids(transactions: Sequence[int]) -> ColumnElement[Any]:
+    return cast(literal(f"{{{','.join(map(str, transactions))}}}", Named("text")), _XIDS)
+
+
+def _between(id_: ColumnElement[Any], ended: Ended) -> ColumnElement[bool]:
+    inside = and_(id_ >= _id(ended.low), id_ < _id(ended.high))
+    return and_(inside, id_ != func.all(_ids(ended.running))) if ended.running else inside
+
+
+#: In which a percent sign is one.
+_DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
