@@ -50,8 +50,8 @@ __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
     "max_by", "first", "last", "count_distinct", "collect_list", "window", "expect", "suite", "FileSource",
-    "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "RangeSource", "StagedParquet", "CheckpointError",
-    "read",
+    "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet",
+    "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -29,7 +29,10 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "Options of checkpoints",
         {"tidegate": "CheckpointConfig CheckpointHistory CheckpointingMode DeliveryGuarantee CheckpointListener"},
     ),
-    "connectors": ("Sources and sinks", {"tidegate": "FileSource ParquetSink PostgresSink IcebergSink IcebergSource"}),
+    "connectors": (
+        "Sources and sinks",
+        {"tidegate": "FileSource ParquetSink PostgresSink PostgresSource IcebergSink IcebergSource"},
+    ),
     "tables": ("Reading tables", {"tidegate": "read", "tidegate.tables.result": "Tables"}),
     "airflow": (
         "Airflow",

@@ -24,6 +24,8 @@ rows.sink("rows", HalfASink())  # reported
 rows.sink("rows", tidegate.IcebergSink("db.rows", mode="upsert"))  # reported
 tidegate.IcebergSource("db.rows", on_overwrite="ignore")  # reported
 tidegate.IcebergSource("db.rows", "lake", "earliest", "fail", "a INT")  # reported
+tidegate.PostgresSource("db.rows", on_change="skip")  # reported
+tidegate.PostgresSource("db.rows", "shop", "xid", "id")  # reported
 rows.key_by("a").aggregate("n", n="count")  # reported
 rows.key_by("a").aggregate("n", window("at"), n=count())  # reported
 rows.transform(lambda frame: 3)  # reported

@@ -18,6 +18,7 @@ from tidegate import (
     KeyedStream,
     ParquetSink,
     Pipeline,
+    PostgresSource,
     Previous,
     Stream,
     Update,
@@ -66,6 +67,8 @@ lake = assert_type(
 pages.sink("lake", lake)
 table = IcebergSource("shop.visits", start="chk-7", on_overwrite="skip", schema=Visit, max_rows=10**6)
 assert_type(pipeline.source("table", table), Stream)
+outbox = PostgresSource("shop.outbox", "shop", key=["id"], on_change="ignore", schema=Visit, max_rows=10**6)
+assert_type(pipeline.source("outbox", outbox), Stream)
 pipeline.listen(Log())
 
 

@@ -92,14 +92,14 @@ class Asked:
             until, lsn, left = position.until, position.lsn, position.left
         if left == 0 and position.until is None:
             return stored, 0
-        place, rows = (None, left) if max_rows is None or left <= max_rows else self._cut(table, position, until, max_rows)
+        place, rows = None, left
+        if max_rows is not None and left > max_rows:
+            place, rows = self._cut(table, position, until, max_rows)
         if place is None or rows >= left:
             return position.ended(until, left, lsn).stored(), 0
         return position.to(place, until, rows, left - rows, lsn).stored(), left - rows
 
-    def _cut(
-        self, table: tables.KnownTable, position: Position, until: Any, max_rows: int
-    ) -> tuple[Place | None, int]:
+    def _cut(self, table: tables.KnownTable, position: Position, until: Any, max_rows: int) -> tuple[Place | None, int]:
         """The place after about so many rows, and how many there are up to it: of equal ones, all."""
         statements = self._of(table, position.part(until))
         row = self._connection.execute(statements.place(max_rows)).one_or_none()

@@ -71,7 +71,7 @@ def unreadable(batch: "pa.RecordBatch") -> str | None:
             number = column.view(pa.int32() if pa.types.is_date32(field.type) else pa.int64())
             least = pc.min(number).as_py()
             if least is not None and least < first:
-                return field.name
+                return str(field.name)
     return None
 
 
@@ -89,7 +89,7 @@ def _reading(kind: "pa.DataType") -> Callable[[Any], Any]:
 
     if of.is_map(kind):
         key, item = _reading(kind.key_type), _reading(kind.item_type)
-        return _filled(lambda value: [(key(k), item(v)) for k, v in (value.items() if isinstance(value, dict) else value)])
+        return _filled(lambda value: [(key(k), item(v)) for k, v in _pairs(value)])
     if of.is_list(kind) or of.is_large_list(kind):
         element = _reading(kind.value_type)
         return _filled(lambda value: [element(each) for each in value])
@@ -107,6 +107,10 @@ def _reading(kind: "pa.DataType") -> Callable[[Any], Any]:
         if test(kind):
             return _filled(read)
     return lambda value: value
+
+
+def _pairs(value: Any) -> Any:
+    return value.items() if isinstance(value, dict) else value
 
 
 def _filled(read: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -57,7 +57,7 @@ class Reader:
 
     def said(self, state: str, message: str, role: str | None, is_gone: bool = False) -> CheckpointError:
         """The same for what it said. `state`: the SQLSTATE."""
-        if is_gone or state[:2] in ("08", "53", "57") and state != _CANCELED:
+        if is_gone or (state[:2] in ("08", "53", "57") and state != _CANCELED):
             return self.away(message)
         what = f"Table {self.target} cannot be read: {message}. {AS_BEFORE}"
         if state == _NO_RIGHT:
@@ -84,25 +84,25 @@ class Reader:
     def another_cluster(self, known: Cluster, now: "Moment", position: Position | None) -> SourceChangedError:
         """Ids of transactions mean nothing there."""
         same = known.system == now.cluster.system
-        what = f"The database of table {self.target} is cluster {now.cluster}, and the rows that were read are of {known}."
+        what = f"The database of table {self.target} is cluster {now.cluster}, and what was read is of {known}."
         if same and position is not None:
             return SourceChangedError(
-                f"{what} A standby was promoted, or a backup restored, and it is not known whether all that was read is "
-                f"there. {AS_BEFORE}If nothing that was committed is missing, give the source "
+                f"{what} A standby was promoted, or a backup restored, and it is not known whether all that was read "
+                f"is there. {AS_BEFORE}If nothing that was committed is missing, give the source "
                 f'start="{now.cluster} {position.until or position.seen}", then run again. Otherwise restore the '
                 "pipeline to a checkpoint that is older than what is missing, and give it the snapshot of that one."
             )
         before = "" if position is None else f" after {position.cluster} {position.seen}"
         return SourceChangedError(
-            f"{what} Ids of transactions of one cluster mean nothing in another. {AS_BEFORE}If the table was moved when "
-            f"all of it had been read, set its column to pg_current_xact_id() in all rows, in one transaction. Then give "
-            f'the source start="{now.cluster} <snapshot>{before}", with the snapshot that SELECT pg_current_snapshot() '
-            "says, before others write to it, and run again."
+            f"{what} Ids of transactions of one cluster mean nothing in another. {AS_BEFORE}If all was read before the "
+            "table was moved, set its column to pg_current_xact_id() in all rows, in one transaction. Then, before "
+            "others write to it, let SELECT pg_current_snapshot() say the snapshot, and give the source "
+            f'start="{now.cluster} <snapshot>{before}". Then run again.'
         )
 
     def gone_back(self, position: Position, now: "Moment") -> SourceChangedError:
         return SourceChangedError(
-            f"The database of table {self.target} has gone back: it is at transaction {now.ended.xmax}, and the rows of "
+            f"The database of table {self.target} has gone back: it is at transaction {now.ended.xmax}, and rows of "
             f"{position.until or position.seen} were read. It was restored from a backup, or has lost what it had not "
             f"yet written when it crashed. {AS_BEFORE}Restore the pipeline to a checkpoint that is older than the "
             "backup, then run again."
@@ -132,7 +132,7 @@ class Reader:
     def changed(self, rows: int) -> SourceChangedError:
         return SourceChangedError(
             f"At least {rows} rows of table {self.target} were updated after this checkpoint began to read them, so it "
-            f'is not known what they were. {AS_BEFORE}Let rows be as they were inserted, or give the source '
+            f"is not known what they were. {AS_BEFORE}Let rows be as they were inserted, or give the source "
             'on_change="ignore", which takes them as they are. Then run again.'
         )
 

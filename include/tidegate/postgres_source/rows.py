@@ -58,7 +58,7 @@ class PostgresRows(RangeSource):
         found = changed = 0
         with copying(self.url) as connection, connection.cursor() as cursor:
             cursor.execute(_BEFORE.format(end["lsn"]))
-            if not cursor.fetchone()[0]:
+            if cursor.fetchall()[0][0] is not True:
                 raise reader.behind()
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BYTES)})
             cursor.execute(end["sql"])

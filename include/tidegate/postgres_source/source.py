@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from tidegate.ports import ReadableStorage, ReadSince, Segment, Snapshot
 from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.postgres_sink.names import Target, target_of
-from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, PipelineDefinitionError
-from tidegate.protocol.facts.errors import SourceChangedError, SourceUnavailableError
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 from tidegate.protocol.facts.records import Pending
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.sources.range_source import Position, RangeSource, RangesReader

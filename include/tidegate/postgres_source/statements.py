@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    CompoundSelect,
     ColumnElement,
+    CompoundSelect,
+    Executable,
     Select,
     Table,
     Text,
@@ -68,11 +69,12 @@ class PartStatements:
         """How many rows it has."""
         return select(func.count()).select_from(self._places().subquery())
 
-    def place(self, number: int) -> Select[Any]:
+    def place(self, number: int) -> Executable:
         """The place of a row, counted from 1: no row if it has fewer. First the transaction, then the key."""
-        return self._ordered().offset(number - 1).limit(1)
+        places: Executable = self._ordered().offset(number - 1).limit(1)
+        return places
 
-    def cuts(self, each: int) -> Select[Any]:
+    def cuts(self, each: int) -> Executable:
         """The places at which it is cut into ranges of about so many rows, each with the number of rows up to it."""
         places = self._places().subquery("places")
         number = func.row_number().over(order_by=[places.c.xid, *(places.c[name] for name in self._labels)])
@@ -80,12 +82,10 @@ class PartStatements:
         first, last = func.min(numbered.c.number), func.max(numbered.c.number)
         place = [numbered.c.xid, *(numbered.c[name] for name in self._labels)]
         shown = [cast(column, Text) for column in place]
-        return (
-            select(*shown, last)
-            .group_by(*place)
-            .having(func.div(last, each) > func.div(first - 1, each))
-            .order_by(*place)
-        )
+        asked: Any = select(*shown, last)
+        crosses = func.div(last, each) > func.div(first - 1, each)
+        cuts: Executable = asked.group_by(*place).having(crosses).order_by(*place)
+        return cuts
 
     def rows(self, names: Sequence[str], changes: bool) -> Rows:
         """All rows in some columns, and with `changes` the column that says whether they were changed since."""
@@ -106,14 +106,15 @@ class PartStatements:
         columns += [table.c[name].label(label) for name, label in zip(self.key, self._labels, strict=True)]
         return self._of_each(table, columns)
 
-    def _ordered(self) -> Select[Any]:
+    def _ordered(self) -> Any:
         places = self._places().subquery("places")
-        return select(*(cast(column, Text) for column in places.c)).order_by(*places.c)
+        asked: Any = select(*(cast(column, Text) for column in places.c))
+        return asked.order_by(*places.c)
 
     def _of_each(self, table: Table, columns: Sequence[ColumnElement[Any]]) -> Rows:
         """A statement for the transactions that were running, and one for those after them: an index serves each."""
-        bounds = and_(*self._bounds(table))
-        asked = [select(*columns).select_from(table).where(each, bounds) for each in self._ended(table)]
+        bounds = self._bounds(table)
+        asked = [select(*columns).select_from(table).where(each, *bounds) for each in self._ended(table)]
         return asked[0] if len(asked) == 1 else union_all(*asked)
 
     def _ended(self, table: Table) -> list[ColumnElement[bool]]:

@@ -50,7 +50,7 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A table in which rows lie, with the default of the column of transactions, and whether an index begins with it."""
+    """A table in which rows lie: the default of the column of transactions, and whether an index begins with it."""
 
     name: str
     default: str | None
@@ -84,8 +84,7 @@ def look(connection: Connection, target: Target, xid: str) -> KnownTable | None:
     if kind is None:
         return None
     columns = tuple(
-        KnownColumn(row.name, row.type, row.filled, row.kind == "c")
-        for row in connection.execute(_COLUMNS, asked)
+        KnownColumn(row.name, row.type, row.filled, row.kind == "c") for row in connection.execute(_COLUMNS, asked)
     )
     key = tuple(connection.execute(_KEY, asked).scalars())
     leaves: Sequence[Leaf] = ()
@@ -128,7 +127,7 @@ def _unfilled(table: KnownTable, column: KnownColumn) -> list[str]:
         return [f"its column {column.name!r} may be null: ALTER COLUMN {column.name} SET NOT NULL"]
     wrong = [leaf for leaf in table.leaves if (leaf.default or "") != "pg_current_xact_id()"]
     return [
-        f"column {column.name!r} of {leaf.name} has {_said(leaf.default)}, so that rows may not tell their transaction: "
+        f"column {column.name!r} of {leaf.name} has {_said(leaf.default)}, so rows may not tell their transaction: "
         f"ALTER TABLE {leaf.name} ALTER COLUMN {column.name} SET DEFAULT pg_current_xact_id()"
         for leaf in wrong
     ]

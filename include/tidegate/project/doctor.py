@@ -112,7 +112,9 @@ def _quality() -> Finding:
 
 
 def _postgres() -> Finding:
-    return _extra("postgres", "adbc-driver-postgresql", "ADBC for Postgres", "PostgresSink does not run")
+    return _extra(
+        "postgres", "adbc-driver-postgresql", "ADBC for Postgres", "PostgresSink and PostgresSource do not run"
+    )
 
 
 def _iceberg() -> Finding:
