@@ -1,6 +1,7 @@
 """Clicks on pages. In each hour: how many, and who clicked last. In each hour that begins at a quarter of one: how
-many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Each number is
-final when it is shown. Clicks that come too late for it are kept apart.
+many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Until nobody
+clicked for half an hour: how many, and on which days such rushes ended. Each number is final when it is shown. Clicks
+that come too late for it are kept apart.
 """
 
 from collections.abc import Callable
@@ -16,12 +17,13 @@ from tidegate import (
     count_distinct,
     last,
     max_,
+    session_window,
     sum_,
     window,
 )
 
 CLICKS = "page string, visitor bigint, at timestamp"
-DELAY = "10 min"
+DELAY, GAP = "10 min", "30 min"
 
 
 def clicks_pipeline(
@@ -44,7 +46,11 @@ def clicks_pipeline(
     )
     days = window("window_start", "1 day", time_zone="Europe/Berlin")
     daily = hourly.key_by("page").aggregate("daily", days, clicks=sum_("clicks"))
-    streams = {"hourly": hourly, "trend": trend, "daily": daily, "late": hourly.late}
+    rushes = by_page.aggregate("rushes", session_window("at", gap=GAP), clicks=count(), latest=max_("at"))
+    ends = window("window_end", "1 day", time_zone="Europe/Berlin")
+    busy = rushes.key_by().aggregate("busy", ends, rushes=count(), clicks=sum_("clicks"))
+    streams = {"hourly": hourly, "trend": trend, "daily": daily, "rushes": rushes, "busy": busy}
+    streams |= {"late": hourly.late, "late_rushes": rushes.late}
     for name, stream in streams.items():
         stream.sink(name, wrap_sink(ParquetSink(str(tables / name))))
     return pipeline

@@ -55,6 +55,54 @@ class Windowed:
         return [(place, self.open.pop(place)) for place in ended]
 
 
+@dataclass
+class Sessions:
+    """Lists of times by key, each until nothing followed within the gap."""
+
+    gap: timedelta
+    open: dict[Row, list[tuple[datetime, datetime, list[datetime]]]] = field(default_factory=dict)
+    shown: Counter[Row] = field(default_factory=Counter)
+    late: list[Row] = field(default_factory=list)
+
+    def take_in(self, rows: Sequence[tuple[Row, datetime | None, Row]], closed: datetime | None) -> None:
+        """All rows of a step: their order does not matter."""
+        self.late += [row for _, at, row in rows if at is None]
+        for key in {key for key, at, _ in rows if at is not None}:
+            one: list[Any] = [(*session, True, []) for session in self.open.get(key, [])]
+            one += [
+                (at, at + self.gap, [at], closed is None or at + self.gap > closed, [row])
+                for its, at, row in rows
+                if its == key and at is not None
+            ]
+            self.open[key] = []
+            for start, end, times, is_open, new in _touching(one):
+                if is_open:
+                    self.open[key].append((start, end, times))
+                else:
+                    self.late += new
+
+    def emit(self, watermark: datetime | None) -> list[Row]:
+        ended = []
+        for key, sessions in self.open.items():
+            for session in list(sessions):
+                if watermark is not None and session[1] <= watermark:
+                    sessions.remove(session)
+                    ended.append((*key, *session))
+        return ended
+
+
+def _touching(sessions: list[Any]) -> list[Any]:
+    """One of those that overlap or touch."""
+    merged: list[Any] = []
+    for start, end, times, is_open, new in sorted(sessions, key=lambda session: session[:2]):
+        if merged and start <= merged[-1][1]:
+            first, latest, earlier, was_open, before = merged[-1]
+            merged[-1] = (first, max(latest, end), earlier + times, was_open or is_open, before + new)
+        else:
+            merged.append((start, end, times, is_open, new))
+    return merged
+
+
 class Clicks:
     """The pipeline `clicks`."""
 
@@ -64,12 +112,15 @@ class Clicks:
         self.hourly = Windowed(partial(windows_of, size=HOUR, slide=HOUR))
         self.trend = Windowed(partial(windows_of, size=HOUR, slide=QUARTER))
         self.daily = Windowed(day_in_berlin)
+        self.rushes = Sessions(HOUR / 2)
+        self.busy = Windowed(day_in_berlin)
 
     def step(self, clicks: Sequence[Row]) -> None:
         closed = self.watermark
         for page, visitor, at in clicks:
             self.hourly.take_in((page,), at, (at, -visitor), (page, visitor, at), closed)
             self.trend.take_in((), at, (at, visitor, page), (page, visitor, at), closed)
+        self.rushes.take_in([((page,), at, (page, visitor, at)) for page, visitor, at in clicks], closed)
         largest = max((at for _, _, at in clicks if at is not None), default=None)
         if largest is not None:
             self.watermark = max(largest - self.delay, closed or datetime.min)
@@ -91,13 +142,21 @@ class Clicks:
             self.trend.shown[(start, end, len(clicks), len(pages), visitors)] += 1
         for (page, start, end), counts in self.daily.emit(watermark):
             self.daily.shown[(page, start, end, sum(counts))] += 1
+        for page, start, end, times in self.rushes.emit(watermark):
+            self.rushes.shown[(page, start, end, len(times), max(times))] += 1
+            self.busy.take_in((), end, len(times), (page, start, end), closed)
+        for (start, end), counts in self.busy.emit(watermark):
+            self.busy.shown[(start, end, len(counts), sum(counts))] += 1
 
     def tables(self) -> dict[str, Counter[Row]]:
         return {
             "hourly": self.hourly.shown,
             "trend": self.trend.shown,
             "daily": self.daily.shown,
+            "rushes": self.rushes.shown,
+            "busy": self.busy.shown,
             "late": Counter(self.hourly.late),
+            "late_rushes": Counter(self.rushes.late),
         }
 
 

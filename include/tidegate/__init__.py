@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.expectations import expect, suite
     from tidegate.pipeline.history import CheckpointHistory
     from tidegate.pipeline.previous import Previous
+    from tidegate.pipeline.session_windows import session_window
     from tidegate.pipeline.streams import KeyedStream, Stream
     from tidegate.pipeline.update import Update
     from tidegate.pipeline.windows import window
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "first", "last", "count_distinct", "collect_list", "window", "expect", "suite", "FileSource",
-    "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet",
-    "CheckpointError", "read",
+    "max_by", "first", "last", "count_distinct", "collect_list", "window", "session_window", "expect", "suite",
+    "FileSource", "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource",
+    "StagedParquet", "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -77,6 +78,7 @@ _PUBLIC = {
     "last": "tidegate.pipeline.aggregates",
     "count_distinct": "tidegate.pipeline.aggregates",
     "collect_list": "tidegate.pipeline.aggregates",
+    "session_window": "tidegate.pipeline.session_windows",
     "window": "tidegate.pipeline.windows",
     "expect": "tidegate.pipeline.expectations",
     "suite": "tidegate.pipeline.expectations",

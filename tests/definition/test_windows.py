@@ -7,7 +7,7 @@ import pytest
 from cases import for_each
 from worlds import MemorySink, SplitSource
 
-from tidegate import Pipeline, count, max_, window
+from tidegate import Pipeline, count, max_, session_window, window
 from tidegate.coordination.steps.finalize import described
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -131,11 +131,27 @@ def test_windows_are_told_as_they_were_declared() -> None:
         "1 d of 'at', in Europe/Berlin": window("at", "1 day", time_zone="Europe/Berlin"),
         "7 d of 'at', every 1 d, in UTC": window("at", "1 week", slide="1 day", time_zone="UTC"),
         "12 months of 'at', in UTC": window("at", "1 year"),
+        "sessions of 'at' with a gap of 30 min": session_window("at", gap="30 min"),
     }
     for text, one in declared.items():
         assert str(one) == text
         graph = compiled(lambda o, one=one: o.key_by("city").aggregate("n", one, n=count()))
         assert described(graph)["n"] == {"inputs": ["orders"], "window": text}
+
+
+@for_each("gap", ["0 s", "40000 d", timedelta(seconds=-1)])
+def test_a_gap_that_cannot_be_is_refused(gap: Any) -> None:
+    with pytest.raises(PipelineDefinitionError, match="longer than nothing, and 100 years at most"):
+        session_window("at", gap)
+
+
+def test_a_session_may_end_whenever_the_watermark_moves() -> None:
+    one = session_window("at", gap="30 min")
+    ends = [one.has_end_in(*each) for each in ((None, None), (None, 5), (5, 5), (5, 6), (5, None))]
+    assert ends == [False, True, False, True, False]
+    graph = compiled(lambda o: o.key_by("city").aggregate("n", one, n=count()))
+    (vertex,) = graph.keyed
+    assert (vertex.has_sessions, vertex.state_key) == (True, ("city", "window_start", "window_end"))
 
 
 def test_durations_may_be_spelt_as_spark_has_them() -> None:

@@ -164,6 +164,10 @@ CASES = {
         defined(SOURCE, with_(SUMS, schema=windowed("k"), options={"window": "1 h of 'at'"}), SINK, STEP), "sums",
         REFUSES, ("its rows are kept by key alone, and it now has windows", "Put the definition back"),
     ),
+    "another gap": (
+        defined(SOURCE, with_(SUMS, options={"window": "sessions of 'at' with a gap of 1 h"}), SINK, STEP), "sums",
+        SAME, ("and are sessions of 'at' with a gap of 1 h: those that are open keep their bounds",),
+    ),
     "a check more": (defined(targets=(*RECORDED.targets, Target.parse("check:even"))), "even", NEW, ()),
 }  # fmt: skip
 
@@ -197,6 +201,10 @@ def test_windows_that_are_gone_are_refused_and_those_of_an_older_release_are_not
     recorded = replace(RECORDED, schemas={"sums": windowed("k")}, options={"sums": {"inputs": ["orders"]}})
     (change,) = (each for each in plan_changes(recorded, defined(SOURCE, without, SINK, STEP)) if each.name == "sums")
     assert "its rows are kept by key and window, and it has no more windows" in change.changes[0]
+    sessions = with_(SUMS, schema=replace(windowed("k"), sessions=True))
+
+    (change,) = (each for each in plan_changes(recorded, defined(SOURCE, sessions, SINK, STEP)) if each.name == "sums")
+    assert "its rows are those of windows, and it now has sessions" in change.changes[0]
     now = with_(SUMS, schema=windowed("k"), options={"window": "1 h of 'at'"})
     (change,) = (each for each in plan_changes(recorded, defined(SOURCE, now, SINK, STEP)) if each.name == "sums")
     assert (change.verdict, change.changes) == (SAME, ())

@@ -52,6 +52,7 @@ def test_windows_agree_with_the_plain_computation_at_any_parallelism(spark: Any,
     shop.check()
     shop.check_counted()
     assert checkpoints.rows("state:hourly") == []
+    assert checkpoints.rows("state:rushes") == []
 
 
 @sizes("step", sample=4, whole=1)

@@ -114,7 +114,7 @@ class Operator:
 
     def split(self, table: pa.Table) -> dict[SubtaskId, pa.Table]:
         """Rows by the subtask that owns their key."""
-        table = with_hash(table, self.layout.key_names, self.mask)
+        table = with_hash(table, [column.name for column in self.layout.hashed], self.mask)
         rows = defaultdict(list)
         for at, value in enumerate(table.column("_hash").to_pylist()):
             group = key_group_of(value & (2**64 - 1), GROUPS)

@@ -61,4 +61,5 @@ class ClickShop:
         shown = self.shown()
         hours = Counter((page, start) for page, start, *_ in shown["hourly"].elements())
         assert not hours or max(hours.values()) == 1, f"shown twice: {hours}"
-        assert sum(row[3] for row in shown["hourly"].elements()) + shown["late"].total() == len(self.delivered)
+        for table, late in (("hourly", "late"), ("rushes", "late_rushes")):
+            assert sum(row[3] for row in shown[table].elements()) + shown[late].total() == len(self.delivered), table

@@ -26,4 +26,5 @@ def known_schema(vertex: KeyedVertex) -> StateSchema:
         return StateSchema(keys, None, ttl=vertex.ttl)
     aggregates = tuple(each.in_state(name) for name, each in vertex.aggregates)
     names = (name for aggregate in aggregates for name in aggregate.accumulators)
-    return StateSchema(keys, tuple(StateColumn(name, None, name) for name in names), aggregates, ttl=vertex.ttl)
+    values = tuple(StateColumn(name, None, name) for name in names)
+    return StateSchema(keys, values, aggregates, ttl=vertex.ttl, sessions=vertex.has_sessions)

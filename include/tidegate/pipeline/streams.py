@@ -222,7 +222,7 @@ class KeyedStream:
 
         Args:
             name: The name under which the state is recorded.
-            window: Made by `window`.
+            window: Made by `window` or `session_window`.
             expect: Validates the whole state at every checkpoint, not only what changed.
             previous: The name that the operator had before, or a `Previous` that names its aggregates, too.
             ttl: How long a key lives since a row last arrived for it, such as `"30 d"`. It then begins anew. By default

@@ -8,6 +8,7 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.session_windows import SessionWindow
 from tidegate.pipeline.tables import Table
 from tidegate.pipeline.windows import EventTime, Window
 from tidegate.ports import BacklogSource, DeliveryGuarantee, DiscoveringSource, LaggingSource, Segment, Sink, Source
@@ -122,6 +123,11 @@ class KeyedVertex:
     def state_key(self) -> tuple[str, ...]:
         """The columns by which its state is kept."""
         return self.key if self.window is None else (*self.key, *BOUNDS)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether its windows depend on the rows of a key, which so are kept together."""
+        return isinstance(self.window, SessionWindow)
 
     def describe(self) -> dict[str, Any]:
         """What is not seen in its state, and yet must be compared when it is changed."""

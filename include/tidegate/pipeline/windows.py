@@ -38,7 +38,7 @@ class EventTime:
 
 @runtime_checkable
 class Window(Protocol):
-    """Which windows there are in the time that a column says. Made by `window`."""
+    """Which windows there are in the time that a column says. Made by `window` and `session_window`."""
 
     @property
     def column(self) -> str:
@@ -189,7 +189,8 @@ def check_window(where: str, declared: object, key: Sequence[str], read: Sequenc
     """`read` are the columns that aggregates read, or are called. Raises `PipelineDefinitionError`."""
     if not isinstance(declared, Window):
         raise PipelineDefinitionError(
-            f"What {where} is windowed by is {declared!r}, which is no window. Write window('column', '1 hour')."
+            f"What {where} is windowed by is {declared!r}, which is no window. Write window('column', '1 hour') or "
+            "session_window('column', gap='30 min')."
         )
     if clashes := sorted({*key, *read} & set(BOUNDS)):
         raise PipelineDefinitionError(

@@ -110,7 +110,7 @@ def latest_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     hashes = hashes_of_column(table.column(HASH))
     order = sorted_order(hashes)
     columns = [canonical_key(plain(name, table.column(name))) for name in keys]
-    starts, order = _starts(order, hashes[order], pa.Table.from_arrays(columns, names=list(keys)))
+    starts, order = key_starts(order, hashes[order], pa.Table.from_arrays(columns, names=list(keys)))
     last = np.append(starts[1:], len(order)) - 1
     return table.take(integers(np.sort(order[last])))
 
@@ -131,18 +131,23 @@ def arrange(table: pa.Table, spec: SubtaskSpec) -> Arrivals:
     unsorted = hashes_of_column(table.column(HASH))
     order = sorted_order(unsorted)
     hashes = unsorted[order]
+    require_owned(table, int(hashes[0]), int(hashes[-1]), spec)
+    starts, order = key_starts(order, hashes, table.select(spec.layout.key_names))
+    return Arrivals(table, order, hashes, Groups(starts, len(order)))
+
+
+def require_owned(table: pa.Table, first: int, last: int, spec: SubtaskSpec) -> None:
+    """Raise `CheckpointDeclinedError` if hashes from `first` to `last` are not all of this subtask."""
     low, high = spec.hashes()
-    if table.column(HASH).null_count or int(hashes[0]) < low or int(hashes[-1]) > high:
+    if table.column(HASH).null_count or first < low or last > high:
         raise CheckpointDeclinedError(
             f"Rows of other key groups than {spec.key_groups.first} to {spec.key_groups.last} reached {spec.where()}: "
             "they were partitioned by something other than the key's hash. Nothing was written, because those rows "
             "would never be found again. This is a defect; please report it."
         )
-    starts, order = _starts(order, hashes, table.select(spec.layout.key_names))
-    return Arrivals(table, order, hashes, Groups(starts, len(order)))
 
 
-def _starts(order: Ints, hashes: Hashes, keys: pa.Table) -> tuple[Ints, Ints]:
+def key_starts(order: Ints, hashes: Hashes, keys: pa.Table) -> tuple[Ints, Ints]:
     """Where each key's rows start, and the order. The order is changed where keys that share a hash are mixed."""
     columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
     first = np.ones(len(order), np.bool_)

@@ -25,9 +25,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 _FLOAT_BITS = {32: (np.float32, np.uint32), 64: (np.float64, np.uint64)}
 
 
-def spark_hash(columns: Sequence[pa.Array]) -> pa.Array:
-    """`xxhash64(columns…)` as an Arrow array of bigint; `columns` are Arrow arrays of equal length, at least one."""
-    hashes = np.full(len(columns[0]), SEED, np.uint64)
+def spark_hash(columns: Sequence[pa.Array], rows: int | None = None) -> pa.Array:
+    """`xxhash64(columns…)` as an Arrow array of bigint; `columns` are Arrow arrays of equal length. If there may be
+    none, `rows` says how many hashes there are."""
+    hashes = np.full(len(columns[0]) if rows is None else rows, SEED, np.uint64)
     for column in columns:
         array = plain("key", column)
         if pa.types.is_null(array.type):

@@ -39,9 +39,9 @@ def one_key(layout: StateLayout, key: object) -> Keys:
     Text stands for a value of any type, as Spark writes it; moments without a zone are in UTC. Raises
     `ConfigurationError` if it does not fit the key columns.
     """
-    columns = [_converted(layout, column, value) for column, value in _by_column(layout, key)]
-    hashes = hashes_of_column(spark_hash(columns))
-    return Keys(hashes, pa.Table.from_arrays(columns, schema=layout.key_schema))
+    columns = {column: _converted(layout, column, value) for column, value in _by_column(layout, key)}
+    hashes = hashes_of_column(spark_hash([columns[column] for column in layout.hashed], rows=1))
+    return Keys(hashes, pa.Table.from_arrays(list(columns.values()), schema=layout.key_schema))
 
 
 def _by_column(layout: StateLayout, key: object) -> list[tuple[Column, object]]:

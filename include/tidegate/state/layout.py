@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.expiry import UPDATED, Expired, TimeToLive
-from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
+from tidegate.protocol.schema.state_schema import BOUNDS, StateColumn, StateSchema
 from tidegate.state.type_names import list_of, plain_type, type_name, type_of
 from tidegate.state.values import stored_default
 
@@ -49,7 +49,7 @@ class StateLayout:
     `defaults`, by value column, are what rows have that are older than the column. `version` counts the changes since
     the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.schema.state_schema`.
     With a `ttl` by processing time, the last of `values` says when a row was last changed. `expired` rows of older runs
-    are gone, whatever counts now.
+    are gone, whatever counts now. The bounds of `sessions` are key columns that the hash of a row does not depend on.
     """
 
     keys: tuple[Column, ...]
@@ -60,6 +60,7 @@ class StateLayout:
     ids: tuple[tuple[str, str], ...] = ()
     ttl: TimeToLive | None = None
     expired: tuple[Expired, ...] = ()
+    sessions: bool = False
 
     @classmethod
     def of_rows(cls, schema: pa.Schema, key: Sequence[str], defaults: Mapping[str, Any] | None = None) -> "StateLayout":
@@ -124,6 +125,11 @@ class StateLayout:
         return replace(self, ttl=ttl)
 
     @property
+    def hashed(self) -> tuple[Column, ...]:
+        """The key columns that a row's hash is computed of."""
+        return tuple(column for column in self.keys if column.name not in BOUNDS) if self.sessions else self.keys
+
+    @property
     def keeps_updated(self) -> bool:
         """Whether a column says when a row was last changed."""
         return self.ttl is not None and self.ttl.processing_time
@@ -157,7 +163,6 @@ class StateLayout:
         return pa.schema([(column.name, column.type) for column in self.keys] + shown)
 
     def accumulators_of(self, name: str) -> list[str]:
-        """The value columns that hold what aggregate `name` needs."""
         return list(dict(self.aggregates)[name].accumulators(name))
 
     @cached_property
@@ -181,7 +186,7 @@ class StateLayout:
             for columns in (self.keys, self.values)
         )
         aggregates = tuple(aggregate.in_state(name) for name, aggregate in self.aggregates)
-        return StateSchema(keys, values, aggregates, self.version, self.ttl)
+        return StateSchema(keys, values, aggregates, self.version, self.ttl, self.sessions)
 
     def beginning(self, at: int) -> "StateLayout":
         """Rows that are older than the column that says when they were changed count as changed then."""
@@ -190,13 +195,9 @@ class StateLayout:
     def succeeding(self, schema: StateSchema, expired: Sequence[Expired] = ()) -> "StateLayout":
         """These columns with the ids, defaults and version of `schema`, which has the same."""
         columns = [*schema.keys, *(schema.values or ())]
-        return replace(
-            self,
-            version=schema.version,
-            ids=tuple((c.name, c.id) for c in columns if c.id != c.name),
-            defaults=tuple((c.name, c.default) for c in columns if c.default is not None),
-            expired=tuple(expired),
-        )
+        ids = tuple((c.name, c.id) for c in columns if c.id != c.name)
+        defaults = tuple((c.name, c.default) for c in columns if c.default is not None)
+        return replace(self, version=schema.version, ids=ids, defaults=defaults, expired=tuple(expired))
 
     def to_json(self) -> dict[str, Any]:
         """Before anything has changed, no row is older than a column, so ids and defaults are left out."""
@@ -211,6 +212,7 @@ class StateLayout:
             **(changed if self.version else {}),
             **({"ttl": [self.ttl.column, self.ttl.after, self.ttl.processing_time]} if self.ttl else {}),
             **({"expired": [each.to_json() for each in self.expired]} if self.expired else {}),
+            **({"sessions": True} if self.sessions else {}),
         }
 
     @classmethod
@@ -224,6 +226,7 @@ class StateLayout:
             tuple(layout.get("ids", {}).items()),
             TimeToLive(*layout["ttl"]) if "ttl" in layout else None,
             tuple(Expired(*each) for each in layout.get("expired", ())),
+            layout.get("sessions", False),
         )
 
     def differences(self, stored: "StateLayout") -> list[str]:

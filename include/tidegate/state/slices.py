@@ -9,10 +9,22 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.state.columns import Bools, Hashes, Ints, booleans, flags, integers, key_classes, one_chunk, same_rows
+from tidegate.state.columns import (
+    Bools,
+    Hashes,
+    Ints,
+    booleans,
+    flags,
+    integers,
+    key_classes,
+    no_rows,
+    one_chunk,
+    same_rows,
+)
 from tidegate.state.expiring import Span
 from tidegate.state.layout import TOMBSTONE
 from tidegate.state.opening import RunPart, open_run
+from tidegate.state.runs import run_schema
 from tidegate.state.spec import SubtaskSpec
 
 #: Of each run, at most.
@@ -37,6 +49,20 @@ def merged_slices(
         parts = [part for cursor in opened for part in cursor.take_to(last)]
         opened = [cursor for cursor in opened if cursor.parts]
         yield _newest(spec, parts, schema, keep_tombstones, span)
+
+
+def rows_with(spec: SubtaskSpec, hashes: Hashes) -> pa.Table:
+    """All current rows with one of these hashes, which are sorted and distinct: a `pyarrow.Table` of a run's columns,
+    sorted by them."""
+    schema, found = run_schema(spec.layout, tombstones=False), list[RunPart]()
+    for run in spec.runs:
+        for part in open_run(spec, run):
+            first, behind = (np.searchsorted(part.hashes, hashes, side) for side in ("left", "right"))
+            counts = behind - first
+            if counts.any():
+                rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+                found.append(RunPart(part.hashes[rows], part.rows.take(integers(rows)), part.fit, part.limits))
+    return _newest(spec, found, schema, False, None) if found else no_rows(schema)
 
 
 class _Cursor:

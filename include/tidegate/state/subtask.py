@@ -5,19 +5,20 @@ coordinator decides what a checkpoint does with the handle. The format of a run 
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.state.accumulators import Stored, SumOverflowError, accumulate, finished
-from tidegate.state.arrivals import Arrivals, arrange, gather
+from tidegate.state.arrivals import Arrivals, Groups, arrange, gather
 from tidegate.state.columns import Bools, Hashes, booleans, flags, from_fixed, integers, no_rows, one_chunk, valid
 from tidegate.state.layout import DELETE, StateLayout
-from tidegate.state.lookup import find_rows
+from tidegate.state.lookup import Found, find_rows
 from tidegate.state.opening import RunPart, new_parts, remember
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.showing import key_text
@@ -44,6 +45,7 @@ class Changed:
     rows_in: int
     sync_ms: int
     rows_late: int | None = None  # that no window took, if there are windows
+    late: pa.Table | None = None  # these rows, if sessions are asked for them
 
     def write(self) -> StateHandle | None:
         """Write the run at the spec's prefix and make it durable; None if there is nothing to write. Raises
@@ -73,15 +75,17 @@ def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     table = gather(batches, names, spec)
     began = time.perf_counter()
     if table is None:
-        return _unchanged(spec)
-    _check_inputs(table, spec)
+        return unchanged(spec)
+    check_inputs(table, spec)
     arrivals = arrange(table, spec)
     keys = arrivals.first_rows(layout.key_names)
     hashes = arrivals.group_hashes()
-    values = _accumulated(arrivals, list(inputs), keys, hashes, spec)
-    stored = _table([*keys.columns, *values.values(), *_updated(len(keys), spec)], layout.stored)
+    found = find_rows(spec, hashes, keys, [column.name for column in layout.declared_values])
+    columns = {name: arrivals.sorted_column(name) for name in inputs}
+    values = accumulated(columns, arrivals.groups, keys, found, spec)
+    stored = _table([*keys.columns, *values, *_updated(len(keys), spec)], layout.stored)
     rows = visible_rows(stored, layout)
-    return _changed(spec, hashes, stored, None, rows, arrivals, began)
+    return changed(spec, hashes, stored, None, rows, table.num_rows, began)
 
 
 def lookup(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> pa.Table:
@@ -109,19 +113,19 @@ def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     table = gather(kept, [*layout.declared.names, *deletes], spec)
     began = time.perf_counter()
     if table is None:
-        return _unchanged(spec)
+        return unchanged(spec)
     _check_types(table, layout.declared, spec)
     arrivals = arrange(table, spec)
     _check_single(arrivals, spec)
     rows, hashes = arrivals.first_rows(layout.declared.names), arrivals.hashes
     stored = _table([*rows.columns, *_updated(len(rows), spec)], layout.stored)
     if not deletes:
-        return _changed(spec, hashes, stored, None, rows, arrivals, began)
+        return changed(spec, hashes, stored, None, rows, table.num_rows, began)
     doomed = _true(arrivals.sorted_column(DELETE))
     kept_rows, gone = _existing(stored, hashes, doomed, spec)
-    return _changed(
+    return changed(
         spec, hashes[kept_rows], stored.filter(booleans(kept_rows)), gone[kept_rows],
-        rows.filter(booleans(~doomed)), arrivals, began,
+        rows.filter(booleans(~doomed)), table.num_rows, began,
     )  # fmt: skip
 
 
@@ -145,13 +149,12 @@ def visible_rows(stored: pa.Table, layout: StateLayout) -> pa.Table:
     return _table(columns, layout.rows)
 
 
-def _accumulated(
-    arrivals: Arrivals, inputs: Sequence[str], keys: pa.Table, hashes: Hashes, spec: SubtaskSpec
-) -> dict[str, pa.Array]:
-    """Every accumulator column of the layout, one row per key."""
+def accumulated(
+    columns: Mapping[str, pa.Array], groups: Groups, keys: pa.Table, found: Found, spec: SubtaskSpec
+) -> list[pa.Array]:
+    """Every accumulator column of the layout, one row per group: of new rows, whose input `columns` are sorted by
+    group, and of those that are `found` in state. `keys` are the groups' keys. Raises `CheckpointDeclinedError`."""
     layout = spec.layout
-    found = find_rows(spec, hashes, keys, [column.name for column in layout.declared_values])
-    columns = {name: arrivals.sorted_column(name) for name in inputs}
     result: dict[str, pa.Array] = {}
     for name, declared in layout.aggregates:
         parts = layout.accumulators_of(name)
@@ -159,22 +162,33 @@ def _accumulated(
         types = [layout.stored.field(part).type for part in parts]
         taken = [columns[column] for column in declared.columns()]
         try:
-            merged = accumulate(declared, types, taken, arrivals.groups, stored)
-        except SumOverflowError as error:
-            raise CheckpointDeclinedError(
-                f"Aggregate {name!r} of {spec.where()}, no longer fits {types[0]} for the key "
-                f"{key_text(keys, error.group)}. Nothing was written and the previous checkpoint stands. Sum a wider "
-                "type (cast the column to decimal or double) under a new aggregate and operator name."
-            ) from error
-        except TooManyValuesError as error:
-            raise CheckpointDeclinedError(
-                f"Aggregate {name!r} of {spec.where()}, has {error.values} values for the key "
-                f"{key_text(keys, error.group)}, and may have {declared.option('limit')}. Nothing was written and the "
-                "previous checkpoint stands. Raise its limit, which keeps the state: a row of state holds all these "
-                "values. Or count approximately, under a new aggregate name."
-            ) from error
+            merged = accumulate(declared, types, taken, groups, stored)
+        except (SumOverflowError, TooManyValuesError) as error:
+            raise outgrown(error, name, declared, types[0], key_text(keys, error.group), spec) from error
         result |= dict(zip(parts, merged, strict=True))
-    return {column.name: result[column.name] for column in layout.declared_values}
+    return [result[column.name] for column in layout.declared_values]
+
+
+def outgrown(
+    error: SumOverflowError | TooManyValuesError,
+    name: str,
+    declared: Aggregate,
+    kind: pa.DataType,
+    key: str,
+    spec: SubtaskSpec,
+) -> CheckpointDeclinedError:
+    """Why an aggregate cannot take the rows of a key."""
+    if isinstance(error, SumOverflowError):
+        return CheckpointDeclinedError(
+            f"Aggregate {name!r} of {spec.where()}, no longer fits {kind} for the key {key}. Nothing was written and "
+            "the previous checkpoint stands. Sum a wider type (cast the column to decimal or double) under a new "
+            "aggregate and operator name."
+        )
+    return CheckpointDeclinedError(
+        f"Aggregate {name!r} of {spec.where()}, has {error.values} values for the key {key}, and may have "
+        f"{declared.option('limit')}. Nothing was written and the previous checkpoint stands. Raise its limit, which "
+        "keeps the state: a row of state holds all these values. Or count approximately, under a new aggregate name."
+    )
 
 
 def _updated(length: int, spec: SubtaskSpec) -> list[pa.Array]:
@@ -193,13 +207,13 @@ def _existing(stored: pa.Table, hashes: Hashes, doomed: Bools, spec: SubtaskSpec
     return ~doomed | gone, gone
 
 
-def _changed(
+def changed(
     spec: SubtaskSpec,
     hashes: Hashes,
     stored: pa.Table,
     gone: Bools | None,
     rows: pa.Table,
-    arrivals: Arrivals,
+    rows_in: int,
     began: float,
 ) -> Changed:
     """State gets `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
@@ -212,7 +226,7 @@ def _changed(
     run = _table(columns, run_schema(layout, tombstones))
     visible = rows.cast(layout.rows)
     sync_ms = round((time.perf_counter() - began) * 1000)
-    return Changed(spec, visible, deleted, run, arrivals.table.num_rows, sync_ms)
+    return Changed(spec, visible, deleted, run, rows_in, sync_ms)
 
 
 def _true(column: pa.Array) -> Bools:
@@ -220,13 +234,15 @@ def _true(column: pa.Array) -> Bools:
     return flags(column) if is_valid is None else flags(column) & is_valid
 
 
-def _unchanged(spec: SubtaskSpec) -> Changed:
+def unchanged(spec: SubtaskSpec) -> Changed:
+    """What no rows change."""
     layout = spec.layout
     run = no_rows(run_schema(layout, tombstones=False))
     return Changed(spec, no_rows(layout.rows), no_rows(layout.key_schema), run, 0, 0)
 
 
-def _check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:
+def check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:
+    """Raises `StateSchemaError` if the rows of a declared aggregate do not have the types that it was defined with."""
     layout = spec.layout
     try:
         now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates).living(layout.ttl)

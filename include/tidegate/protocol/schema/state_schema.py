@@ -56,13 +56,15 @@ class StateAggregate(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StateSchema:
     """The columns of an operator's state. `values` are None if only Spark can tell them. `version` counts the changes
-    since the state was begun. With a `ttl` by processing time the last value is when a row was last changed."""
+    since the state was begun. With a `ttl` by processing time the last value is when a row was last changed. Rows of
+    `sessions` are placed by their key without bounds."""
 
     keys: tuple[StateColumn, ...]
     values: tuple[StateColumn, ...] | None
     aggregates: tuple[StateAggregate, ...] = ()
     version: int = 0
     ttl: TimeToLive | None = None
+    sessions: bool = False
 
     @property
     def updated(self) -> StateColumn | None:
@@ -123,6 +125,10 @@ class _Comparison:
         if set(names) ^ {column.name for column in now} == set(BOUNDS):
             kept, are = ("by key alone", "now has") if BOUNDS[0] not in names else ("by key and window", "has no more")
             self.problems.append(f"its rows are kept {kept}, and it {are} windows")
+            return now
+        if self._stored.sessions != self._defined.sessions and matched == names:
+            kept, are = ("sessions", "windows") if self._stored.sessions else ("windows", "sessions")
+            self.problems.append(f"its rows are those of {kept}, and it now has {are}, whose rows are placed otherwise")
             return now
         if matched != names:
             self.problems.append(

@@ -36,7 +36,7 @@ def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: b
         for column in layout.declared_values
     ]
     values += [f"timestamp_micros({at}L) as {quoted(UPDATED)}"] if layout.keeps_updated else []
-    checked: DataFrame = rows.selectExpr(*key_expressions(layout.keys), *values, f"{str(removed).lower()} as {DELETE}")
+    checked: DataFrame = rows.selectExpr(*key_expressions(layout), *values, f"{str(removed).lower()} as {DELETE}")
     return checked
 
 

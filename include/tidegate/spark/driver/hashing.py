@@ -3,9 +3,8 @@
 The same arithmetic as `protocol/facts/keygroups.py`, on the unsigned value of Spark's signed hash.
 """
 
-from collections.abc import Sequence
-
-from tidegate.state.layout import HASH, Column
+from tidegate.state.hashing import SEED
+from tidegate.state.layout import HASH, StateLayout
 
 
 def quoted(name: str) -> str:
@@ -13,11 +12,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def key_expressions(keys: Sequence[Column]) -> list[str]:
+def key_expressions(layout: StateLayout) -> list[str]:
     """`_hash` and the key columns, in the types of the state: the hash depends on the type."""
-    typed = [f"cast({quoted(key.name)} as {key.sql})" for key in keys]
-    named = [f"{text} as {quoted(key.name)}" for text, key in zip(typed, keys, strict=True)]
-    return [f"xxhash64({', '.join(typed)}) as {HASH}", *named]
+    typed = {key: f"cast({quoted(key.name)} as {key.sql})" for key in layout.keys}
+    named = [f"{text} as {quoted(key.name)}" for key, text in typed.items()]
+    hashed = ", ".join(typed[key] for key in layout.hashed)
+    return [f"xxhash64({hashed}) as {HASH}" if hashed else f"{SEED}L as {HASH}", *named]
 
 
 def subtask_expression(parallelism: int, max_parallelism: int) -> str:

@@ -15,6 +15,7 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.session_windows import SessionWindow
 from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.streams import LATE_ROWS, Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
@@ -30,12 +31,13 @@ from tidegate.spark.driver.results import require_keys, result_of, with_given
 from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job, run_numbered
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, read_by
-from tidegate.spark.driver.windows import late_rows, with_windows
+from tidegate.spark.driver.windows import late_rows, with_sessions, with_windows
 from tidegate.spark.executor.ended_windows import EndedWindowsPlan, Ending
 from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RowsPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.spark.executor.staging import RestagingPlan, StagingPlan
 from tidegate.state.layout import StateLayout
+from tidegate.state.sessions import OPEN, ROW
 
 
 class OperatorJobs:
@@ -191,29 +193,33 @@ class OperatorJobs:
         where, frame = self._streams.where(vertex), self._input(execution, vertex, vertex.inputs[0])
         layout = self._streams.layout(vertex, frame)
         read = read_by(vertex)
-        rows = with_windows(where, window, frame, read, execution.closed)
-        keyed = rows.selectExpr(
-            *key_expressions(layout.keys), *(quoted(name) for name in read if name not in vertex.key)
-        )
-        plan = self._keyed_plan(execution, vertex, layout, "windows")
+        sends_late = self._graph.reads_late(vertex.name)
+        sent = self._late_plan(vertex, frame) if sends_late else None
+        inputs = [quoted(name) for name in read if name not in vertex.key]
+        if isinstance(window, SessionWindow):
+            rows = with_sessions(where, window, frame, read, execution.closed, sends_late)
+            inputs += [OPEN, *([ROW] if sends_late else [])]
+            plan = replace(self._keyed_plan(execution, vertex, layout, "sessions"), late=sent)
+        else:
+            rows = with_windows(where, window, frame, read, execution.closed)
+            plan = self._keyed_plan(execution, vertex, layout, "windows")
+        keyed = rows.selectExpr(*key_expressions(layout), *inputs)
         plan = plan if ending is None else replace(plan, followed_by=ending.reports)
         reports = map_in_arrow(self._placed(execution, vertex, keyed), plan.run, REPORT_TYPE)
-        if not self._graph.reads_late(vertex.name):
+        if sent is None or isinstance(window, SessionWindow):
             return reports
         late = late_rows(where, window, frame, execution.closed)
-        sent = RowsPlan(
-            vertex.operator_id,
-            self._location.storage_url,
-            self._plan.prefixes(vertex),
-            {
-                SIDE: LATE_ROWS,
-                OUTPUT: self._graph.outputs[vertex.operator_id],
-                "columns": late.schema.toNullable().json(),
-            },
-            self._plan.checkpoint_id,
-            emitted=True,
-        )
         return reports.union(map_in_arrow(late.coalesce(self._parallelism), sent.run, REPORT_TYPE))
+
+    def _late_plan(self, vertex: KeyedVertex, frame: DataFrame) -> RowsPlan:
+        """Late rows have the columns of the operator's input."""
+        details = {
+            SIDE: LATE_ROWS,
+            OUTPUT: self._graph.outputs[vertex.operator_id],
+            "columns": frame.schema.toNullable().json(),
+        }
+        url, prefixes = self._location.storage_url, self._plan.prefixes(vertex)
+        return RowsPlan(vertex.operator_id, url, prefixes, details, self._plan.checkpoint_id, emitted=True)
 
     def _ended(
         self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]
@@ -235,7 +241,7 @@ class OperatorJobs:
         layout = self._streams.layout(vertex, frame)
         read = dict.fromkeys(column for _, aggregate in vertex.aggregates for column in aggregate.columns())
         inputs = [quoted(name) for name in read if name not in vertex.key]
-        return frame.selectExpr(*key_expressions(layout.keys), *inputs), layout
+        return frame.selectExpr(*key_expressions(layout), *inputs), layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, keys: DataFrame) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)
@@ -292,7 +298,7 @@ def _new_runs(vertex: KeyedVertex, done: Mapping[SubtaskId, Report]) -> dict[int
 
 def _keys_of(batches: Sequence[DataFrame], layout: StateLayout) -> DataFrame:
     """The key of each row, with its hash."""
-    keys = [batch.selectExpr(*key_expressions(layout.keys)) for batch in batches]
+    keys = [batch.selectExpr(*key_expressions(layout)) for batch in batches]
     return reduce(lambda before, more: before.unionAll(more), keys)
 
 

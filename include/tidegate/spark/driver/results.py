@@ -115,7 +115,7 @@ def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:
     require_types(f"The function of {where} returned rows whose", result, layout)
     values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.declared_values]
     delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
-    return result.selectExpr(*key_expressions(layout.keys), *values, *delete)
+    return result.selectExpr(*key_expressions(layout), *values, *delete)
 
 
 def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ Lazy throughout: nothing here runs a Spark job. State layouts are derived from t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -289,9 +290,12 @@ class Streams:
         if vertex.window is not None:
             fields += [StructField(name, TimestampType()) for name in BOUNDS]
         types = arrow_schema(StructType(fields))
-        return self._named(
-            vertex, lambda: StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
-        )
+
+        def layout() -> StateLayout:
+            found = StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
+            return replace(found, sessions=vertex.has_sessions)
+
+        return self._named(vertex, layout)
 
     def _named(self, vertex: KeyedVertex, make: Callable[[], StateLayout]) -> StateLayout:
         try:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from tidegate.pipeline.calendar_windows import CalendarWindow
+from tidegate.pipeline.session_windows import SessionWindow
 from tidegate.pipeline.windows import FixedWindow, Window
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.state_schema import BOUNDS
@@ -18,6 +19,7 @@ from tidegate.spark.driver.calendars import END as _END
 from tidegate.spark.driver.calendars import START as _START
 from tidegate.spark.driver.calendars import calendar_bounds, calendar_windows
 from tidegate.spark.driver.hashing import quoted
+from tidegate.state.sessions import OPEN, ROW
 
 _AT, _WINDOW = "_at", "_window"
 
@@ -53,6 +55,24 @@ def late_rows(where: str, window: Window, frame: DataFrame, closed: int | None) 
         late = _with_bounds(window, frame).where(~F.coalesce(_is_open(closed), F.lit(False)))
         return late.select(*map(_column, frame.columns))
     return frame.where(F.coalesce(F.size(_open_windows(window, closed)), F.lit(0)) <= 0)
+
+
+def with_sessions(
+    where: str, window: SessionWindow, frame: DataFrame, columns: Sequence[str], closed: int | None, late: bool
+) -> DataFrame:
+    """Each row, with `columns`, the bounds of a session of its own, and whether that is open. Whether the row is late
+    is seen beside others of its key: if it may be, and `late` rows are read, it is there as it came, too.
+
+    Raises as `with_windows` does.
+    """
+    require_time(where, window, frame.schema)
+    at = frame.withColumn(_AT, micros(window.column))
+    end = F.col(_AT) + F.lit(window.gap_micros)
+    is_open = F.col(_AT).isNotNull() if closed is None else F.coalesce(end > F.lit(closed), F.lit(False))
+    bounds = (F.timestamp_micros(of).alias(name) for of, name in zip((F.col(_AT), end), BOUNDS, strict=True))
+    whole = [F.when(~is_open, F.struct(*map(_column, frame.columns))).alias(ROW)] if late else []
+    inputs = [name for name in columns if name not in BOUNDS]
+    return at.select(*map(_column, inputs), *bounds, is_open.alias(OPEN), *whole)
 
 
 def require_time(where: str, window: Window, columns: StructType) -> None:

@@ -25,6 +25,7 @@ from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, 
 from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
 from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
+from tidegate.state.sessions import take_in_sessions
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
 from tidegate.state.windows import take_in
@@ -45,7 +46,8 @@ class KeyedPlan:
     """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
 
     `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i. If it
-    `emits`, what leaves the operator is a `RowsPlan`'s. What it is `followed_by` sees the state as it is then.
+    `emits`, what leaves the operator is a `RowsPlan`'s. What it is `followed_by` sees the state as it is then. `late`
+    sends on the rows that no session took.
     """
 
     program: str
@@ -57,6 +59,7 @@ class KeyedPlan:
     emits: bool
     checks_keys: bool = False  # see `given_keys`
     followed_by: Callable[[int, SubtaskSpec], list[Report]] | None = None
+    late: "RowsPlan | None" = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
@@ -101,6 +104,8 @@ class KeyedPlan:
         own, *staged = _beside_each_other(writes)
         after = replace(spec, runs=(*spec.runs, *(each for each in own.handles if each.kind is HandleKind.RUN)))
         staged += [stage_upserts(each, index, after, unique) for each in self.stagings if each.upserts]
+        if self.late is not None and changed.late is not None and changed.late.num_rows:
+            staged += self.late.reports(index, changed.late.to_batches())
         if self.followed_by is not None:
             staged += self.followed_by(index, after)
         return [own, *staged]
@@ -254,7 +259,12 @@ def _beside_each_other(writes: Sequence[Callable[[], Report]]) -> list[Report]:
         return list(pool.map(lambda write: write(), writes))
 
 
-PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert, "windows": take_in}
+PROGRAMS: dict[str, Program] = {
+    "aggregate": aggregate,
+    "upsert": upsert,
+    "windows": take_in,
+    "sessions": take_in_sessions,
+}
 
 
 def _with_place(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
