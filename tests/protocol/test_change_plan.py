@@ -164,10 +164,6 @@ CASES = {
         defined(SOURCE, with_(SUMS, schema=windowed("k"), options={"window": "1 h of 'at'"}), SINK, STEP), "sums",
         REFUSES, ("its rows are kept by key alone, and it now has windows", "Put the definition back"),
     ),
-    "another gap": (
-        defined(SOURCE, with_(SUMS, options={"window": "sessions of 'at' with a gap of 1 h"}), SINK, STEP), "sums",
-        SAME, ("and are sessions of 'at' with a gap of 1 h: those that are open keep their bounds",),
-    ),
     "a check more": (defined(targets=(*RECORDED.targets, Target.parse("check:even"))), "even", NEW, ()),
 }  # fmt: skip
 
