@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from tidegate.ports import LeftToSparkError, Segment
 from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError
+from tidegate.sources.allowed import Allowed
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.parquet_footers import Expected, Footers
@@ -195,7 +196,7 @@ def test_footers_are_read_once(landing: Path, context: Any) -> None:
     given = source("id BIGINT")
     segments = taken(given, context)
     files = [FileVersion(*file) for segment in segments for file in segment.reference["files"]]
-    expected = Expected(StructType.fromDDL("id BIGINT"), missing_are_null=False, extra_are_ignored=True)
+    expected = Expected(StructType.fromDDL("id BIGINT"), Allowed(extra=True))
     footers = Footers()
     assert footers.check(given.location, files, expected)
     (landing / "a.parquet").unlink()

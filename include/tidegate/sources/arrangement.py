@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.protocol.facts.errors import MalformedRowsError
+from tidegate.sources.allowed import Aliases, Allowed
 from tidegate.sources.headers import Layout, Mismatch, arranged, expected_names, header_fields, layout_of
 from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE
@@ -25,9 +26,9 @@ class Columns(Protocol):
     @property
     def quarantine(self) -> bool: ...
     @property
-    def missing_are_null(self) -> bool: ...
+    def allowed(self) -> Allowed: ...
     @property
-    def extra_are_ignored(self) -> bool: ...
+    def aliases(self) -> Aliases: ...
     @property
     def columns(self) -> int: ...
 
@@ -49,14 +50,15 @@ class Arrangement:
         self.awaits_header = False
         columns, expected = self._columns, self._columns.header or ()
         found = header_fields(record, columns.rules, columns.strip_header)
-        layout = layout_of(found, expected, columns.missing_are_null, columns.extra_are_ignored)
+        layout = layout_of(found, expected, columns.allowed, columns.aliases)
         if not isinstance(layout, Mismatch):
             self._layout, self.width = layout, len(found)
             return
         if not columns.quarantine:
             raise MalformedRowsError(
                 f"The columns of {self._name} are not those of the source's schema: {layout.what}. The header has "
-                f"{len(found)} columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{len(found)} columns: {expected_names(found, expected, columns.aliases)[:_SHOWN]}; the schema has "
+                f"{len(expected)}: "
                 f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
                 f"file or the schema. {layout.way_out}Then run again."
             )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.sources.allowed import aliases_of, allowed_of
 from tidegate.sources.decoding import canonical
 from tidegate.sources.json_names import Names
 from tidegate.sources.json_texts import NOT_NUMBERS, Floats, Places, Syntax
@@ -108,8 +109,8 @@ def text_format(
         header=columns if is_csv and given["header"].lower() == "true" else None,
         columns=len(columns),
         strip_header=leading or trailing,
-        missing_are_null=source.missing_columns == "null",
-        extra_are_ignored=source.extra_columns == "ignore",
+        allowed=allowed_of(source),
+        aliases=aliases_of(source),
         syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", multiline, names, floats),
     )
 

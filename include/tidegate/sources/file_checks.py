@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import SinkInput
+from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.text.durations import duration
 from tidegate.protocol.text.masking import holds_secret, masked
-from tidegate.sources.dialect import canonical_options
+from tidegate.sources.drift import NamedFiles, has_names, named_files, problems_of
 from tidegate.sources.selection import Selection, patterns, require_possible
 
 if TYPE_CHECKING:
@@ -62,25 +63,62 @@ def check_columns(source: "FileSource") -> None:
         )
     if source.format == "parquet" and source.parsing != "strict":
         raise wrong(source, "Parquet files are typed and have no text to parse; remove parsing")
-    has_names = source.format != "csv" or canonical_options(source.options).get("header", "true").lower() == "true"
-    if not has_names and (source.missing_columns, source.extra_columns) != ("malformed", "malformed"):
+    if not has_names(source) and (source.missing_columns, source.extra_columns) != ("malformed", "malformed"):
         raise wrong(
             source, "nothing says which columns a file without a header has; remove missing_columns and extra_columns"
         )
 
 
-def later_options(source: "FileSource") -> dict[str, Any]:
-    """Those that the first release did not have, for `describe`: a source without them must look as it did."""
+def check_drift(source: "FileSource") -> None:
+    """Before defaults are set."""
+    if problem := next(problems_of(source), None):
+        raise wrong(source, problem)
+
+
+def named_files_of(source: "FileSource") -> tuple[NamedFiles, ...]:
+    try:
+        return named_files(source)
+    except PipelineDefinitionError as error:
+        raise wrong(source, str(error)) from None
+
+
+def described(source: "FileSource") -> dict[str, Any]:
+    """What a definition says of the source."""
+    return {
+        "type": "FileSource",
+        "path": source.location,
+        "format": source.format,
+        "schema": source.file_schema,
+        "splits": source.splits,
+        "max_files_per_checkpoint": source.max_files_per_checkpoint,
+        "malformed": source.malformed,
+        "encoding": source.encoding,
+        "options": dict(source.options),
+        "end_marker": source.end_marker,
+        "glob": source.glob,
+        "exclude": list(source.exclude),
+        "recursive": source.recursive,
+        "partitions": source.partitions,
+        **_later_options(source),
+    }
+
+
+def _later_options(source: "FileSource") -> dict[str, Any]:
+    """Those that the first release did not have: a source without them must look as it did."""
     extra = "malformed" if source.format == "csv" else "ignore"
     defaults = {
         "follow_links": False,
         "min_age": None,
         "missing_columns": "malformed",
         "extra_columns": extra,
+        "evolve": None,
         "parsing": "strict",
     }
     said = {name: getattr(source, name) for name in defaults if getattr(source, name) != defaults[name]}
-    return said | ({"min_age": str(source.min_age)} if source.min_age is not None else {})
+    said |= {"min_age": str(source.min_age)} if source.min_age is not None else {}
+    said |= {"aliases": {name: list(each) for name, each in source.aliases.items()}} if source.aliases else {}
+    in_order = [[pattern, ddl_of(schema)] for pattern, schema in source.schemas.items()]
+    return said | ({"schemas": in_order} if in_order else {})
 
 
 def check_quarantine(source: "FileSource") -> None:

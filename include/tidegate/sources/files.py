@@ -30,13 +30,16 @@ from tidegate.sources.beginnings import has_rows
 from tidegate.sources.changed import ChangedFiles, read_by_link, require_still_there
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
+from tidegate.sources.drift import by_names
 from tidegate.sources.file_checks import (
     check_columns,
+    check_drift,
     check_limits,
     check_place,
     check_quarantine,
-    later_options,
+    described,
     min_age_of,
+    named_files_of,
     selection_of,
     wrong,
 )
@@ -51,6 +54,7 @@ from tidegate.sources.listing import (
 )
 from tidegate.sources.parquet_footers import Footers
 from tidegate.sources.parquet_reading import reader_of
+from tidegate.sources.pattern_frames import frame_of_all
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
@@ -103,6 +107,11 @@ class FileSource:
         missing_columns: Whether a record without some of the columns is malformed, or has null in them.
         extra_columns: Whether a record with other columns is malformed, or they are ignored. By default `"malformed"`
             for CSV, else `"ignore"`.
+        evolve: With `"add"`, a file may lack columns, which are null, or have more, which are ignored, but not both:
+            that may be a column with another name. In place of `missing_columns` and `extra_columns`.
+        aliases: Other names that a column of the schema has in files: `{"meter_id": ["meterId"]}`.
+        schemas: The columns of files whose names match a pattern, `{"meters_v1_*.csv": "meter_id INT"}`, in place of
+            `schema`. The first one that matches counts. Columns that a file does not have are null in its rows.
         parsing: With `"spark"`, values may be written in any way that Spark understands.
         mode: With `"snapshot"`, a file is delivered whole again and again, and its rows are what has changed
             (docs/dimensions.md). `path` is that file, or a directory of versions in the order of their names.
@@ -146,6 +155,9 @@ class FileSource:
     min_age: str | timedelta | None = field(default=None, kw_only=True)
     missing_columns: Literal["malformed", "null"] = field(default="malformed", kw_only=True)
     extra_columns: Literal["malformed", "ignore"] | None = field(default=None, kw_only=True)
+    evolve: Literal["add"] | None = field(default=None, kw_only=True)
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    schemas: Mapping[str, Schema] = field(default_factory=dict, kw_only=True)
     parsing: Literal["strict", "spark"] = field(default="strict", kw_only=True)
     mode: Literal["files", "snapshot"] = field(default="files", kw_only=True)
     key: Sequence[str] = field(default=(), kw_only=True)
@@ -158,6 +170,7 @@ class FileSource:
         check_place(self)
         check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema: str = ddl_of(self.schema)
+        check_drift(self)
         if self.extra_columns is None:
             self.extra_columns = "malformed" if self.format == "csv" else "ignore"
         check_columns(self)
@@ -170,6 +183,7 @@ class FileSource:
             raise wrong(self, str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
         self.schema = ", ".join((self.file_schema.strip(), *columns))
+        self._named = named_files_of(self)
         self._listing = SharedListing(self, selection_of(self))
         self._pending: dict[int, Pending] = {}  # of each split that was polled
         self._behind: dict[int, bool] = {}
@@ -186,23 +200,7 @@ class FileSource:
         return self.splits
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "type": "FileSource",
-            "path": self.location,
-            "format": self.format,
-            "schema": self.file_schema,
-            "splits": self.splits,
-            "max_files_per_checkpoint": self.max_files_per_checkpoint,
-            "malformed": self.malformed,
-            "encoding": self.encoding,
-            "options": dict(self.options),
-            "end_marker": self.end_marker,
-            "glob": self.glob,
-            "exclude": list(self.exclude),
-            "recursive": self.recursive,
-            "partitions": self.partitions,
-            **later_options(self),
-        }
+        return described(self)
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `ports.Source`. A file may disappear after it was read, for instance into an archive.
@@ -290,7 +288,7 @@ class FileSource:
         files = self._with_content(files_of(segments))
         if files:
             require_still_there(Directory(self.location), files)
-        return parsing.frame(self, spark, self.location, files, output, self._partitions, self._footers)
+        return frame_of_all(self, spark, self._named, files, output, self._partitions, self._footers)
 
     def _with_content(self, files: Sequence[FileVersion]) -> Sequence[FileVersion]:
         """Without empty text files. What one gets after it was listed is read by a later checkpoint."""
@@ -299,7 +297,8 @@ class FileSource:
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
         """See `ports.ArrowSource`."""
         files = files_of(segments)
-        reader = reader_of(self, self.location, files) if self.format == "parquet" else None
+        of_other_columns = any(each is not None for each, _ in by_names(self._named, files))
+        reader = reader_of(self, self.location, files) if self.format == "parquet" and not of_other_columns else None
         if reader is None:
             return None
         require_still_there(Directory(self.location), files)

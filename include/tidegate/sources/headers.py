@@ -5,18 +5,23 @@ the schema's are brought into its order.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidegate.sources.allowed import Aliases, Allowed
 from tidegate.sources.quotes import Rules, fields, raw_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RENAMED = (
+    "A column may have another name there: say so with aliases. Or say that it is as it should be, with "
+    'missing_columns="null" and extra_columns="ignore" in place of evolve. '
+)
 NULLS = 'Or read as null what files lack, with missing_columns="null". '
 
 
-def expected_names(found: Sequence[str], expected: Sequence[str]) -> str:
+def expected_names(found: Sequence[str], expected: Sequence[str], aliases: Aliases) -> str:
     """Names in a header for an error. What the schema does not have is not shown: the file may be another one, whose
     first line is nobody's business."""
-    known = {name.lower() for name in expected}
+    known = {*(name.lower() for name in expected), *aliases}
     return ", ".join(name if name.lower() in known else "?" for name in found)
 
 
@@ -42,11 +47,11 @@ class Mismatch(NamedTuple):
 
 
 def layout_of(
-    found: Sequence[str], expected: Sequence[str], missing_are_null: bool, extra_are_ignored: bool
+    found: Sequence[str], expected: Sequence[str], allowed: Allowed, aliases: Aliases
 ) -> Layout | Mismatch | None:
     """Where the columns of a header are; None if they are those of the schema in their order. Upper and lower case are
     alike."""
-    there = [name.lower() for name in found]
+    there = [aliases.get(name.lower(), name).lower() for name in found]
     wanted = [name.lower() for name in expected]
     if there == wanted:
         return None
@@ -54,12 +59,25 @@ def layout_of(
     missing = [name for name, low in zip(expected, wanted, strict=True) if low not in there]
     extra = sum(low not in wanted for low in there)
     if twice:
-        return Mismatch(f"it has {', '.join(twice)} more than once", "")
-    if missing and not missing_are_null:
+        return Mismatch(f"it has {twice_in(found, there, twice)}", "")
+    if missing and extra and allowed.adds_only:
+        return Mismatch(f"it lacks {', '.join(missing)} and has {extra} more than the schema", RENAMED)
+    if missing and not allowed.missing:
         return Mismatch(f"it lacks {', '.join(missing)}", NULLS)
-    if extra and not extra_are_ignored:
+    if extra and not allowed.extra:
         return Mismatch(f"it has {extra} more than the schema", 'Or ignore those with extra_columns="ignore". ')
     return Layout(tuple(there.index(low) if low in there else None for low in wanted), len(found))
+
+
+def twice_in(found: Sequence[str], there: Sequence[str], twice: Sequence[str]) -> str:
+    """Columns that are there more than once, for an error. `there`: the names `found`, as those of columns in lower
+    case."""
+    said = []
+    for column in twice:
+        names = [name for name, key in zip(found, there, strict=True) if key == column.lower()]
+        is_renamed = any(name.lower() != column.lower() for name in names)
+        said.append(f"{' and '.join(names)}, which are both {column}" if is_renamed else f"{column} more than once")
+    return "; ".join(said)
 
 
 def arranged(records: "pa.StringArray", layout: Layout, rules: Rules) -> "pa.StringArray":

@@ -35,8 +35,16 @@ def names_of(type_: Any) -> Names | None:
     return None
 
 
+def with_aliases(names: Names | None, aliases: Mapping[str, str]) -> Names | None:
+    """With other keys of an object for its own."""
+    if names is None or not aliases:
+        return names
+    others = {other: names.keys[column.lower()] for other, column in aliases.items() if column.lower() in names.keys}
+    return Names({**names.keys, **others})
+
+
 def has_other_case(value: object, names: Names | None) -> bool:
-    """Whether a JSON value has a key that is a column in another case."""
+    """Whether a JSON value has a key that is a column in another case, or under another name."""
     if names is None:
         return False
     if type(value) is list:

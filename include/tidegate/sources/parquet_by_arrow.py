@@ -5,10 +5,11 @@ does is an error. Runs on executors, which need only pyarrow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import MalformedRowsError
+from tidegate.sources.allowed import Aliases
 from tidegate.sources.parquet_reading import ROWS, is_of_one_calendar
 from tidegate.sources.parts import Part, parts_of
 from tidegate.sources.read_errors import AS_BEFORE, carried, of_other_type, unreadable, vanished
@@ -37,6 +38,7 @@ class ParquetPlan:
     schema: "pa.Schema"
     exact: bool
     advice: str
+    aliases: Aliases = field(default_factory=dict)
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for filesystem, root, part in parts_of(self.location, self.bins, batches):
@@ -83,7 +85,7 @@ class ParquetPlan:
     def _found(self, stored: "pa.Schema") -> dict[str, str]:
         """The columns of the schema that the file has, by what it calls them."""
         alike = str if self.exact else str.lower
-        there = {alike(name): name for name in stored.names}
+        there = {alike(self.aliases.get(name.lower(), name)): name for name in stored.names}
         return {name: there[alike(name)] for name in self.schema.names if alike(name) in there}
 
     def _require_types(self, file: "pq.ParquetFile", found: Mapping[str, str], name: str) -> None:

@@ -7,11 +7,12 @@ Some integers it cuts off. The verdict is the same whether Spark reads the rows 
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.protocol.facts.errors import MalformedRowsError
-from tidegate.sources.headers import NULLS
+from tidegate.sources.allowed import Aliases, Allowed
+from tidegate.sources.headers import NULLS, RENAMED, twice_in
 from tidegate.sources.links import place_of
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, damaged, of_other_type
@@ -46,13 +47,18 @@ NamesOf = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The columns of a schema, as a pyspark `StructType`, and what other columns mean. `exact`: the session tells upper
-    and lower case apart."""
+    """The columns of a schema, as a pyspark `StructType`, and what other columns and names mean. `exact`: the session
+    tells upper and lower case apart."""
 
     schema: "StructType"
-    missing_are_null: bool
-    extra_are_ignored: bool
+    allowed: Allowed
+    aliases: Aliases = field(default_factory=dict)
     exact: bool = False
+
+    def column(self, name: str) -> str:
+        """The column that a file's column is, in lower case unless that matters."""
+        column = self.aliases.get(name.lower(), name)
+        return column if self.exact else column.lower()
 
 
 class Footers:
@@ -111,19 +117,22 @@ class _Look:
 
     def require_names(self, file: FileVersion, names: Sequence[str]) -> None:
         """Raises `MalformedRowsError` if the file has other columns than it may have."""
-        alike = str if self.expected.exact else str.lower
-        there = [alike(name) for name in names]
-        wanted = [alike(name) for name in self.expected.schema.names]
+        allowed, there = self.expected.allowed, [self.expected.column(name) for name in names]
+        wanted = [self.expected.column(name) for name in self.expected.schema.names]
         named = list(zip(self.expected.schema.names, wanted, strict=True))
         if twice := [name for name, key in named if there.count(key) > 1]:
-            raise self._wrong(file, f"has {', '.join(twice)} more than once, in upper and lower case", "")
+            said = twice_in(names, [key.lower() for key in there], twice)
+            case = "" if "both" in said else ", in upper and lower case"
+            raise self._wrong(file, f"has {said}{case}", "")
         missing = [name for name, key in named if key not in there]
-        if missing and not self.expected.missing_are_null:
+        extra = sum(key not in wanted for key in there)
+        if missing and extra and allowed.adds_only:
+            raise self._wrong(file, f"lacks {', '.join(missing)} and has {extra} columns more than the schema", RENAMED)
+        if missing and not allowed.missing:
             similar = [name for name in names if _plain(name) in set(map(_plain, missing))]
             more = f", and has {', '.join(similar)}" if similar else ""
             raise self._wrong(file, f"lacks {', '.join(missing)}{more}", NULLS)
-        extra = sum(key not in wanted for key in there)
-        if extra and not self.expected.extra_are_ignored:
+        if extra and not allowed.extra:
             raise self._wrong(file, f"has {extra} columns more than the schema", "Or leave out extra_columns. ")
 
     def _wrong(self, file: FileVersion, what: str, way_out: str) -> MalformedRowsError:
@@ -133,14 +142,14 @@ class _Look:
         )
 
     def _require_types(self, file: FileVersion, columns: "pa.Schema", found: "pq.FileMetaData") -> None:
-        places = {name.lower(): at for at, name in enumerate(columns.names)}
-        for field in self.expected.schema:
-            if (at := places.get(field.name.lower())) is None:
+        places = {self.expected.column(name).lower(): at for at, name in enumerate(columns.names)}
+        for wanted in self.expected.schema:
+            if (at := places.get(wanted.name.lower())) is None:
                 continue
             stored, column = columns.field(at).type, _Column(found, columns.names[at])
-            if advice := _unfit(stored, field.dataType.typeName(), column):
-                declared = field.dataType.simpleString().upper()
-                raise of_other_type(self._name(file), field.name, str(stored), declared, advice)
+            if advice := _unfit(stored, wanted.dataType.typeName(), column):
+                declared = wanted.dataType.simpleString().upper()
+                raise of_other_type(self._name(file), wanted.name, str(stored), declared, advice)
 
     def _name(self, file: FileVersion) -> str:
         return place_of(self.location, file.path)

@@ -18,7 +18,7 @@ from tidegate.sources.selection import PartitionColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidegate.sources.files import FileSource
@@ -55,7 +55,7 @@ def parquet_frame(
 
     footers.check(location, files, expected)
     bins, schema = packed(files, None, tasks), expected.schema
-    plan = ParquetPlan(location, bins, arrow_schema(schema), expected.exact, advice(location))
+    plan = ParquetPlan(location, bins, arrow_schema(schema), expected.exact, advice(location), expected.aliases)
     columns = T.StructType([*schema.fields, T.StructField(FILE, T.StringType())])
     rows = spark.range(0, len(bins), 1, len(bins)).mapInArrow(plan.run, columns)
     given = [rows[f"`{name.replace('`', '``')}`"] for name in schema.names]
@@ -72,15 +72,25 @@ def _by_spark(
     footers: Footers,
 ) -> "DataFrame":
     from pyspark.sql import functions as F
+    from pyspark.sql import types as T
 
     reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
     paths = [_spark_path(location, file.path) for file in files]
     footers.check(location, files, expected, lambda path: reader.load(_spark_path(location, path)).columns)
-    rows = reader.schema(source.file_schema).load(paths)
-    if not partitions:
-        return rows
+    if not expected.aliases:
+        rows = reader.schema(source.file_schema).load(paths)
+        given: list[Column | str] = ["*"]
+    else:  # a file has a column under one of its names, and null under the others
+        called = {field.name: [field.name, *source.aliases.get(field.name, ())] for field in expected.schema}
+        fields = [T.StructField(name, field.dataType) for field in expected.schema for name in called[field.name]]
+        rows = reader.schema(T.StructType(fields)).load(paths)
+        given = [F.coalesce(*map(_named, names)).alias(column) for column, names in called.items()]
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    return rows.select("*", *(column.of(path) for column in partitions))
+    return rows.select(*given, *(column.of(path) for column in partitions)) if partitions or expected.aliases else rows
+
+
+def _named(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(columns: "StructType") -> "pa.Schema":

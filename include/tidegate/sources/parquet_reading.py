@@ -6,7 +6,7 @@ executors, which need only pyarrow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.ports import LeftToSparkError
@@ -32,7 +32,7 @@ def reader_of(source: "FileSource", location: str, files: Sequence[FileVersion])
     if source.options or source.partitions or not 0 < len(files) <= _MOST_FILES:
         return None
     paths = tuple(file.path for file in files)
-    return None if any(":" in path for path in paths) else ParquetReader(location, paths)
+    return None if any(":" in path for path in paths) else ParquetReader(location, paths, source.aliases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class ParquetReader:
 
     location: str
     paths: tuple[str, ...]
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def read(self, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -52,41 +53,44 @@ class ParquetReader:
                 with filesystem.open_input_file(f"{root.rstrip('/')}/{path}") as stream:
                     if moved_away(filesystem, root.rstrip("/"), [path]):
                         raise LeftToSparkError(f"{path} is reached through a link")
-                    yield from _rows(parquet.ParquetFile(stream), schema)
+                    yield from _rows(parquet.ParquetFile(stream), schema, self.aliases)
         except (OSError, pa.ArrowException) as error:
             raise LeftToSparkError(str(error)) from error
 
 
-def _rows(file: "pq.ParquetFile", schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
-
-    found = _found(file.schema_arrow, schema)
-    _require_plain(file.metadata, found)
+def _rows(
+    file: "pq.ParquetFile", schema: "pa.Schema", aliases: Mapping[str, Sequence[str]]
+) -> "Iterator[pa.RecordBatch]":
+    found = _found(file.schema_arrow, schema, aliases)
+    stored = list(found.values())
+    _require_plain(file.metadata, stored)
     if not found:  # a file without any of the columns still has rows
         yield from (_batch(count, {}, schema) for count in _counts(file.metadata.num_rows))
         return
-    for batch in file.iter_batches(ROWS, columns=found, use_threads=False):
-        columns = {name: batch.column(name) for name in found}
+    for batch in file.iter_batches(ROWS, columns=stored, use_threads=False):
+        columns = {name: batch.column(there) for name, there in found.items()}
         if not all(map(is_of_one_calendar, columns.values())):
             raise LeftToSparkError("there are dates of a calendar that only Spark knows")
         yield _batch(batch.num_rows, columns, schema)
 
 
-def _found(stored: "pa.Schema", schema: "pa.Schema") -> list[str]:
-    """The columns of `schema` that the file has."""
+def _found(stored: "pa.Schema", schema: "pa.Schema", aliases: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The columns of `schema` that the file has, by what it calls them."""
     names: dict[str, list[str]] = {}
     for name in stored.names:
         names.setdefault(name.lower(), []).append(name)
-    found = []
-    for field in schema:
-        same = names.get(field.name.lower(), [])
+    found = {}
+    for column in schema:
+        called = [column.name, *aliases.get(column.name, ())]
+        same = [name for each in called for name in names.get(each.lower(), [])]
         # Whether case counts is a setting of the session; and Arrow takes a dot for the way into a struct.
-        if same not in ([], [field.name]) or any("." in name for name in same):
-            raise LeftToSparkError(f"it is not clear which column is {field.name}")
+        if len(same) > 1 or not set(same) <= set(called) or any("." in name for name in same):
+            raise LeftToSparkError(f"it is not clear which column is {column.name}")
         if same:
-            kind = stored.field(field.name).type
-            if not _means_the_same(kind, field.type):
-                raise LeftToSparkError(f"{field.name} is {kind} and should be {field.type}")
-            found.append(field.name)
+            kind = stored.field(same[0]).type
+            if not _means_the_same(kind, column.type):
+                raise LeftToSparkError(f"{column.name} is {kind} and should be {column.type}")
+            found[column.name] = same[0]
     return found
 
 
@@ -134,8 +138,8 @@ def _batch(count: int, columns: "Mapping[str, pa.Array]", schema: "pa.Schema") -
     import pyarrow as pa
 
     arrays = []
-    for field in schema:
-        column = columns.get(field.name)
-        column = pa.nulls(count, field.type) if column is None else column
-        arrays.append(column if column.type == field.type else column.cast(field.type))
+    for wanted in schema:
+        column = columns.get(wanted.name)
+        column = pa.nulls(count, wanted.type) if column is None else column
+        arrays.append(column if column.type == wanted.type else column.cast(wanted.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.sources.allowed import aliases_of, allowed_of
 from tidegate.sources.dialect import text_format
-from tidegate.sources.json_names import names_of
+from tidegate.sources.json_names import names_of, with_aliases
 from tidegate.sources.json_texts import floats_of, places_of
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.parquet_footers import Expected, Footers
@@ -87,7 +88,8 @@ def _frame(
         expected = expected_columns(source, schema, spark.conf.get("spark.sql.caseSensitive") == "true")
         return parquet_frame(source, spark, location, files, expected, partitions, footers, tasks)
     floats = floats_of(schema) if source.parsing == "strict" else None
-    form = text_format(source, tuple(schema.names), places_of(schema), names_of(schema), floats)
+    keys = with_aliases(names_of(schema), aliases_of(source))
+    form = text_format(source, tuple(schema.names), places_of(schema), keys, floats)
     bins = packed(files, form, tasks)
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
     return text_rows(source, schema, records, location, output, partitions)
@@ -102,4 +104,4 @@ def struct_of(ddl: str) -> "StructType":
 
 def expected_columns(source: "FileSource", schema: "StructType", exact: bool = False) -> Expected:
     """What Parquet files of a source must have."""
-    return Expected(schema, source.missing_columns == "null", source.extra_columns == "ignore", exact)
+    return Expected(schema, allowed_of(source), aliases_of(source), exact)

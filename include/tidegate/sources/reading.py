@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources import json_texts
+from tidegate.sources.allowed import NOTHING, Aliases, Allowed
 from tidegate.sources.arrangement import Arrangement
 from tidegate.sources.decoding import PIECE, Decoder, hint, open_file
 from tidegate.sources.line_numbers import count_lines, lines_before
@@ -44,8 +45,8 @@ class TextFormat:
     header: tuple[str, ...] | None = None
     columns: int = 1
     strip_header: bool = False
-    missing_are_null: bool = False
-    extra_are_ignored: bool = False
+    allowed: Allowed = NOTHING
+    aliases: Aliases = field(default_factory=dict)
     syntax: json_texts.Syntax = field(default_factory=json_texts.Syntax)
 
 

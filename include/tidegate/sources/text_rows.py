@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.ports.declared_schemas import ddl_of
+from tidegate.sources.allowed import allowed_of
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
 from tidegate.sources.read_errors import CLOSE, OPEN
 from tidegate.sources.selection import PartitionColumn
@@ -155,16 +156,19 @@ class _Parsing:
             return []
         keys = F.map_keys(F.from_json(self._record, "map<string, string>", self._options))
         names = F.array(*map(F.lit, self._schema.names))
-        found = []
-        if self._source.missing_columns == "malformed":
+        found, allowed = [], allowed_of(self._source)
+        if not allowed.missing:
             some = F.greatest(F.lit(False), *(value.isNotNull() for value in values))
             there = F.coalesce(F.arrays_overlap(keys, names), F.lit(False))
             found.append(F.when(~some, F.when(~there, F.lit("it has none of the columns of the schema"))))
-        if self._source.extra_columns == "malformed":
+        if not allowed.extra or allowed.adds_only:
             extra = F.size(F.array_except(keys, names))
             keyed = F.when(extra == 1, F.lit("key")).otherwise(F.lit("keys"))
-            named = F.concat_ws(" ", F.lit("it has"), extra, keyed, F.lit("that the schema does not have"))
-            found.append(F.when(extra > 0, named))
+            lacking = F.array_except(names, keys)
+            lacks = F.concat(F.lit("it lacks "), F.array_join(lacking, ", "), F.lit(" and has"))
+            has = lacks if allowed.adds_only else F.lit("it has")
+            is_wrong = (extra > 0) & (F.size(lacking) > 0) if allowed.adds_only else extra > 0
+            found.append(F.when(is_wrong, F.concat_ws(" ", has, extra, keyed, F.lit("that the schema does not have"))))
         return found
 
     def misfit(self, values: "Sequence[Column]") -> "Column":

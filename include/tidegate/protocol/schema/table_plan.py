@@ -92,8 +92,8 @@ def changed_rows(before: object, now: object) -> Changes:
     for name, type_ in new.items():
         if name not in old:
             found[name] = ColumnChange.NEW
-        elif _plain(old[name]) != _plain(type_):
-            widens = can_widen(_plain(old[name]), _plain(type_))
+        elif plain_type(old[name]) != plain_type(type_):
+            widens = can_widen(plain_type(old[name]), plain_type(type_))
             found[name] = ColumnChange.WIDENED if widens else ColumnChange.OTHER_TYPE
     return found
 
@@ -101,7 +101,8 @@ def changed_rows(before: object, now: object) -> Changes:
 _SAME = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
 
 
-def _plain(type_: str) -> str:
+def plain_type(type_: str) -> str:
+    """A type of DDL in lower case under the one name that is compared. Performs no I/O."""
     plain = type_.removesuffix(" not null").replace(", ", ",").strip()
     return _SAME.get(plain, plain)
 
