@@ -6,7 +6,9 @@ generator, repeat it for each use, or drop it when a query does not use its colu
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from tidegate.ports.declared_schemas import ddl_of
 from tidegate.sources.allowed import allowed_of
@@ -16,7 +18,7 @@ from tidegate.sources.selection import PartitionColumn
 from tidegate.sources.strict_values import all_fit, as_text, has_checked, is_checked, value_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from tidegate.sources.files import FileSource
@@ -37,24 +39,64 @@ def text_rows(
 ) -> "DataFrame":
     """Of records as `reading.COLUMNS`: rows of the schema and the `partitions`, or `malformed` as (file, record,
     reason)."""
+    steps = _steps(source, schema, records.sparkSession, location, output, partitions)
+    for added in steps.added:
+        records = records.select("*", added)
+    return (records if steps.kept is None else records.where(steps.kept)).select(*steps.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What is added to records, one after the other; which of them are kept; what is shown of these."""
+
+    added: "tuple[Column, ...]"
+    kept: str | None
+    shown: "tuple[Column, ...]"
+
+
+#: Which columns they are depends on the definition alone, and to make them takes longer than to read a small file.
+_KNOWN: "WeakKeyDictionary[SparkSession, WeakKeyDictionary[FileSource, dict[tuple[str, ...], _Steps]]]" = (
+    WeakKeyDictionary()
+)
+
+
+def _steps(
+    source: "FileSource",
+    schema: "StructType",
+    session: "SparkSession",
+    location: str,
+    output: str,
+    partitions: Sequence[PartitionColumn],
+) -> _Steps:
+    known = _KNOWN.setdefault(session, WeakKeyDictionary()).setdefault(source, {})
+    key = (schema.json(), location, output)
+    if key not in known:
+        known[key] = _made(source, schema, location, output, partitions)
+    return known[key]
+
+
+def _made(
+    source: "FileSource", schema: "StructType", location: str, output: str, partitions: Sequence[PartitionColumn]
+) -> _Steps:
     from pyspark.sql import functions as F
 
     parsing = _Parsing(source, schema)
-    records, values, bad = parsing.parsed(records)
+    values, bad = parsing.parsed()
     reason = F.coalesce("problem", F.when(bad, parsing.misfit(values)), *parsing.misnamed(values))
-    judged = records.select("*", F.inline(F.array(F.struct(reason))).alias("_reason"))
+    added = *parsing.added, F.inline(F.array(F.struct(reason))).alias("_reason")
     if output == "malformed":
-        judged = judged.where("_reason is not null")
-        return judged.selectExpr("file", "record", "_reason as reason")
+        shown = F.col("file"), F.col("record"), F.col("_reason").alias("reason")
+        return _Steps(added, "_reason is not null", shown)
     row = F.struct(*(value.alias(f"_{at}") for at, value in enumerate(values)))
     kept = F.when(F.col("_reason").isNull(), F.array(row))
     if source.malformed == "fail":
         kept = kept.otherwise(F.raise_error(_facts(location)))
-    return judged.select(F.inline(kept).alias(*schema.names), *(column.of(F.col("file")) for column in partitions))
+    shown_rows = F.inline(kept).alias(*schema.names), *(column.of(F.col("file")) for column in partitions)
+    return _Steps(added, None, shown_rows)
 
 
 class _Parsing:
-    """The steps from records to values, of one source."""
+    """The steps from records to values, of one source. What is `added` to records, each to those before."""
 
     def __init__(self, source: "FileSource", schema: "StructType") -> None:
         from pyspark.sql import functions as F
@@ -75,21 +117,22 @@ class _Parsing:
             if strict and at not in self._converted and has_checked(field.dataType, source.format, given)
         ]
         self._record = F.coalesce("text", "record")
+        self.added: list[Column] = []
 
     def _is_converted(self, type_: "DataType") -> bool:
         """Whether Spark parses a column as STRING first. A decimal of JSON would lose digits by that."""
         decimal_of_json = type_.typeName() == "decimal" and not self._is_csv
         return is_checked(type_, self._source.format, self._given) and not decimal_of_json
 
-    def parsed(self, records: "DataFrame") -> "tuple[DataFrame, list[Column], Column]":
-        """Records with more columns, the values of each record among them, and whether there is something wrong."""
+    def parsed(self) -> "tuple[list[Column], Column]":
+        """The values of each record, and whether there is something wrong."""
         from pyspark.sql import functions as F
 
         corrupt = len(self._schema)
         apart = self._is_csv and "nullvalue" not in self._given
         # An empty record is a null, which Spark's parser has no record for.
         is_record = F.col("problem").isNull() & (F.length(self._record) > 0)
-        records = self._with_parsed(records, is_record, "_a", {"nullValue": _NO_VALUE} if apart else {})
+        self._add_parsed(is_record, "_a", {"nullValue": _NO_VALUE} if apart else {})
         values = [F.col(f"_a{at}") for at in range(corrupt)]
         bad = F.col(f"_a{corrupt}").isNotNull()
         others = [at for at, field in enumerate(self._schema) if field.dataType.typeName() != "string"]
@@ -99,16 +142,14 @@ class _Parsing:
             for at in self._converted:
                 values[at] = F.when(values[at] != "", values[at])
             if others:  # which Spark converts, so they are parsed again where one of them failed
-                records = self._with_parsed(records, bad, "_b", {})
+                self._add_parsed(bad, "_b", {})
                 for at in others:
                     values[at] = F.when(bad, F.col(f"_b{at}")).otherwise(values[at])
                 bad = bad & F.col(f"_b{corrupt}").isNotNull()
-        records, values, unfit = self._with_checked(records, values)
-        return records, values, bad | unfit
+        values, unfit = self._checked(values)
+        return values, bad | unfit
 
-    def _with_parsed(
-        self, records: "DataFrame", condition: "Column", prefix: str, options: Mapping[str, str]
-    ) -> "DataFrame":
+    def _add_parsed(self, condition: "Column", prefix: str, options: Mapping[str, str]) -> None:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -118,26 +159,26 @@ class _Parsing:
         ]
         whole = ddl_of(StructType([*fields, StructField(_CORRUPT, StringType())]))
         one = F.inline(F.array(self._parse(F.when(condition, self._record), whole, {**options, **self._options})))
-        return records.select("*", one.alias(*(f"{prefix}{at}" for at in range(len(fields) + 1))))
+        self.added.append(one.alias(*(f"{prefix}{at}" for at in range(len(fields) + 1))))
 
-    def _with_checked(self, records: "DataFrame", values: "list[Column]") -> "tuple[DataFrame, list[Column], Column]":
+    def _checked(self, values: "list[Column]") -> "tuple[list[Column], Column]":
         """Values in their types where text was a value of it, else null; and whether there is one that was not."""
         from pyspark.sql import functions as F
 
         if not (self._converted or self._compared):
-            return records, values, F.lit(False)
+            return values, F.lit(False)
         types = [field.dataType for field in self._schema]
         found = {at: value_of(values[at], types[at], self._given) for at in self._converted}
         if self._compared:
             one = F.inline(F.array(self._texts()))
-            records = records.select("*", one.alias(*(f"_t{at}" for at in self._compared)))
+            self.added.append(one.alias(*(f"_t{at}" for at in self._compared)))
             for at in self._compared:
                 fits = all_fit(F.col(f"_t{at}"), types[at], self._source.format, self._given)
                 found[at] = F.when(F.coalesce(fits, F.lit(True)), values[at])
         one = F.inline(F.array(F.struct(*(value.alias(f"_{at}") for at, value in found.items()))))
-        records = records.select("*", one.alias(*(f"_c{at}" for at in found)))
+        self.added.append(one.alias(*(f"_c{at}" for at in found)))
         unfit = F.greatest(F.lit(False), *(F.col(f"_c{at}").isNull() & values[at].isNotNull() for at in found))
-        return records, [F.col(f"_c{at}") if at in found else value for at, value in enumerate(values)], unfit
+        return [F.col(f"_c{at}") if at in found else value for at, value in enumerate(values)], unfit
 
     def _texts(self) -> "Column":
         """Those columns of JSON whose values Spark converts by itself, with text in the place of what is checked."""
