@@ -16,7 +16,7 @@ from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.ports import KeyedSink
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.spark.driver.columns import arrow_schema, ddl, map_in_arrow
-from tidegate.spark.driver.determinism import plan_nodes
+from tidegate.spark.driver.determinism import not_row_wise
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.run_job import Emit, run_job, run_numbered
 from tidegate.spark.driver.streams import Streams
@@ -26,9 +26,6 @@ from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.spec import SubtaskSpec
 
 _KEY = "tidegate_key"
-
-#: Nodes that make of each row one at most, of nothing but that row.
-_ROW_WISE = frozenset(("Project", "Filter", "SubqueryAlias", "View"))
 
 #: What users call the others.
 _MEANT = {
@@ -70,7 +67,7 @@ def derived_rows(streams: Streams, sink: SinkVertex, layout: StateLayout, state:
     rows = streams.transformed(sink.input, state.select(*_with_marks(state, layout.key_names)))
     what = f"What {streams.where(sink)} shows of {sink.input.origin!r}"
     streams.require_deterministic(what, rows)
-    others = [node for node in plan_nodes(rows) - plan_nodes(state) if node not in _ROW_WISE]
+    others = not_row_wise(state, rows)
     if found := sorted({_MEANT[node] for node in others if node in _MEANT} or others):
         raise PipelineDefinitionError(
             f"{what} is not made row by row, because of {', '.join(found)}. The table has a row for each key of the "

@@ -28,6 +28,9 @@ _INNER = re.compile(r"^[ :]*[+:]- (\w+)")
 _NODE_NAMES = {"Sample": "sample", "Offset": "offset", "Tail": "tail"}
 _AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
 
+#: Nodes that make of each row one at most, of nothing but that row.
+_ROW_WISE = frozenset(("Project", "Filter", "SubqueryAlias", "View"))
+
 #: Aggregates that keep one row of a group, whichever comes first.
 _PICKS = ("first", "last", "any_value")
 
@@ -53,8 +56,14 @@ def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def plan_nodes(frame: DataFrame) -> Counter[str]:
-    """The nodes of the frame's analyzed plan, those of subqueries too, by the names that Spark gives them."""
+def not_row_wise(before: DataFrame, after: DataFrame) -> list[str]:
+    """The nodes of an analyzed plan that `after` has beyond those of `before`, and that make more of a row than one row
+    or none, or look at other rows."""
+    return [node for node in _nodes_of(after) - _nodes_of(before) if node not in _ROW_WISE]
+
+
+def _nodes_of(frame: DataFrame) -> Counter[str]:
+    """Those of subqueries too, by the names that Spark gives them."""
     _, plan = _plan_of(frame)
     first, *others = plan.splitlines()
     return Counter([first.split()[0], *(match[1] for line in others if (match := _INNER.match(line)))])

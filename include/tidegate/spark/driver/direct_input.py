@@ -47,8 +47,14 @@ class DirectInput:
 
 def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, subtasks: int) -> DirectInput | None:
     """What so many subtasks read; None if Spark has to read it."""
-    size = segment_bytes(vertex, execution)
-    if not vertex.aggregates or not size or size * subtasks > _READ_AGAIN or not SHORTCUT.is_taken():
+    size = segment_bytes(execution)
+    if (
+        not vertex.aggregates
+        or vertex.inputs[0].transforms
+        or not size
+        or size * subtasks > _READ_AGAIN
+        or not SHORTCUT.is_taken()
+    ):
         return None
     columns = streams.aggregate_input(vertex)
     if not are_alike(columns):
@@ -102,11 +108,9 @@ def _shares(subtasks: list[int], size: int, most: int) -> tuple[tuple[int, ...],
     return tuple(tuple(subtasks[at::tasks]) for at in range(tasks))
 
 
-def segment_bytes(vertex: KeyedVertex, execution: Execution) -> int | None:
-    """How much arrived, if it came straight from a source; else None. A transform may make more of it, and data from
-    another operator must stay one Spark task per file."""
+def segment_bytes(execution: Execution) -> int | None:
+    """How much arrived, if all of it came straight from sources; else None. Data from another operator must stay one
+    Spark task per file."""
     arrived = [data for channel in execution.arrived.values() for data in channel]
-    straight = not any(stream.transforms for stream in vertex.inputs) and all(
-        isinstance(data, Segment) for data in arrived
-    )
+    straight = all(isinstance(data, Segment) for data in arrived)
     return sum(data.bytes for data in arrived) if straight else None

@@ -147,7 +147,7 @@ class OperatorJobs:
             specs=specs,
             stagings=() if vertex.emits else self._stagings(execution),
             exchange=execution.chain.exchanges and not vertex.emits,
-            together=_is_small(vertex, execution),
+            together=self._is_small(vertex, execution),
             emits=vertex.emits,
             checks_keys=vertex.update is not None,
         )
@@ -283,7 +283,12 @@ class OperatorJobs:
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
         """Rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""
-        return rows.coalesce(1) if _is_small(vertex, execution) else self._by_subtask(rows)
+        return rows.coalesce(1) if self._is_small(vertex, execution) else self._by_subtask(rows)
+
+    def _is_small(self, vertex: KeyedVertex, execution: Execution) -> bool:
+        """A transform may make more of what arrived, unless it makes a row at most of each."""
+        row_wise = all(self._streams.is_row_wise(stream) for stream in vertex.inputs)
+        return row_wise and 0 < (segment_bytes(execution) or 0) <= SMALL
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
@@ -300,7 +305,3 @@ def _keys_of(batches: Sequence[DataFrame], layout: StateLayout) -> DataFrame:
     """The key of each row, with its hash."""
     keys = [batch.selectExpr(*key_expressions(layout)) for batch in batches]
     return reduce(lambda before, more: before.unionAll(more), keys)
-
-
-def _is_small(vertex: KeyedVertex, execution: Execution) -> bool:
-    return 0 < (segment_bytes(vertex, execution) or 0) <= SMALL

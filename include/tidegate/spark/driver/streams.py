@@ -22,7 +22,7 @@ from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.schema.state_schema import BOUNDS
 from tidegate.spark.driver.ahead import read_segments
 from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
-from tidegate.spark.driver.determinism import nondeterministic_parts
+from tidegate.spark.driver.determinism import nondeterministic_parts, not_row_wise
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
 from tidegate.spark.driver.returned import raised, require_frame
@@ -56,6 +56,7 @@ class Streams:
         self._outputs: dict[str, StructType] = {}
         self._inputs: dict[str, StructType] = {}
         self._left_to_spark: set[str] = set()
+        self._row_wise: dict[Stream, bool] = {}  # what a transform did first: it decides how many tasks there are
 
     def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
         """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
@@ -79,7 +80,14 @@ class Streams:
                 case StepVertex() as origin:
                     handles = [handle for exchange in exchanges for handle in exchange.handles]
                     frame = self._recorded(self.where(origin), origin.input, handles)
-        return self.transformed(stream, frame)
+        shown = self.transformed(stream, frame)
+        if stream.transforms and data and stream not in self._row_wise:
+            self._row_wise[stream] = not not_row_wise(frame, shown)
+        return shown
+
+    def is_row_wise(self, stream: Stream) -> bool:
+        """Whether there is a row at most for each that arrived. Known once a frame was made of what arrived."""
+        return not stream.transforms or self._row_wise.get(stream, False)
 
     def transformed(self, stream: Stream, frame: DataFrame) -> DataFrame:
         """Rows of the stream's origin after its transforms."""
