@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tidegate.iceberg.sink import IcebergSink
     from tidegate.iceberg.source import IcebergSource
     from tidegate.pipeline.aggregates import (
+        approx_count_distinct,
+        approx_percentile,
+        approx_top_k,
         avg,
         collect_list,
         count,
@@ -50,9 +53,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline", "Stream", "KeyedStream", "Previous", "Update", "CheckpointConfig", "CheckpointHistory",
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
-    "max_by", "first", "last", "count_distinct", "collect_list", "window", "session_window", "expect", "suite",
-    "FileSource", "IcebergSink", "IcebergSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource",
-    "StagedParquet", "CheckpointError", "read",
+    "max_by", "first", "last", "count_distinct", "collect_list", "approx_count_distinct", "approx_percentile",
+    "approx_top_k", "window", "session_window", "expect", "suite", "FileSource", "IcebergSink", "IcebergSource",
+    "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet", "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -79,6 +82,9 @@ _PUBLIC = {
     "count_distinct": "tidegate.pipeline.aggregates",
     "collect_list": "tidegate.pipeline.aggregates",
     "session_window": "tidegate.pipeline.session_windows",
+    "approx_count_distinct": "tidegate.pipeline.aggregates",
+    "approx_percentile": "tidegate.pipeline.aggregates",
+    "approx_top_k": "tidegate.pipeline.aggregates",
     "window": "tidegate.pipeline.windows",
     "expect": "tidegate.pipeline.expectations",
     "suite": "tidegate.pipeline.expectations",

@@ -16,6 +16,9 @@ from state_layouts import INPUT, K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import (
+    approx_count_distinct,
+    approx_percentile,
+    approx_top_k,
     avg,
     collect_list,
     count,
@@ -235,6 +238,37 @@ CHANGES = {
     "a list in another order": Change(
         kept(a=collect_list("v", limit=5)), kept(a=collect_list("v", limit=5, by="w")),
         refused=r"aggregate 'a' is stored as collect_list\(v, limit=5\), now collect_list\(v, w, limit=5\)",
+    ),
+    "sketches are new": Change(
+        kept(a=sum_("v")), kept(a=sum_("v"), n=approx_count_distinct("w"), p=approx_percentile("w", 0.5)),
+        ("aggregate 'n', approx_count_distinct(w, rsd=0.05), is new: it knows", "aggregate 'p', approx_percentile(w, "),
+        stored=({"k": 1, "v": 5},), read=({"k": 1, "a": 5, "n": 0, "p": None},),
+    ),
+    "other figures of the same sketches": Change(
+        kept(p=approx_percentile("v", 0.5), q=approx_percentile("v", [0.5]), t=approx_top_k("v", 2)),
+        kept(p=approx_percentile("v", 1), q=approx_percentile("v", [0, 1]), t=approx_top_k("v", 1)),
+        ("aggregate 'p' is approx_percentile(v, percentage=1.0, k=200), and was approx_percentile(v, percentage=0.5, ",
+         "aggregate 'q' is approx_percentiles(v, ", "aggregate 't' is approx_top_k(v, k=1, "),
+        stored=({"k": 1, "v": 5}, {"k": 1, "v": 7}),
+        read=({"k": 1, "p": 7.0, "q": [5.0, 7.0], "t": [{"item": "5", "count": 1}]},),
+    ),
+    "another precision": Change(
+        kept(n=approx_count_distinct("v")), kept(n=approx_count_distinct("v", rsd=0.02)),
+        refused=r"aggregate 'n' is stored as approx_count_distinct\(v, rsd=0.05\), now .*rsd=0.02",
+    ),
+    "another k of a percentile": Change(
+        kept(p=approx_percentile("v", 0.5)), kept(p=approx_percentile("v", 0.5, k=400)), refused="k=200.*k=400",
+    ),
+    "several percentiles instead of one": Change(
+        kept(p=approx_percentile("v", 0.5)), kept(p=approx_percentile("v", [0.5])),
+        refused=r"aggregate 'p' is stored as approx_percentile\(.*, now approx_percentiles\(",
+    ),
+    "another number of items tracked": Change(
+        kept(t=approx_top_k("v")), kept(t=approx_top_k("v", max_items_tracked=50)), refused="tracked=1000.*tracked=50",
+    ),
+    "approximate instead of exact": Change(
+        kept(n=count_distinct("v")), kept(n=approx_count_distinct("v")),
+        refused=r"aggregate 'n' is stored as count_distinct\(v, limit=10000\), now approx_count_distinct\(v, rsd=0.05",
     ),
     "first is min_by": Change(
         kept(a=min_by("v", "w")), kept(a=first("v", by="w")), stored=(ONE,), read=({"k": 1, "a": 5},),

@@ -110,6 +110,12 @@ def expected_of(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
         len(set(texts)),
         sorted(numbers)[:3],
         [f for f, _ in sorted(in_order(rows), key=lambda pair: (pair[1], above_all_nan(pair[0])))][:2],
+        len(set(map(plain, floats))),
+        sorted(numbers)[(len(numbers) + 1) // 2 - 1] if numbers else None,
+        [min(numbers), max(numbers)] if numbers else None,
+        [{"item": text, "count": -n} for n, text in sorted((-texts.count(text), text) for text in set(texts))][:2]
+        if texts
+        else None,
     )
     return tuple(plain(answer) for answer in answers)
 

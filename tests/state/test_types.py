@@ -206,7 +206,8 @@ def test_the_programs_of_a_subtask_never_load_pandas(tmp_path) -> None:
 import sys
 sys.modules["pandas"] = None
 import numpy as np, pyarrow as pa
-from tidegate.pipeline.aggregates import avg, count, max_, min_by
+from tidegate.pipeline.aggregates import (approx_count_distinct, approx_percentile, approx_top_k, avg, collect_list,
+    count, count_distinct, max_, min_by)
 from tidegate.protocol.facts.keygroups import key_groups_of
 from tidegate.state.columns import booleans, integers
 from tidegate.state.compaction import compact
@@ -221,7 +222,9 @@ schema = rows.schema.remove(0).remove(2)
 def spec(layout, prefix, *runs):
     cache, groups = {str(tmp_path / "cache")!r}, key_groups_of(0, 1, 8)
     return SubtaskSpec({str(tmp_path)!r}, cache, "o", "p", 1, prefix, groups, 8, layout, runs)
-declared = [("n", count()), ("a", avg("v")), ("m", max_("v")), ("b", min_by("k", "v"))]
+declared = [("n", count()), ("a", avg("v")), ("m", max_("v")), ("b", min_by("k", "v")), ("d", count_distinct("v")),
+    ("l", collect_list("v", limit=2)), ("s", approx_count_distinct("v")), ("p", approx_percentile("v", 0.5)),
+    ("q", approx_percentile("v", [0.5])), ("t", approx_top_k("v"))]
 summed = StateLayout.of_aggregates(schema, ["k"], declared)
 first = aggregate(rows.to_batches(), spec(summed, "a1")).write()
 second = aggregate(rows.to_batches(), spec(summed, "a2", first)).write()

@@ -22,7 +22,8 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "Pipelines",
         {
             "tidegate": "Pipeline Stream KeyedStream Update Previous count sum_ min_ max_ avg min_by max_by first "
-            "last count_distinct collect_list window session_window expect suite"
+            "last count_distinct collect_list approx_count_distinct approx_percentile approx_top_k window "
+            "session_window expect suite"
         },
     ),
     "options": (

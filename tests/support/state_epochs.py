@@ -8,6 +8,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tidegate.pipeline.aggregates import (
+    approx_count_distinct,
+    approx_percentile,
+    approx_top_k,
     avg,
     collect_list,
     count,
@@ -31,6 +34,8 @@ DECLARED = {
     "last": max_("s"), "first_text": min_by("s", "v"), "last_text": max_by("s", "f"),
     "first_event": first("f", by="v"), "last_event": last("f", by="v"), "different": count_distinct("f"),
     "words": count_distinct("s"), "numbers": collect_list("v", limit=3), "in_order": collect_list("f", limit=2, by="s"),
+    "some": approx_count_distinct("f"), "middle": approx_percentile("v", 0.5), "ends": approx_percentile("v", [0, 1]),
+    "frequent": approx_top_k("s", 2),
 }  # fmt: skip
 AGGREGATES = StateLayout.of_aggregates(INPUT, KEYS, list(DECLARED.items()))
 #: A row of `ROWS`, and whether it deletes its key.

@@ -3,6 +3,7 @@
 These are declarations only; `tidegate.state` merges them, vectorised, inside each subtask.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,14 @@ from tidegate.protocol.schema.state_schema import StateAggregate
 MOST_VALUES = 1_000_000
 
 #: Options that say what is shown of a state, or when it is refused: they may change, and the state stays as it is.
-_CHANGEABLE = {"count_distinct": ("limit",)}
+_CHANGEABLE = {
+    "count_distinct": ("limit",),
+    "approx_percentile": ("percentage",),
+    "approx_percentiles": ("percentage",),
+    "approx_top_k": ("k",),
+}
+#: The functions whose state is a sketch.
+SKETCHES = ("approx_count_distinct", "approx_percentile", "approx_percentiles", "approx_top_k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Aggregate:
             return f"_sum_{name}", f"_count_{name}"
         if self.function == "count_distinct":
             return (f"_values_{name}",)
+        if self.function in SKETCHES:
+            return (f"_sketch_{name}",)
         return (name, f"_by_{name}") if self.ordering is not None else (name,)
 
 
@@ -204,10 +214,85 @@ def collect_list(column: str, *, limit: int, by: str | None = None) -> Aggregate
     return Aggregate("collect_list", column, by, (("limit", _limit("collect_list", column, limit)),))
 
 
-def _limit(function: str, column: str, limit: object) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_VALUES:
+def approx_count_distinct(column: str, *, rsd: float = 0.05) -> Aggregate:
+    """Count the distinct non-null values approximately, in a HyperLogLog sketch. The count does not depend on the order
+    of rows, and is exact or nearly so for few values. The type is bigint. Needs the extra `sketches`.
+
+    Args:
+        column: The column.
+        rsd: The relative standard deviation. A key keeps some (1 / rsd)² bytes at most.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+
+    Raises:
+        PipelineDefinitionError: If `rsd` is not between 0.005 and 0.2.
+    """
+    if not isinstance(rsd, int | float) or not 0.005 <= rsd <= 0.2:
         raise PipelineDefinitionError(
-            f"{function}({column!r}, …) has limit={limit!r}. It is the most values that a key may hold: a whole number "
-            f"from 1 to {MOST_VALUES:,}."
+            f"approx_count_distinct({column!r}, …) has rsd={rsd!r}. The relative standard deviation is a number from "
+            "0.005 to 0.2. For exact counts there is count_distinct."
         )
+    return Aggregate("approx_count_distinct", column, options=(("rsd", float(rsd)),))
+
+
+def approx_percentile(column: str, percentage: float | Sequence[float], *, k: int = 200) -> Aggregate:
+    """Keep percentiles of the non-null numbers approximately, in a KLL sketch, as double, or as an array of doubles if
+    several are named. NaN does not count. Needs the extra `sketches`.
+
+    Args:
+        column: The column.
+        percentage: From 0 to 1, such as 0.99, or several.
+        k: How exact it is: the rank of the value is right within 1.33 % for 200, and about half of that for twice as
+            much. A key keeps some 24 · k bytes at most.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+
+    Raises:
+        PipelineDefinitionError: If a percentage is not between 0 and 1, or `k` not between 8 and 65,535.
+    """
+    several = isinstance(percentage, Sequence) and not isinstance(percentage, str)
+    wanted: Sequence[Any] = percentage if several else [percentage]  # type: ignore[assignment]
+    if not wanted or not all(isinstance(each, int | float) and 0 <= each <= 1 for each in wanted):
+        raise PipelineDefinitionError(
+            f"approx_percentile({column!r}, …) has percentage={percentage!r}. Give a number from 0 to 1, such as 0.99, "
+            "or several in a list."
+        )
+    _whole(f"approx_percentile({column!r}, …)", "k", k, 8, 65_535)
+    asked = tuple(map(float, wanted)) if several else float(wanted[0])
+    name = "approx_percentiles" if several else "approx_percentile"
+    return Aggregate(name, column, options=(("percentage", asked), ("k", k)))
+
+
+def approx_top_k(column: str, k: int = 5, *, max_items_tracked: int = 1_000) -> Aggregate:
+    """Keep the most frequent non-null values with their counts, in a frequent-items sketch: an array of
+    `struct<item string, count bigint>`, the most frequent first, and equal counts by item. Values other than strings
+    are shown as text. Needs the extra `sketches`.
+
+    Args:
+        column: The column.
+        k: How many are shown.
+        max_items_tracked: How many values a key counts at least. Up to so many distinct ones, all is exact. Beyond
+            that a count may be too large by the number of the key's rows divided by a third of it.
+
+    Returns:
+        An aggregate for `KeyedStream.aggregate`.
+
+    Raises:
+        PipelineDefinitionError: If `max_items_tracked` is not between 1 and 1,000,000, or `k` larger.
+    """
+    where = f"approx_top_k({column!r}, …)"
+    _whole(where, "max_items_tracked", max_items_tracked, 1, MOST_VALUES)
+    _whole(where, "k", k, 1, max_items_tracked)
+    return Aggregate("approx_top_k", column, options=(("k", k), ("max_items_tracked", max_items_tracked)))
+
+
+def _whole(where: str, what: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise PipelineDefinitionError(f"{where} has {what}={value!r}. It is a whole number from {least} to {most:,}.")
+
+
+def _limit(function: str, column: str, limit: int) -> int:
+    _whole(f"{function}({column!r}, …)", "limit", limit, 1, MOST_VALUES)
     return limit

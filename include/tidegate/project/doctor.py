@@ -59,6 +59,7 @@ def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
         _quality(),
         _postgres(),
         _iceberg(),
+        _sketches(),
         _airflow(),
         _pipelines(),
         _storage(env),
@@ -123,6 +124,11 @@ def _iceberg() -> Finding:
     if version is None or _numbers(version)[:2] == ICEBERG:
         return found
     return Finding("iceberg", False, f"pyiceberg {version}", "pip install --upgrade 'tidegate[iceberg]'")
+
+
+def _sketches() -> Finding:
+    without = "approx_count_distinct, approx_percentile and approx_top_k do not run"
+    return _extra("sketches", "datasketches", "datasketches", without)
 
 
 def _airflow() -> Finding:

@@ -118,8 +118,8 @@ class SavepointEdit:
 
     Rows are Spark DataFrames with the columns of an operator's state: its key, and its values. Of declared aggregates
     these are what is kept for them: the aggregate under its own name, but `_sum_NAME` and `_count_NAME` for an average,
-    `_by_NAME` besides for `min_by`, `max_by` and a `collect_list` with `by`, and the array `_values_NAME` for a
-    `count_distinct`. A key may be given once.
+    `_by_NAME` besides for `min_by`, `max_by` and a `collect_list` with `by`, the array `_values_NAME` for a
+    `count_distinct`, and the binary `_sketch_NAME` for an approximate aggregate. A key may be given once.
     """
 
     def __init__(self, editing: Editing, base: Base, region: SparkRegion) -> None:

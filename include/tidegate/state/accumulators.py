@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.pipeline.aggregates import Aggregate
+from tidegate.pipeline.aggregates import SKETCHES, Aggregate
 from tidegate.state.arrivals import Groups
 from tidegate.state.columns import (
     Bools,
@@ -29,6 +29,7 @@ from tidegate.state.columns import (
     valid,
 )
 from tidegate.state.decimals import limbs_of, words_of
+from tidegate.state.sketches import shown, united, updated
 from tidegate.state.value_lists import Members, distinct, smallest
 
 _TOP = 1 << 63
@@ -78,6 +79,9 @@ def accumulate(
             if stored:
                 members = members.with_others(Members.of_lists(stored.groups, stored.columns))
             return _listed(aggregate, members, len(groups))
+        case function if function in SKETCHES:
+            old = stored.columns[0] if stored else None
+            return [updated(aggregate, Members.of_rows(groups.of_rows, inputs), len(groups), stored.groups, old)]
     return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
 
 
@@ -89,6 +93,8 @@ def combined(aggregate: Aggregate, types: list[pa.DataType], stored: list[pa.Arr
             return [_sum(kind, column, groups, _NOTHING) for kind, column in zip(types, stored, strict=True)]
         case "count_distinct" | "collect_list":
             return _listed(aggregate, Members.of_lists(groups.of_rows, stored), len(groups))
+        case function if function in SKETCHES:
+            return [united(aggregate, stored[0], groups.starts)]
     return accumulate(aggregate, types, stored, groups, _NOTHING)
 
 
@@ -103,6 +109,8 @@ def finished(aggregate: Aggregate, columns: list[pa.ChunkedArray]) -> pa.Array |
     """The visible column of an aggregate from its accumulators."""
     if aggregate.function == "count_distinct":
         return integers(lengths(one_chunk(columns[0])))
+    if aggregate.function in SKETCHES:
+        return shown(aggregate, one_chunk(columns[0]))
     if aggregate.function != "avg":
         return columns[0]
     totals, counts = fixed(one_chunk(columns[0].cast(pa.float64()))), fixed(one_chunk(columns[1]))

@@ -151,6 +151,8 @@ def _same_values(a: pa.Array, b: pa.Array) -> Bools:
         return np.ones(len(a), np.bool_)
     if pa.types.is_list(a.type):
         return _same_lists(a, b)
+    if pa.types.is_struct(a.type):
+        return same_rows(a.flatten(), b.flatten(), len(a))
     if pa.types.is_string(a.type) or pa.types.is_binary(a.type):
         same = flags(pc.equal(a, b))
     elif pa.types.is_floating(a.type):

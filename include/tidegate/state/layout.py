@@ -13,11 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.pipeline.aggregates import Aggregate
+from tidegate.pipeline.aggregates import SKETCHES, Aggregate
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.expiry import UPDATED, Expired, TimeToLive
 from tidegate.protocol.schema.state_schema import BOUNDS, StateColumn, StateSchema
-from tidegate.state.type_names import list_of, plain_type, type_name, type_of
+from tidegate.state.sketch_library import require_library
+from tidegate.state.type_names import has_text, is_number, list_of, plain_type, type_name, type_of
 from tidegate.state.values import stored_default
 
 HASH = "_hash"
@@ -26,7 +27,14 @@ DELETE = "_delete"
 RESERVED = (HASH, TOMBSTONE, DELETE)
 
 #: What is shown of aggregates whose accumulators are something else.
-_SHOWN = {"avg": pa.float64(), "count_distinct": pa.int64()}
+_SHOWN = {
+    "avg": pa.float64(),
+    "count_distinct": pa.int64(),
+    "approx_count_distinct": pa.int64(),
+    "approx_percentile": pa.float64(),
+    "approx_percentiles": list_of(pa.float64()),
+    "approx_top_k": list_of(pa.struct([("item", pa.string()), ("count", pa.int64())])),
+}
 _UPDATED_TYPE = pa.timestamp("us", tz="UTC")
 
 
@@ -273,9 +281,21 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]
             types = list(inputs)
         case "count_distinct" | "collect_list":
             types = [_list_type(name, aggregate, each) for each in inputs]
+        case function if function in SKETCHES:
+            types = [_sketch_type(name, aggregate, inputs[0])]
         case _:
             raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
     return [Column(part, kind) for part, kind in zip(aggregate.accumulators(name), types, strict=True)]
+
+
+def _sketch_type(name: str, aggregate: Aggregate, column: pa.DataType) -> pa.DataType:
+    require_library()
+    what = f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}."
+    if aggregate.function.startswith("approx_percentile") and not is_number(column):
+        raise PipelineDefinitionError(f"{what} A percentile needs a number.")
+    if aggregate.function == "approx_top_k" and not has_text(column):
+        raise PipelineDefinitionError(f"{what} Items are counted by their text: cast it to string, or to an integer.")
+    return pa.binary()
 
 
 def _list_type(name: str, aggregate: Aggregate, column: pa.DataType) -> pa.DataType:

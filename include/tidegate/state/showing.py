@@ -10,7 +10,8 @@ from tidegate.state.columns import one_chunk
 
 def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """One object a row. Decimals, dates, times and intervals are text, binary is text in hex, and floats that JSON does
-    not have are "NaN", "Infinity" and "-Infinity". Arrays are lists of these."""
+    not have are "NaN", "Infinity" and "-Infinity". Arrays are lists of these,
+    and structs are objects."""
     columns = {name: _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -26,6 +27,9 @@ def key_text(keys: pa.Table, row: int) -> str:
 def _plain(column: pa.Array) -> list[Any]:
     """Converted by Arrow where Python's types cannot hold all values."""
     kind = column.type
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        return [dict(zip(names, values, strict=True)) for values in zip(*map(_plain, column.flatten()), strict=True)]
     if pa.types.is_list(kind):
         return [None if not lists.is_valid else _plain(lists.values) for lists in column]
     if pa.types.is_duration(kind):

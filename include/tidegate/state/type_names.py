@@ -30,6 +30,8 @@ def type_name(arrow: pa.DataType) -> str:
     """The Spark SQL name of an Arrow type."""
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_struct(arrow):
+        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in arrow)}>"
     if pa.types.is_list(arrow):
         return f"{_ARRAY}{type_name(arrow.value_type)}>"
     return _NAMES[arrow]
@@ -53,6 +55,17 @@ def type_of(sql: str) -> pa.DataType:
 def list_of(arrow: pa.DataType) -> pa.DataType:
     """An Arrow list as Parquet and Spark name its parts."""
     return pa.list_(pa.field("element", arrow))
+
+
+def is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal128(arrow))
+
+
+def has_text(arrow: pa.DataType) -> bool:
+    """Whether each value has one text, by which it can be told apart."""
+    exact = pa.types.is_string(arrow) or pa.types.is_integer(arrow) or pa.types.is_decimal128(arrow)
+    moment = pa.types.is_date32(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_boolean(arrow)
+    return bool(exact or moment)
 
 
 def plain_type(name: str, arrow: pa.DataType) -> pa.DataType:

@@ -61,17 +61,30 @@ class Members:
         return Members(np.concatenate([self.groups, others.groups]), columns)
 
 
-def distinct(members: Members, groups: int, limit: int | None = None) -> pa.Array:
+def distinct(members: Members, groups: int, limit: int) -> pa.Array:
     """The distinct values of each group, ascending: an Arrow list a group. Raises `TooManyValuesError`."""
+    values, sizes, _ = counted(members, groups)
+    if len(sizes) and int(sizes.max()) > limit:
+        group = int(np.argmax(sizes))
+        raise TooManyValuesError(group, int(sizes[group]))
+    return _lists(values, sizes)
+
+
+def counted(members: Members, groups: int) -> tuple[pa.Array, Ints, Ints]:
+    """The distinct values of all groups, in order of group and value; how many each group has; and how often each
+    value is there."""
     order, codes = _ordered(members)
     of = members.groups[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (of[1:] != of[:-1]) | (codes[-1][1:] != codes[-1][:-1])
-    sizes = np.bincount(of[new], minlength=groups)
-    if limit is not None and len(sizes) and int(sizes.max()) > limit:
-        group = int(np.argmax(sizes))
-        raise TooManyValuesError(group, int(sizes[group]))
-    return _lists(members.columns[0].take(integers(order[new])), sizes)
+    often = np.diff(np.flatnonzero(new), append=len(order))
+    return members.columns[0].take(integers(order[new])), np.bincount(of[new], minlength=groups), often
+
+
+def ordered(members: Members, groups: int) -> tuple[pa.Array, Ints]:
+    """All values in order of group and value, and how many each group has."""
+    order, _ = _ordered(members)
+    return members.columns[0].take(integers(order)), np.bincount(members.groups, minlength=groups)
 
 
 def smallest(members: Members, groups: int, limit: int) -> list[pa.Array]:

@@ -17,6 +17,7 @@ EXTRAS = {
     "adbc_driver_manager": "postgres",
     "adbc_driver_postgresql": "postgres",
     "pyiceberg": "iceberg",
+    "datasketches": "sketches",
     "opentelemetry": "reporting",
     "openlineage": "reporting",
 }
