@@ -23,14 +23,12 @@ from tidegate.state.arrivals import Groups
 from tidegate.state.layout import StateLayout
 from tidegate.state.value_lists import Members, TooManyValuesError
 
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("at", pa.int64())])
 DECLARED = {
     "users": count_distinct("v", limit=400), "least": collect_list("v", limit=50),
     "timed": collect_list("v", limit=50, by="at"), "some": approx_count_distinct("v"),
     "median": approx_percentile("v", 0.5), "ends": approx_percentile("v", [0.1, 0.9], k=40),
 }  # fmt: skip
 FREQUENT = approx_top_k("v", 3, max_items_tracked=20)
-LAYOUT = StateLayout.of_aggregates(SCHEMA, ["k"], list(DECLARED.items()))
 
 
 def after(declared: Aggregate, steps: Iterable[pa.Table]) -> list[pa.Array]:
