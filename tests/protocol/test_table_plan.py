@@ -102,7 +102,12 @@ def test_the_state_of_an_operator_by_the_names_that_people_see():
     high = StateAggregate("high", "max", "v", None, ("_most_max",))
     stored = StateSchema((key,), (StateColumn("_most_max", "int", "_most_max"),), (most,))
     wider = StateSchema((key,), (StateColumn("_most_max", "bigint", "_most_max"),), (most,))
-    assert changed_state(stored, wider) == {"most": "widened"}
+    assert changed_state(stored, wider) == {}, "it is not shown"
+    shown, is_wider = (
+        StateSchema((key,), (StateColumn("most", kind, "most"),), (most._replace(accumulators=("most",)),))
+        for kind in ("array<int>", "array<bigint>")
+    )
+    assert changed_state(shown, is_wider) == {"most": "widened"}
     assert changed_state(stored, stored) == {}
     assert changed_state(stored, StateSchema((key,), (), ())) == {"most": "dropped"}
     renamed = StateSchema((key,), (StateColumn("_most_max", "int", "_most_max"),), (high,))
