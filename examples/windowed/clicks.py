@@ -1,7 +1,8 @@
 """Clicks on pages. In each hour: how many, and who clicked last. In each hour that begins at a quarter of one: how
 many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Until nobody
-clicked for half an hour: how many, and on which days such rushes ended. Each number is final when it is shown. Clicks
-that come too late for it are kept apart.
+clicked for half an hour: how many, and on which days such rushes ended. Each number is final when it is shown, and
+clicks that come too late for it are kept apart. In one more table, an hour for which clicks come within two hours is
+shown again, as its next version.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tidegate import (
 )
 
 CLICKS = "page string, visitor bigint, at timestamp"
-DELAY, GAP = "10 min", "30 min"
+DELAY, GAP, LATENESS = "10 min", "30 min", "2 h"
 
 
 def clicks_pipeline(
@@ -49,8 +50,11 @@ def clicks_pipeline(
     rushes = by_page.aggregate("rushes", session_window("at", gap=GAP), clicks=count(), latest=max_("at"))
     ends = window("window_end", "1 day", time_zone="Europe/Berlin")
     busy = rushes.key_by().aggregate("busy", ends, rushes=count(), clicks=sum_("clicks"))
-    streams = {"hourly": hourly, "trend": trend, "daily": daily, "rushes": rushes, "busy": busy}
-    streams |= {"late": hourly.late, "late_rushes": rushes.late}
+    revised = by_page.aggregate(
+        "revised", window("at", "1 hour"), allowed_lateness=LATENESS, emit="versions", clicks=count(), latest=max_("at")
+    )
+    streams = {"hourly": hourly, "revised": revised, "trend": trend, "daily": daily, "rushes": rushes, "busy": busy}
+    streams |= {"late": hourly.late, "late_rushes": rushes.late, "late_revised": revised.late}
     for name, stream in streams.items():
         stream.sink(name, wrap_sink(ParquetSink(str(tables / name))))
     return pipeline

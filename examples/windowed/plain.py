@@ -56,6 +56,38 @@ class Windowed:
 
 
 @dataclass
+class Revised:
+    """Times by key and hour, which are shown again when more come within a time."""
+
+    lateness: timedelta
+    kept: dict[Row, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    times_shown: Counter[Row] = field(default_factory=Counter)
+    changed: set[Row] = field(default_factory=set)
+    shown: Counter[Row] = field(default_factory=Counter)
+    late: list[Row] = field(default_factory=list)
+
+    def take_in(self, key: Row, at: datetime | None, row: Row, closed: datetime | None) -> None:
+        for bounds in [] if at is None else windows_of(at, HOUR, HOUR):
+            if closed is None or bounds[1] + self.lateness > closed:
+                assert at is not None
+                self.kept[(*key, *bounds)].append(at)
+                self.changed.add((*key, *bounds))
+                return
+        self.late.append(row)
+
+    def emit(self, watermark: datetime | None) -> None:
+        if watermark is None:
+            return
+        for place in [place for place in self.changed if place[-1] <= watermark]:
+            times = self.kept[place]
+            self.times_shown[place] += 1
+            self.shown[(*place, len(times), max(times), self.times_shown[place])] += 1
+            self.changed.remove(place)
+        for place in [place for place in self.kept if watermark - place[-1] >= self.lateness]:
+            del self.kept[place], self.times_shown[place]
+
+
+@dataclass
 class Sessions:
     """Lists of times by key, each until nothing followed within the gap."""
 
@@ -113,6 +145,7 @@ class Clicks:
         self.trend = Windowed(partial(windows_of, size=HOUR, slide=QUARTER))
         self.daily = Windowed(day_in_berlin)
         self.rushes = Sessions(HOUR / 2)
+        self.revised = Revised(2 * HOUR)
         self.busy = Windowed(day_in_berlin)
 
     def step(self, clicks: Sequence[Row]) -> None:
@@ -120,6 +153,7 @@ class Clicks:
         for page, visitor, at in clicks:
             self.hourly.take_in((page,), at, (at, -visitor), (page, visitor, at), closed)
             self.trend.take_in((), at, (at, visitor, page), (page, visitor, at), closed)
+            self.revised.take_in((page,), at, (page, visitor, at), closed)
         self.rushes.take_in([((page,), at, (page, visitor, at)) for page, visitor, at in clicks], closed)
         largest = max((at for _, _, at in clicks if at is not None), default=None)
         if largest is not None:
@@ -142,6 +176,7 @@ class Clicks:
             self.trend.shown[(start, end, len(clicks), len(pages), visitors)] += 1
         for (page, start, end), counts in self.daily.emit(watermark):
             self.daily.shown[(page, start, end, sum(counts))] += 1
+        self.revised.emit(watermark)
         for page, start, end, times in self.rushes.emit(watermark):
             self.rushes.shown[(page, start, end, len(times), max(times))] += 1
             self.busy.take_in((), end, len(times), (page, start, end), closed)
@@ -157,6 +192,8 @@ class Clicks:
             "busy": self.busy.shown,
             "late": Counter(self.hourly.late),
             "late_rushes": Counter(self.rushes.late),
+            "revised": self.revised.shown,
+            "late_revised": Counter(self.revised.late),
         }
 
 

@@ -53,6 +53,7 @@ def test_windows_agree_with_the_plain_computation_at_any_parallelism(spark: Any,
     shop.check_counted()
     assert checkpoints.rows("state:hourly") == []
     assert checkpoints.rows("state:rushes") == []
+    assert checkpoints.rows("state:revised") == []
 
 
 @sizes("step", sample=4, whole=1)

@@ -1,6 +1,7 @@
 """Sessions in keyed state beside an obvious model: lists of rows, put together one after the other. Any order of
 epochs, compactions, rescales and lost caches; and keys that share a hash."""
 
+import math
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ from tidegate.state.reading import StateFiles, open_state
 from tidegate.state.sessions import take_in_sessions
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate
-from tidegate.state.windows import EndedWindows
+from tidegate.state.windows import EndedWindows, Passing
 
 GAP = 5
 TIME = pa.timestamp("us", tz="UTC")
@@ -75,13 +77,13 @@ class Model:
         return late
 
     def end(self, watermark: int) -> dict[Row, Row]:
-        found = self.shown(lambda end: end <= watermark)
+        found = self.shown(watermark)
         for key, kept in self.open.items():
             self.open[key] = [each for each in kept if each[1] > watermark]
         return found
 
-    def shown(self, which: Callable[[int], bool] = lambda end: True) -> dict[Row, Row]:
-        chosen = [(key, *each) for key, kept in self.open.items() for each in kept if which(each[1])]
+    def shown(self, until: float = math.inf) -> dict[Row, Row]:
+        chosen = [(key, *each) for key, kept in self.open.items() for each in kept if each[1] <= until]
         members = [(n, *row[:5]) for n, (*_, members) in enumerate(chosen) for row in members]
         if not members:
             return {}
@@ -113,27 +115,33 @@ def as_dict(tables: Iterable[Any]) -> dict[Row, Row]:
     return keyed
 
 
-def end(operator: Operator, watermark: int) -> dict[Row, Row]:
-    """What leaves all subtasks."""
-    found = []
+def end(operator: Operator, passing: Passing) -> tuple[set[Row], dict[Row, Row]]:
+    """What all subtasks withdraw, and what leaves them."""
+    gone, found = [], []
     for number, (subtask, snapshot) in enumerate(operator.snapshots.items()):
-        spec = operator.spec(subtask, snapshot)
-        ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-ended-{number}"), watermark)
-        found += list(ended.rows())
-        if ended.removed is not None:
-            operator.snapshots[subtask] = Snapshot((*snapshot.handles, ended.removed))
+        spec, wrote = operator.spec(subtask, snapshot), subtask in operator.changed
+        changed = snapshot.handles[-1] if wrote and operator.changed[subtask].run.num_rows else None
+        ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-ended-{number}"), passing, changed)
+        for batch in ended.rows():
+            withdrawn = batch.column("_delete")
+            gone.append(batch.drop_columns(["_delete"]).filter(withdrawn))
+            found.append(batch.drop_columns(["_delete"]).filter(pc.invert(withdrawn)))
+        if ended.written is not None:
+            operator.snapshots[subtask] = Snapshot((*snapshot.handles, ended.written))
     operator.changed = {}
-    return as_dict(found)
+    return set(as_dict(gone)), as_dict(found)
 
 
-def play(script: list[dict[str, Any]], mask: int, workshop: Workshop) -> None:
-    operator, model, watermark = Operator(workshop, LAYOUT, mask), Model(workshop), None
+def play(script: list[dict[str, Any]], mask: int, workshop: Workshop, lateness: int = 0) -> None:
+    """`table` is what a sink has of sessions that have left: their rows, until another one takes their place."""
+    operator, model, table, watermark = Operator(workshop, LAYOUT, mask), Model(workshop), dict[Row, Row](), None
+    final: dict[Row, Row] = {}
     for epoch in script:
         specs = operator.begin(epoch["parallelism"])
-        arrived = epoch["rows"]
-        parts = operator.split(table_of(arrived, watermark))
+        arrived, gone = epoch["rows"], None if watermark is None else watermark - lateness
+        parts = operator.split(table_of(arrived, gone))
         changed = {id_: take_in_sessions(part.to_batches(max_chunksize=3), specs[id_]) for id_, part in parts.items()}
-        late = model.take_in(arrived, watermark)
+        late = model.take_in(arrived, gone)
         came = [row["place"] for each in changed.values() if each.late for row in each.late.to_pylist()]
         assert sorted(map(repr, (arrived[place] for place in came))) == sorted(map(repr, late))
         assert sum(each.rows_late or 0 for each in changed.values()) == len(late)
@@ -142,9 +150,15 @@ def play(script: list[dict[str, Any]], mask: int, workshop: Workshop) -> None:
         operator.finish(specs, changed)
         assert as_dict([operator.scan()]) == model.shown()
         check_changes(operator, before, changed)
-        if epoch["passes"]:
-            watermark = (watermark or 0) + epoch["passes"]
-            assert end(operator, watermark) == model.end(watermark)
+        if epoch["passes"] or lateness:
+            closed, watermark = watermark, (watermark or 0) + epoch["passes"]
+            withdrawn, left = end(operator, Passing(closed, watermark, watermark - lateness, withdraws=True))
+            assert withdrawn <= table.keys(), "a session is withdrawn that no sink has"
+            assert all(table.get(key) != row for key, row in left.items()), "a session is emitted that has not changed"
+            table = {key: row for key, row in table.items() if key not in withdrawn} | left
+            now = model.shown(watermark)
+            final |= model.end(watermark - lateness)
+            assert table == final | now
             assert as_dict([operator.scan()]) == model.shown()
         if epoch["merge"]:
             operator.merge(epoch["merge"], epoch["merged_subtask"])
@@ -169,9 +183,11 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.sampled
 @pytest.mark.usefixtures("reading")
 @SETTINGS
-@given(script=epochs, mask=MASKS)
-def test_sessions_are_those_of_rows_that_follow_one_another(script: Any, mask: int, new_workshop: Any) -> None:
-    play(script, mask, new_workshop())
+@given(script=epochs, mask=MASKS, lateness=st.sampled_from([0, 4, 30]))
+def test_sessions_are_those_of_rows_that_follow_one_another(
+    script: Any, mask: int, lateness: int, new_workshop: Any
+) -> None:
+    play(script, mask, new_workshop(), lateness)
 
 
 def epoch(*ats: int | None, passes: int = 0, parallelism: int = 2, merge: Any = None) -> dict[str, Any]:
@@ -197,7 +213,8 @@ LIFE = [
 
 def test_a_life_of_sessions(workshop: Workshop) -> None:
     for mask in (-1, -0x1000000000000000):
-        play(LIFE, mask, workshop)
+        for lateness in (0, 20):
+            play(LIFE, mask, workshop, lateness)
 
 
 def touching_stay_apart(original: Any) -> Any:
@@ -232,22 +249,37 @@ def the_first_one(original: Any) -> Any:
     return lambda _, types, columns, groups: [each.take(pa.array(groups.starts)) for each in columns]
 
 
-MISTAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "sessions that touch stay apart": ("_first_of_sessions", touching_stay_apart),
-    "a session ends when the row before does": ("_first_of_sessions", by_the_row_before_alone),
-    "sessions of other keys are one": ("key_starts", as_if_of_one_key),
-    "open sessions are not looked for": ("rows_with", without_state),
-    "what a session had under its old bounds stays": ("_are_gone", nothing_is_gone),
-    "of sessions that become one, the first one counts": ("combined", the_first_one),
+def nothing(original: Any) -> Any:
+    return lambda self, *_: iter(())
+
+
+def never(original: Any) -> Any:
+    return lambda self, table, had_left: np.zeros(len(had_left), np.bool_)
+
+
+def always(original: Any) -> Any:
+    return lambda self, table, had_left: had_left
+
+
+MISTAKES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "sessions that touch stay apart": (sessions, "_first_of_sessions", touching_stay_apart),
+    "a session ends when the row before does": (sessions, "_first_of_sessions", by_the_row_before_alone),
+    "sessions of other keys are one": (sessions, "key_starts", as_if_of_one_key),
+    "open sessions are not looked for": (sessions, "rows_with", without_state),
+    "what a session had under its old bounds stays": (sessions, "_are_gone", nothing_is_gone),
+    "of sessions that become one, the first one counts": (sessions, "combined", the_first_one),
+    "a session that has become part of another one is not withdrawn": (EndedWindows, "_withdrawn", nothing),
+    "a session that has changed after it has left does not leave again": (EndedWindows, "_corrected", never),
+    "all sessions that have left leave again": (EndedWindows, "_corrected", always),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_noticed(mistake: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, make = MISTAKES[mistake]
-    monkeypatch.setattr(sessions, name, make(getattr(sessions, name)))
+    owner, name, make = MISTAKES[mistake]
+    monkeypatch.setattr(owner, name, make(getattr(owner, name)))
     with pytest.raises(AssertionError):
-        play(LIFE, -1, workshop)
+        play(LIFE, -1, workshop, lateness=20)
 
 
 def spec_of(workshop: Workshop, schema: pa.Schema, key: list[str], **declared: Any) -> SubtaskSpec:

@@ -90,7 +90,7 @@ class ContinuousDriver:
         self._base.restore_watermarks(self._state.snapshots)
         for running in self._chains:
             running.show(self._state.snapshots)
-            running.closed = running.chain.watermarks.lowest
+            running.closed, running.gone = running.chain.watermarks.lowest, running.chain.watermarks.gone
             first = SubtaskId(running.vertex.operator_id, 0)
             if first in self._state.snapshots:
                 self._state.snapshots[first] = replace(self._state.snapshots[first], position=None)
@@ -204,8 +204,9 @@ class ContinuousDriver:
         """Process a micro-batch. An operator changes its state and sends on the changes. A step sends on its result. A
         sink keeps the data for the barrier."""
         chain = replace(running.chain, sinks=())
-        execution = Execution(chain, batch, closed=running.closed, watermark=chain.watermarks.lowest)
-        running.closed = execution.watermark
+        lowest = chain.watermarks.lowest
+        execution = Execution(chain, batch, closed=running.closed, watermark=lowest, gone=running.gone)
+        running.closed, running.gone = lowest, execution.goes
         if is_sink(running):
             running.hold(batch)
             return

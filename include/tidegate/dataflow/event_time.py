@@ -9,19 +9,22 @@ from collections.abc import Mapping, Sequence
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.protocol.facts.records import Snapshot
-from tidegate.protocol.steps.watermarks import END_OF_TIME, lowest, raised, watermarks_of
+from tidegate.protocol.steps.watermarks import END_OF_TIME, gone_by, gone_of, lowest, raised, watermarks_of
 
 
 class InputWatermarks:
     """Of the inputs of one operator that have a watermark: `delays` are those of sources, and 0 of operators. `late`
-    counts the rows that no window took."""
+    counts the rows that no window took; windows up to `gone`, which was the watermark less `lateness` before, have gone
+    from state."""
 
-    def __init__(self, delays: Mapping[str, int], channels: Sequence[ChannelName]) -> None:
+    def __init__(self, delays: Mapping[str, int], channels: Sequence[ChannelName], lateness: int = 0) -> None:
         self._delays = delays
+        self._lateness = lateness
         self._open = {origin: {at for at, name in enumerate(channels) if name.origin == origin} for origin in delays}
         self._channels = tuple(channels)
         self.known: dict[str, int] = {}
         self.late = 0
+        self.gone: int | None = None
 
     @property
     def lowest(self) -> int | None:
@@ -36,6 +39,8 @@ class InputWatermarks:
         """Go on from the snapshot of the operator's first subtask."""
         known, self.late = watermarks_of(snapshot)
         self.known = {origin: watermark for origin, watermark in known.items() if self.has(origin)}
+        stored = gone_of(snapshot)
+        self.gone = gone_by(self.lowest if stored is None else stored, self.lowest, self._lateness)
 
     def arrive(self, origin: str, data: Data) -> None:
         if isinstance(data, Exchange):

@@ -16,6 +16,7 @@ from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.barriers.options import make_handler
 from tidegate.protocol.facts.records import SubtaskId
+from tidegate.protocol.steps.watermarks import gone_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ class OperatorChain:
 class Execution:
     """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by origin vertex. It
     moves the chain's watermark from `closed` to `watermark`, that of its inputs to `watermarks`; `late` counts the rows
-    that windows had not taken before it."""
+    that windows had not taken before it, and windows up to `gone` were not in state any more."""
 
     chain: OperatorChain
     arrived: dict[str, list[Data]] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Execution:
     watermark: int | None = None
     watermarks: Mapping[str, int] = field(default_factory=dict)
     late: int = 0
+    gone: int | None = None
 
     @property
     def has_input(self) -> bool:
@@ -65,8 +67,23 @@ class Execution:
     def has_windows_due(self) -> bool:
         """Whether windows may end between the two watermarks."""
         vertex = self.chain.vertex
-        window = vertex.window if isinstance(vertex, KeyedVertex) else None
-        return window is not None and window.has_end_in(self.closed, self.watermark)
+        if not isinstance(vertex, KeyedVertex) or vertex.window is None:
+            return False
+        if vertex.window.has_end_in(self.closed, self.watermark):
+            return True
+        if vertex.corrections is None or self.watermark is None:
+            return False
+        return self.has_input or vertex.window.has_end_in(self.gone, self.goes)
+
+    @property
+    def goes(self) -> int | None:
+        """Up to where windows are not in state any more, once it has run."""
+        return gone_by(self.gone, self.watermark, lateness_of(self.chain.vertex))
+
+    @property
+    def recorded_gone(self) -> int | None:
+        """The same, if the watermark does not say it."""
+        return self.goes if lateness_of(self.chain.vertex) else None
 
     @property
     def all_late(self) -> int:
@@ -98,7 +115,7 @@ def build_chains(graph: Graph, clock: Clock, apart: Container[SinkVertex] = ()) 
         mine = tuple(sink for sink in graph.sinks if sink in downstream and sink in chained)
         channels = _channels(graph, vertex)
         gate = InputGate(channels, make_handler(options, len(channels)), clock)
-        watermarks = InputWatermarks(_delays(graph, vertex), channels)
+        watermarks = InputWatermarks(_delays(graph, vertex), channels, lateness_of(vertex))
         exchanges = any(_reads_rows(follower, vertex.name) for follower in downstream if follower not in chained)
         chains.append(OperatorChain(vertex, mine, gate, watermarks, exchanges))
     return chains
@@ -111,6 +128,11 @@ def _delays(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> dict
     sources = {source.name: source.event_time for source in graph.sources}
     followed = (stream.origin for stream in inputs_of(vertex) if stream.origin in graph.watched)
     return {origin: declared.delay_micros if (declared := sources.get(origin)) else 0 for origin in followed}
+
+
+def lateness_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> int:
+    """How long its windows stay in state after they have left, in microseconds."""
+    return vertex.corrections.lateness if isinstance(vertex, KeyedVertex) and vertex.corrections else 0
 
 
 def _reads_rows(vertex: StepVertex | KeyedVertex | SinkVertex, name: str) -> bool:

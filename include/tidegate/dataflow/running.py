@@ -144,6 +144,7 @@ class RunningChain:
     epochs: dict[int, Epoch] = field(default_factory=dict)
     now: Epoch = field(default_factory=Epoch)
     closed: int | None = None  # the watermark up to which windows have been emitted
+    gone: int | None = None  # up to where they have gone from state
     shown: dict[SubtaskId, Snapshot] = field(default_factory=dict)
 
     @property
@@ -192,7 +193,7 @@ class RunningChain:
         bounds = tuple(id_ for id_, epoch in self.epochs.items() if any(epoch.held.values()))
         longer = tuple(self._staging([*(self.epochs[id_] for id_ in bounds[at:]), own]) for at in range(len(bounds)))
         execution = self._staging([own])
-        execution.watermarks, execution.late = dict(marks.known), marks.late
+        execution.watermarks, execution.late, execution.gone = dict(marks.known), marks.late, self.gone
         for index in sorted({index for index, _ in own.rows}):
             metrics = {name: own.rows[index, name] for name in ("rows_in", "rows_out")}
             report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)

@@ -55,7 +55,7 @@ class ScheduledDriver:
             self._base.restore_watermarks(self._task.restored)
             for execution in self._executions:
                 marks = execution.chain.watermarks
-                execution.closed, execution.late = marks.lowest, marks.late
+                execution.closed, execution.late, execution.gone = marks.lowest, marks.late, marks.gone
             self._base.close({subtask for subtask, snapshot in self._task.restored.items() if snapshot.finished})
             self._ask_directly()
             self._feed_sources(sources)

@@ -36,7 +36,8 @@ def acknowledgements(
                 position = None if mark is None else mark.position()
                 snapshot = Snapshot(_handles(plan, execution, subtask), position, finished=execution.is_last)
                 if subtask == SubtaskId(execution.chain.vertex.operator_id, 0):
-                    snapshot = with_watermarks(snapshot, execution.watermarks, execution.all_late)
+                    marks_ = (execution.watermarks, execution.all_late, execution.recorded_gone)
+                    snapshot = with_watermarks(snapshot, *marks_)
                 metrics = _metrics(execution, subtask, start_delay)
                 result.append(Acknowledgement(subtask, plan.attempts[subtask], snapshot, metrics))
     return result

@@ -13,6 +13,9 @@ from tidegate.protocol.schema.state_schema import StateAggregate
 #: The most values that one key may hold in a list of its state: a row of state is rewritten as a whole.
 MOST_VALUES = 1_000_000
 
+#: The function of what counts how often a window has been emitted. Nobody declares it.
+VERSION = "version"
+
 #: Options that say what is shown of a state, or when it is refused: they may change, and the state stays as it is.
 _CHANGEABLE = {
     "count_distinct": ("limit",),

@@ -17,7 +17,7 @@ from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns, check_promises
 from tidegate.pipeline.places import check_effect, check_places, place_of
-from tidegate.pipeline.sink_inputs import check_input, takes_upserts
+from tidegate.pipeline.sink_inputs import check_input, check_updates, takes_upserts
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.ttl import check_ttl
 from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex, Vertex
@@ -223,6 +223,8 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
                 f"The {where} reads the late rows of {stream.origin!r}, which has no windows, so no row comes too late "
                 "for it. Only aggregate(name, window(…), …) has late rows."
             )
+        if not isinstance(vertex, SinkVertex):
+            check_updates(where, origins[stream.origin], stream)
     match vertex:
         case KeyedVertex():
             _check_keyed(where, vertex)

@@ -2,6 +2,7 @@
 
 from typing import TypeGuard
 
+from tidegate.pipeline.streams import LATE_ROWS, Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, Vertex
 from tidegate.ports import KeyedSink, SinkInput
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -31,10 +32,44 @@ def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
             'have every one of them for ever. Let the sink show current rows (mode="latest"), or take changes by '
             'their key (mode="upsert").'
         )
+    if isinstance(origin, KeyedVertex) and origin.updates and sink.input.output != LATE_ROWS:
+        _check_updated(where, sink, origin)
+        return
     if sink.sink.input is SinkInput.CURRENT:
         _check_current(where, origin)
     if takes_upserts(origin, sink) and not derives(sink):
         _check_key(where, sink, origin)
+
+
+def check_updates(where: str, origin: Vertex, stream: Stream) -> None:
+    """Raises `PipelineDefinitionError` for an operator or step that would take the rows of one window several times."""
+    if isinstance(origin, KeyedVertex) and origin.updates and stream.output != LATE_ROWS:
+        raise PipelineDefinitionError(f"The {where} would take a window several times. {_updating(origin)}")
+
+
+def _check_updated(where: str, sink: SinkVertex, origin: KeyedVertex) -> None:
+    if sink.sink.input is not SinkInput.UPSERTS:
+        raise PipelineDefinitionError(
+            f"The {where} {'appends' if sink.sink.input is SinkInput.CHANGES else 'shows what state has'}. "
+            f"{_updating(origin)}"
+        )
+    if origin.withdraws and sink.input.transforms:
+        raise PipelineDefinitionError(
+            f"The {where} follows the sessions of {origin.name!r} after a transform, and some of their rows have a "
+            "true _delete: they take back a session that has become part of another one. Let the sink follow the "
+            "operator directly."
+        )
+    if not sink.input.transforms:
+        _check_key(where, sink, origin)
+
+
+def _updating(origin: KeyedVertex) -> str:
+    versions = "" if origin.withdraws else " add emit='versions', whose rows are numbered in window_version;"
+    return (
+        f"{origin.name!r} emits a window again when a row comes for it within its allowed_lateness, and that row takes "
+        f"the place of the one before. Let a sink with mode='upsert' follow it, with the key "
+        f"{', '.join(origin.state_key)};{versions} or leave allowed_lateness out."
+    )
 
 
 def _check_current(where: str, origin: Vertex) -> None:

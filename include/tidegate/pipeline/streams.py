@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.pipeline.aggregates import Aggregate
+from tidegate.pipeline.corrections import corrections_of, numbered
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
@@ -213,12 +214,15 @@ class KeyedStream:
         previous: Previous | str | None = None,
         ttl: str | timedelta | None = None,
         ttl_by: str | None = None,
+        allowed_lateness: str | timedelta | None = None,
+        emit: str | None = None,
         **aggregates: Aggregate,
     ) -> Stream:
         """Keep declared aggregates for each key.
 
         With a `window` they are kept for each key and window. The row of a window is emitted once, with its bounds in
-        `window_start` and `window_end`, when the watermark has passed its end. Rows that arrive later are in `late`.
+        `window_start` and `window_end`, when the watermark has passed its end. Rows that arrive later are in `late`, or
+        correct it within `allowed_lateness`: then its row is emitted again.
 
         Args:
             name: The name under which the state is recorded.
@@ -228,13 +232,18 @@ class KeyedStream:
             ttl: How long a key lives since a row last arrived for it, such as `"30 d"`. It then begins anew. By default
                 for ever.
             ttl_by: The name of an aggregate or of a column of the key. With it, a key lives for `ttl` since that time.
+            allowed_lateness: How long after a window's end rows still change it, in event time, such as `"2 d"`. By
+                default not at all.
+            emit: What is emitted of a window that has changed: `"updates"`, rows that take the place of those before,
+                for a sink with `mode="upsert"`; or `"versions"`, rows numbered in `window_version`, for any reader.
             aggregates: By the name of their column: `count()`, `sum_("cents")`, and the like.
 
         Returns:
             The stream of new rows, one for each key that changed; with a window, one for each window that ended.
 
         Raises:
-            PipelineDefinitionError: If `ttl` is no duration, or `ttl_by` is given without it.
+            PipelineDefinitionError: If `ttl` or `allowed_lateness` is no duration, if `ttl_by` or `emit` is given
+                without it, or if sessions are to be emitted as versions.
 
         Example:
             ```python
@@ -247,14 +256,16 @@ class KeyedStream:
             orders.key_by().aggregate("hours", window("at", "1 hour"), orders=count())
             ```
         """
+        corrections = corrections_of(name, window, allowed_lateness, emit)
         vertex = KeyedVertex(
             name,
             (self.stream,),
             self.key,
             expect=expect,
-            aggregates=tuple(aggregates.items()),
+            aggregates=numbered(corrections, tuple(aggregates.items())),
             previous=Previous.of(previous),
             window=window,
             ttl=ttl_of(name, ttl, ttl_by),
+            corrections=corrections,
         )
         return self.stream.pipeline.add(vertex)

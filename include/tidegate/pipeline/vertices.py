@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidegate.pipeline.aggregates import Aggregate
+from tidegate.pipeline.corrections import Corrections
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
@@ -92,7 +93,8 @@ class KeyedVertex:
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
     these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
-    these are the rows of windows that the watermark has passed. Rows live as long as `ttl` says.
+    these are the rows of windows that the watermark has passed, once, or again as `corrections` say. Rows live as long
+    as `ttl` says.
     """
 
     name: str
@@ -109,6 +111,7 @@ class KeyedVertex:
     ttl: TimeToLive | None = None
     window: Window | None = None
     table: Table | None = None
+    corrections: Corrections | None = None
 
     @property
     def operator_id(self) -> str:
@@ -125,13 +128,25 @@ class KeyedVertex:
         return self.key if self.window is None else (*self.key, *BOUNDS)
 
     @property
+    def updates(self) -> bool:
+        """Whether rows that it emits take the place of earlier ones, whose key is that of its state."""
+        return self.corrections is not None and not self.corrections.numbered
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether some of the rows that it emits, those with a true `_delete`, take back an earlier one."""
+        return self.has_sessions and self.corrections is not None
+
+    @property
     def has_sessions(self) -> bool:
         """Whether its windows depend on the rows of a key, which so are kept together."""
         return isinstance(self.window, SessionWindow)
 
     def describe(self) -> dict[str, Any]:
         """What is not seen in its state, and yet must be compared when it is changed."""
-        return {} if self.window is None else {WINDOW: str(self.window)}
+        if self.window is None:
+            return {}
+        return {WINDOW: str(self.window)} | ({} if self.corrections is None else self.corrections.describe())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

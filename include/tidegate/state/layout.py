@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.pipeline.aggregates import SKETCHES, Aggregate
+from tidegate.pipeline.aggregates import SKETCHES, VERSION, Aggregate
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.expiry import UPDATED, Expired, TimeToLive
 from tidegate.protocol.schema.state_schema import BOUNDS, StateColumn, StateSchema
@@ -101,7 +101,7 @@ class StateLayout:
         for name, aggregate in aggregates:
             inputs = [column.type for column in _picked(columns, aggregate.columns())]
             values += _accumulators(name, aggregate, inputs)
-        counted = {name for name, aggregate in aggregates if aggregate.function == "count"}
+        counted = {name for name, aggregate in aggregates if aggregate.function in ("count", VERSION)}
         counted |= {f"_count_{name}" for name, aggregate in aggregates if aggregate.function == "avg"}
         defaults = tuple((column.name, 0) for column in values if column.name in counted)
         return cls(_picked(columns, key), tuple(values), tuple(aggregates), defaults).checked()
@@ -271,7 +271,7 @@ def _no_column(missing: Sequence[str], names: Sequence[str]) -> str:
 def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]) -> list[Column]:
     """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
     match aggregate.function:
-        case "count":
+        case "count" | "version":
             types = [pa.int64()]
         case "sum":
             types = [_sum_type(name, aggregate, inputs[0], exact=True)]

@@ -1,19 +1,23 @@
 """What a subtask of a windowed aggregate does with its state: takes rows into open windows, and emits those that ended.
 
-The bounds of a window are key columns of the state. A row without a window came too late for all of its own.
+The bounds of a window are key columns of the state. A row without a window came too late for all of its own. A window
+may stay in state after it has left: then rows still change it, and it leaves again.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.pipeline.corrections import WINDOW_VERSION
 from tidegate.pipeline.windows import WINDOW_END, WINDOW_START
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.state.columns import booleans, fixed, one_chunk
-from tidegate.state.layout import HASH
+from tidegate.state.columns import Bools, booleans, fixed, hashes_of_column, integers, one_chunk
+from tidegate.state.layout import DELETE, HASH
+from tidegate.state.lookup import find_rows
+from tidegate.state.opening import open_run
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
@@ -35,33 +39,93 @@ def take_in(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     return replace(changed, rows_in=changed.rows_in + late, rows_late=late)
 
 
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """A watermark that goes on from `closed` to `watermark`: windows that end in between leave. Those that end up to
+    `goes` are removed from state; others may be corrected, and then leave again, with a number if they are `numbered`.
+    If it `withdraws`, a row of a window that has become part of another one is taken back."""
+
+    closed: int | None
+    watermark: int
+    goes: int | None
+    numbered: bool = False
+    withdraws: bool = False
+
+
 @dataclass(eq=False)
 class EndedWindows:
-    """The windows of a subtask that end at `watermark` or before: their rows, once, and then the run in which they are
-    removed from its state, if there are any."""
+    """The windows of a subtask that leave: their rows, and then the run in which they are removed from its state or
+    have other numbers, if there are any. `changed` is the run of the rows that have just been taken in."""
 
     spec: SubtaskSpec
-    watermark: int
-    removed: StateHandle | None = field(default=None, init=False)
+    passing: Passing
+    changed: StateHandle | None = None
+    written: StateHandle | None = field(default=None, init=False)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Visible rows, slice by slice. `removed` is there once they have all been taken."""
-        ended = self._ended()
-        first = next(ended, None)
-        if first is None:
-            return
-        schema = run_schema(self.spec.layout, tombstones=True)
-        with writing_run(self.spec, schema) as writer:
-            for table in chain([first], ended):
-                gone = booleans(np.ones(table.num_rows, np.bool_))
-                writer.write(pa.Table.from_arrays([*table.columns, gone], schema=schema))
-                yield from visible_rows(table.drop_columns([HASH]), self.spec.layout).combine_chunks().to_batches()
-        self.removed = writer.handle
+        """Visible rows, slice by slice. `written` is there once they have all been taken."""
+        yield from self._withdrawn()
+        schema, writer = run_schema(self.spec.layout, tombstones=True), None
+        with ExitStack() as stack:
+            for table, leaves, goes in self._due():
+                changes = goes | leaves if self.passing.numbered else goes
+                if changes.any():
+                    writer = writer or stack.enter_context(writing_run(self.spec, schema))
+                    marked = pa.Table.from_arrays([*table.columns, booleans(goes)], schema=schema)
+                    writer.write(marked.filter(booleans(changes)))
+                rows = table.filter(booleans(leaves)).drop_columns([HASH])
+                yield from self._shown(visible_rows(rows, self.spec.layout), withdrawn=False)
+        self.written = None if writer is None else writer.handle
 
-    def _ended(self) -> Iterator[pa.Table]:
-        """With their hashes, by which a run is sorted."""
-        schema = run_schema(self.spec.layout, tombstones=False)
+    def _due(self) -> Iterator[tuple[pa.Table, Bools, Bools]]:
+        """Rows with their hashes, by which a run is sorted; which of them leave, and which go."""
+        layout, passing = self.spec.layout, self.passing
+        schema = run_schema(layout, tombstones=False)
         for table in merged_slices(self.spec, self.spec.runs, schema, keep_tombstones=False):
-            ended = fixed(one_chunk(table.column(WINDOW_END))) <= self.watermark
-            if ended.any():
-                yield table.filter(booleans(ended))
+            end = fixed(one_chunk(table.column(WINDOW_END)))
+            leaves = end <= passing.watermark
+            if passing.closed is not None:
+                leaves &= (end > passing.closed) | self._corrected(table, end <= passing.closed)
+            goes = np.zeros(len(end), np.bool_) if passing.goes is None else end <= passing.goes
+            due = leaves | goes
+            if due.any():
+                found = table.filter(booleans(due))
+                if passing.numbered:
+                    found = _numbered(found, leaves[due])
+                yield found, leaves[due], goes[due]
+
+    def _corrected(self, table: pa.Table, had_left: Bools) -> Bools:
+        """Which rows of windows that had left have changed."""
+        corrected = np.zeros(len(had_left), np.bool_)
+        before = np.flatnonzero(had_left)
+        if self.changed is not None and len(before):
+            rows = table.take(integers(before))
+            keys, hashes = rows.select(self.spec.layout.key_names), hashes_of_column(rows.column(HASH))
+            found = find_rows(replace(self.spec, runs=(self.changed,)), hashes, keys, [])
+            corrected[before[found.positions]] = True
+        return corrected
+
+    def _withdrawn(self) -> Iterator[pa.RecordBatch]:
+        """Sessions that had left and are part of others now."""
+        if not self.passing.withdraws or self.changed is None or self.passing.closed is None:
+            return
+        for part in open_run(self.spec, self.changed):
+            deleted = part.tombstones()
+            if deleted is not None:
+                rows = pa.Table.from_batches([part.select(self.spec.layout.stored.names)])
+                left = deleted & (fixed(one_chunk(rows.column(WINDOW_END))) <= self.passing.closed)
+                if left.any():
+                    gone = visible_rows(rows.filter(booleans(left)), self.spec.layout)
+                    yield from self._shown(gone, withdrawn=True)
+
+    def _shown(self, rows: pa.Table, withdrawn: bool) -> Iterator[pa.RecordBatch]:
+        if self.passing.withdraws:
+            rows = rows.append_column(DELETE, booleans(np.full(len(rows), withdrawn, np.bool_)))
+        yield from rows.combine_chunks().to_batches()
+
+
+def _numbered(table: pa.Table, leaves: Bools) -> pa.Table:
+    """Each row that leaves has been emitted once more."""
+    at = table.column_names.index(WINDOW_VERSION)
+    numbers = fixed(one_chunk(table.column(WINDOW_VERSION))) + leaves
+    return table.set_column(at, table.schema.field(at), integers(numbers))

@@ -19,8 +19,9 @@ END_OF_TIME = (1 << 63) - 1
 EVENT_TIME = "event_time"
 #: There too: how many rows of the segment that it has read last are ahead, which is all that are later than that.
 AHEAD = "ahead"
-#: In the position of an operator's first subtask: by input, its watermark; and how many rows came too late.
-WATERMARKS, LATE = "watermarks", "late"
+#: In the position of an operator's first subtask: by input, its watermark; how many rows came too late; and up to where
+#: windows have gone from its state, if they stay there after they have left.
+WATERMARKS, LATE, GONE = "watermarks", "late", "gone"
 
 
 class EventTimes(NamedTuple):
@@ -42,6 +43,14 @@ def raised(before: int | None, to: int | None) -> int | None:
     return max((each for each in (before, to) if each is not None), default=None)
 
 
+def gone_by(before: int | None, watermark: int | None, lateness: int) -> int | None:
+    """Up to where windows have gone from state, which stay there for so long after they have left. A window that has
+    gone never comes back, also if they are allowed to be later from now on. Performs no I/O."""
+    if watermark is None or watermark == END_OF_TIME:
+        return raised(before, watermark)
+    return raised(before, watermark - lateness)
+
+
 def with_event_time(snapshot: Snapshot, before: Snapshot | None, read: EventTimes | None) -> Snapshot:
     """The snapshot of a source's split that has read rows with these event times, and before that those of `before`."""
     event_time = raised(event_time_of(before), read.largest if read else None)
@@ -61,11 +70,12 @@ def ahead_of(snapshot: Snapshot | None) -> int:
     return int(((snapshot.position if snapshot else None) or {}).get(AHEAD, 0))
 
 
-def with_watermarks(snapshot: Snapshot, watermarks: Mapping[str, int], late: int) -> Snapshot:
-    """The snapshot of an operator's first subtask with how far its inputs had come."""
+def with_watermarks(snapshot: Snapshot, watermarks: Mapping[str, int], late: int, gone: int | None = None) -> Snapshot:
+    """The snapshot of an operator's first subtask with how far its inputs had come. `gone` unless that follows."""
     if not watermarks and not late:
         return snapshot
     position: dict[str, Any] = {**(snapshot.position or {}), WATERMARKS: dict(watermarks), LATE: late}
+    position |= {} if gone is None else {GONE: gone}
     return replace(snapshot, position=position)
 
 
@@ -75,11 +85,17 @@ def watermarks_of(snapshot: Snapshot | None) -> tuple[dict[str, int], int]:
     return dict(position.get(WATERMARKS, {})), int(position.get(LATE, 0))
 
 
+def gone_of(snapshot: Snapshot | None) -> int | None:
+    """Up to where windows had gone from state; None of one whose windows go when they leave."""
+    found: int | None = ((snapshot.position if snapshot else None) or {}).get(GONE)
+    return found
+
+
 def is_of_operator(position: Mapping[str, Any]) -> bool:
     """Whether a position is an operator's, not that of a source's split."""
-    return position.keys() <= {WATERMARKS, LATE, "in_flight"}
+    return position.keys() <= {WATERMARKS, LATE, GONE, "in_flight"}
 
 
 def is_watermark_alone(position: Mapping[str, Any]) -> bool:
     """Whether nothing is lost with an operator that nobody goes on from: a watermark is found again."""
-    return position.keys() <= {WATERMARKS, LATE}
+    return position.keys() <= {WATERMARKS, LATE, GONE}

@@ -38,6 +38,7 @@ from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.spark.executor.staging import RestagingPlan, StagingPlan
 from tidegate.state.layout import StateLayout
 from tidegate.state.sessions import OPEN, ROW
+from tidegate.state.windows import Passing
 
 
 class OperatorJobs:
@@ -180,7 +181,9 @@ class OperatorJobs:
         ending = None
         if execution.has_windows_due:
             assert execution.watermark is not None
-            ending = Ending(execution.watermark, self._rows_plan(execution, vertex))
+            is_numbered = vertex.corrections is not None and vertex.corrections.numbered
+            passing = Passing(execution.closed, execution.watermark, execution.goes, is_numbered, vertex.withdraws)
+            ending = Ending(passing, self._rows_plan(execution, vertex))
         reports: list[Report] = []
         if execution.has_input:
             run_job(self._taken_in(execution, vertex, window, ending), reports.extend)
@@ -197,18 +200,18 @@ class OperatorJobs:
         sent = self._late_plan(vertex, frame) if sends_late else None
         inputs = [quoted(name) for name in read if name not in vertex.key]
         if isinstance(window, SessionWindow):
-            rows = with_sessions(where, window, frame, read, execution.closed, sends_late)
+            rows = with_sessions(where, window, frame, read, execution.gone, sends_late)
             inputs += [OPEN, *([ROW] if sends_late else [])]
             plan = replace(self._keyed_plan(execution, vertex, layout, "sessions"), late=sent)
         else:
-            rows = with_windows(where, window, frame, read, execution.closed)
+            rows = with_windows(where, window, frame, read, execution.gone)
             plan = self._keyed_plan(execution, vertex, layout, "windows")
         keyed = rows.selectExpr(*key_expressions(layout), *inputs)
         plan = plan if ending is None else replace(plan, followed_by=ending.reports)
         reports = map_in_arrow(self._placed(execution, vertex, keyed), plan.run, REPORT_TYPE)
         if sent is None or isinstance(window, SessionWindow):
             return reports
-        late = late_rows(where, window, frame, execution.closed)
+        late = late_rows(where, window, frame, execution.gone)
         return reports.union(map_in_arrow(late.coalesce(self._parallelism), sent.run, REPORT_TYPE))
 
     def _late_plan(self, vertex: KeyedVertex, frame: DataFrame) -> RowsPlan:

@@ -30,7 +30,7 @@ from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.tables import TableColumns
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
-from tidegate.state.layout import StateLayout
+from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.type_names import type_name
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Streams:
                 case KeyedVertex() as origin if stream.output == LATE_ROWS:
                     frame = self._recorded(self.where(origin), origin.inputs[0], _side(exchanges, late=True))
                 case KeyedVertex() as origin if origin.emits:
-                    frame = self._emitted(origin, _side(exchanges, late=False))
+                    frame = self._emitted(origin, exchanges)
                 case KeyedVertex() as origin:
                     frame = self._exchanged(origin, exchanges)
                 case StepVertex() as origin:
@@ -193,20 +193,23 @@ class Streams:
         return self.frame(stream, {}).schema
 
     def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
-        newest = len(exchanges) > 1
         layout = self.layout(origin)
-        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
-        if not handles:
-            return self.empty(layout.rows)
-        order = tuple(at for at, exchange in enumerate(exchanges) for _ in exchange.handles) if newest else None
-        plan = ExchangePlan(handles, self._storage_url, layout.rows, order)
-        schema = ddl(layout.rows) + (f", {PLACE} bigint" if newest else "")
+        sent = [exchange.handles for exchange in exchanges]
+        return self._latest(sent, layout.rows, layout.key_names) if any(sent) else self.empty(layout.rows)
+
+    def _latest(self, sent: Sequence[Sequence[StateHandle]], columns: "pa.Schema", key: Sequence[str]) -> DataFrame:
+        """The rows of several exchanges, oldest first: of each key the last one. One has no key twice."""
+        newest = len(sent) > 1
+        handles = tuple(handle for each in sent for handle in each)
+        order = tuple(at for at, each in enumerate(sent) for _ in each) if newest else None
+        plan = ExchangePlan(handles, self._storage_url, columns, order)
+        schema = ddl(columns) + (f", {PLACE} bigint" if newest else "")
         frame = self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
         if not newest:
             return frame
-        columns = ", ".join(quoted(field.name) for field in layout.rows)
-        last = F.expr(f"max_by(struct({columns}), {PLACE}) as row")
-        return frame.groupBy(*map(quoted, layout.key_names)).agg(last).select("row.*")
+        row = ", ".join(quoted(field.name) for field in columns)
+        last = F.expr(f"max_by(struct({row}), {PLACE}) as row")
+        return frame.groupBy(*map(quoted, key)).agg(last).select("row.*")
 
     def _recorded(self, where: str, like: Stream, handles: Sequence[StateHandle]) -> DataFrame:
         """Rows as they were computed, in the columns they had then; without any, those of a stream."""
@@ -220,9 +223,15 @@ class Streams:
             )
         return self._written(handles, StructType.fromJson(json.loads(columns.pop())))
 
-    def _emitted(self, origin: KeyedVertex, handles: Sequence[StateHandle]) -> DataFrame:
-        """All rows, each as often as it was emitted."""
-        return self._written(handles, self.output(origin)) if handles else self._nothing(self.output(origin))
+    def _emitted(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        """All rows, each as often as it was emitted; of windows that were corrected, the last one."""
+        schema = self.output(origin)
+        sent = [_side([exchange], late=False) for exchange in exchanges]
+        if not any(sent):
+            return self._nothing(schema)
+        if origin.updates:
+            return self._latest(sent, arrow_schema(schema), origin.state_key)
+        return self._written([handle for each in sent for handle in each], schema)
 
     def _written(self, handles: Sequence[StateHandle], schema: StructType) -> DataFrame:
         plan = ExchangePlan(tuple(handles), self._storage_url, arrow_schema(schema))
@@ -261,7 +270,8 @@ class Streams:
         if vertex.table is not None:
             return self.table_columns(vertex).output
         if vertex.window is not None:
-            return self._columns(f"What {self.where(vertex)} emits", ddl(self.layout(vertex).rows))
+            emitted = self._columns(f"What {self.where(vertex)} emits", ddl(self.layout(vertex).rows))
+            return emitted.add(DELETE, "boolean") if vertex.withdraws else emitted
         what = f"The output of {self.where(vertex)}"
         schema = self._columns(what, vertex.output or "")
         names = [name.lower() for name in schema.names]

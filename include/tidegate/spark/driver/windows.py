@@ -24,41 +24,41 @@ from tidegate.state.sessions import OPEN, ROW
 _AT, _WINDOW = "_at", "_window"
 
 
-def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence[str], closed: int | None) -> DataFrame:
+def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence[str], gone: int | None) -> DataFrame:
     """Each row, with `columns` and the bounds of a window, once for every window of its own that is still open; once,
-    without bounds, if there is none: it is late, or has no event time. `closed` is the watermark before these rows.
+    without bounds, if there is none: it is late, or has no event time. Windows up to `gone` are not open any more.
 
     Raises `PipelineDefinitionError`, which says `where`, if the window's column says no time.
     """
     require_time(where, window, frame.schema)
     inputs = [name for name in columns if name not in BOUNDS]
-    placed = _placed(window, frame, inputs, closed)
+    placed = _placed(window, frame, inputs, gone)
     bounds = (F.timestamp_micros(F.col(of)).alias(name) for of, name in zip((_START, _END), BOUNDS, strict=True))
     return placed.select(*map(_column, inputs), *bounds)
 
 
-def _placed(window: Window, frame: DataFrame, inputs: Sequence[str], closed: int | None) -> DataFrame:
+def _placed(window: Window, frame: DataFrame, inputs: Sequence[str], gone: int | None) -> DataFrame:
     """With the bounds in microseconds."""
     if window.overlapping == 1:
         placed = _with_bounds(window, frame)
-        is_open = _is_open(closed)
+        is_open = _is_open(gone)
         return placed.select(*map(_column, inputs), *(F.when(is_open, F.col(of)).alias(of) for of in (_START, _END)))
-    opened = F.explode_outer(_open_windows(window, closed)).alias(_WINDOW)
+    opened = F.explode_outer(_open_windows(window, gone)).alias(_WINDOW)
     placed = frame.select(*map(_column, inputs), opened)
     return placed.select(*map(_column, inputs), *(F.col(_WINDOW)[of].alias(of) for of in (_START, _END)))
 
 
-def late_rows(where: str, window: Window, frame: DataFrame, closed: int | None) -> DataFrame:
+def late_rows(where: str, window: Window, frame: DataFrame, gone: int | None) -> DataFrame:
     """The rows that have no open window, as they are."""
     require_time(where, window, frame.schema)
     if window.overlapping == 1:
-        late = _with_bounds(window, frame).where(~F.coalesce(_is_open(closed), F.lit(False)))
+        late = _with_bounds(window, frame).where(~F.coalesce(_is_open(gone), F.lit(False)))
         return late.select(*map(_column, frame.columns))
-    return frame.where(F.coalesce(F.size(_open_windows(window, closed)), F.lit(0)) <= 0)
+    return frame.where(F.coalesce(F.size(_open_windows(window, gone)), F.lit(0)) <= 0)
 
 
 def with_sessions(
-    where: str, window: SessionWindow, frame: DataFrame, columns: Sequence[str], closed: int | None, late: bool
+    where: str, window: SessionWindow, frame: DataFrame, columns: Sequence[str], gone: int | None, late: bool
 ) -> DataFrame:
     """Each row, with `columns`, the bounds of a session of its own, and whether that is open. Whether the row is late
     is seen beside others of its key: if it may be, and `late` rows are read, it is there as it came, too.
@@ -68,7 +68,7 @@ def with_sessions(
     require_time(where, window, frame.schema)
     at = frame.withColumn(_AT, micros(window.column))
     end = F.col(_AT) + F.lit(window.gap_micros)
-    is_open = F.col(_AT).isNotNull() if closed is None else F.coalesce(end > F.lit(closed), F.lit(False))
+    is_open = F.col(_AT).isNotNull() if gone is None else F.coalesce(end > F.lit(gone), F.lit(False))
     bounds = (F.timestamp_micros(of).alias(name) for of, name in zip((F.col(_AT), end), BOUNDS, strict=True))
     whole = [F.when(~is_open, F.struct(*map(_column, frame.columns))).alias(ROW)] if late else []
     inputs = [name for name in columns if name not in BOUNDS]
@@ -109,12 +109,12 @@ def _with_bounds(window: Window, frame: DataFrame) -> DataFrame:
     return at.withColumn(_START, start).withColumn(_END, F.col(_START) + F.lit(window.size_micros))
 
 
-def _is_open(closed: int | None) -> Column:
+def _is_open(gone: int | None) -> Column:
     is_real = F.col(_END) > F.col(_AT)
-    return is_real if closed is None else is_real & (F.col(_END) > F.lit(closed))
+    return is_real if gone is None else is_real & (F.col(_END) > F.lit(gone))
 
 
-def _open_windows(window: Window, closed: int | None) -> Column:
+def _open_windows(window: Window, gone: int | None) -> Column:
     at = micros(window.column)
     if isinstance(window, CalendarWindow):
         windows = calendar_windows(window, at)
@@ -124,7 +124,7 @@ def _open_windows(window: Window, closed: int | None) -> Column:
 
     def is_open(one: Column) -> Column:
         is_real = (one[_START] <= at) & (one[_END] > at)
-        return is_real if closed is None else is_real & (one[_END] > F.lit(closed))
+        return is_real if gone is None else is_real & (one[_END] > F.lit(gone))
 
     return F.filter(windows, is_open)
 

@@ -7,30 +7,31 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tidegate.dataflow.reports import Report, joined
+from tidegate.protocol.facts.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.partitions import RowsPlan
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.task import not_empty
 from tidegate.state.spec import SubtaskSpec
-from tidegate.state.windows import EndedWindows
+from tidegate.state.windows import EndedWindows, Passing
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The windows that end at the watermark or before leave, as `emitting` says."""
+    """The windows that leave while time is `passing`, as `emitting` says."""
 
-    watermark: int
+    passing: Passing
     emitting: RowsPlan
 
-    def reports(self, index: int, spec: SubtaskSpec) -> list[Report]:
-        """Of subtask `index`, whose state has all rows by now."""
-        ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended"), self.watermark)
+    def reports(self, index: int, spec: SubtaskSpec, changed: StateHandle | None = None) -> list[Report]:
+        """Of subtask `index`, whose state has all rows by now, the last of them in the run `changed`."""
+        own = replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended")
+        ended = EndedWindows(own, self.passing, changed)
         rows = not_empty(ended.rows())
-        if rows is None:
-            return []
-        reports = self.emitting.reports(index, rows)
-        assert ended.removed is not None
-        return joined([*reports, Report(spec.operator, index, (ended.removed,), {})])
+        reports = [] if rows is None else self.emitting.reports(index, rows)
+        if ended.written is not None:
+            reports.append(Report(spec.operator, index, (ended.written,), {}))
+        return joined(reports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class KeyedPlan:
     together: bool
     emits: bool
     checks_keys: bool = False  # see `given_keys`
-    followed_by: Callable[[int, SubtaskSpec], list[Report]] | None = None
+    followed_by: Callable[[int, SubtaskSpec, StateHandle | None], list[Report]] | None = None
     late: "RowsPlan | None" = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,12 +102,13 @@ class KeyedPlan:
         writes = [partial(self._written, index, changed)]
         writes += [partial(self._staged, staging, index, unique, changed) for staging in due]
         own, *staged = _beside_each_other(writes)
-        after = replace(spec, runs=(*spec.runs, *(each for each in own.handles if each.kind is HandleKind.RUN)))
+        runs = tuple(each for each in own.handles if each.kind is HandleKind.RUN)
+        after = replace(spec, runs=(*spec.runs, *runs))
         staged += [stage_upserts(each, index, after, unique) for each in self.stagings if each.upserts]
         if self.late is not None and changed.late is not None and changed.late.num_rows:
             staged += self.late.reports(index, changed.late.to_batches())
         if self.followed_by is not None:
-            staged += self.followed_by(index, after)
+            staged += self.followed_by(index, after, next(iter(runs), None))
         return [own, *staged]
 
     def _written(self, index: int, changed: Changed) -> Report:
