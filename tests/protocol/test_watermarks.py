@@ -8,6 +8,8 @@ from tidegate.protocol.steps.watermarks import (
     EventTimes,
     ahead_of,
     event_time_of,
+    gone_by,
+    gone_of,
     is_of_operator,
     is_watermark_alone,
     lowest,
@@ -59,4 +61,24 @@ def test_positions_of_operators_are_told_from_those_of_sources() -> None:
     assert is_of_operator(snapshot.position)
     assert not is_watermark_alone(snapshot.position)
     assert is_watermark_alone({"watermarks": {}, "late": 0})
+    assert is_watermark_alone({"watermarks": {}, "late": 0, "gone": 1})
+    assert [gone_of(with_watermarks(Snapshot(), {"a": 9}, 0, gone)) for gone in (None, 4)] == [None, 4]
     assert not is_of_operator({"offset": 1, "event_time": 7})
+
+
+@for_each(
+    ("before", "watermark", "lateness", "gone"),
+    [
+        (None, None, 5, None),
+        (None, 20, 0, 20),
+        (None, 20, 5, 15),
+        (20, 21, 5, 20),  # rows may be later from now on: what has gone before does not come back
+        (15, 30, 0, 30),  # or not so late any more
+        (15, None, 5, 15),
+        (15, END_OF_TIME, 5, END_OF_TIME),
+    ],
+)
+def test_windows_go_from_state_so_long_after_they_have_left(
+    before: int | None, watermark: int | None, lateness: int, gone: int | None
+) -> None:
+    assert gone_by(before, watermark, lateness) == gone

@@ -1,5 +1,6 @@
 """A pipeline on Spark whose state two tables in Postgres have: one in the commit, the other in another database."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,11 +29,13 @@ class UpsertingMarts:
     """`put` lists events for the next checkpoint: of a key the largest counts, and a negative one deletes it. `state`
     is what the tables are to have. Each process may have other sinks: see `reopen`."""
 
+    SCHEMA = "k string, v bigint"
+
     def __init__(self, spark: Any, store: CheckpointStore, home: Path, here: Server, there: Server) -> None:
         self._spark, self._store, self._home = spark, store, home
         self.servers = {"mart": here, "far": there}
-        self.source, self.state = Listed("k string, v bigint", step=100), dict[str, int]()
-        self.states = dict[int, dict[str, int]]()
+        self.source, self.state = Listed(self.SCHEMA, step=100), dict[Any, Any]()
+        self.states = dict[int, dict[Any, Any]]()
         self.reopen(**self.sinks())
 
     def sinks(self) -> dict[str, PostgresSink]:
@@ -44,6 +47,14 @@ class UpsertingMarts:
     def reopen(self, **sinks: PostgresSink) -> None:
         """A process whose definition has these sinks."""
         pipeline = Pipeline("marts", parallelism=1, max_parallelism=4, checkpoints=CheckpointConfig(retained=9))
+        self.define(pipeline, sinks)
+        self.storage = ArrowCheckpointStorage(str(self._home / ".tidegate" / "checkpoints"))
+        settings = Settings(self._home, self.storage.url, str(self._home / "cache"), self._home / "docs")
+        graph = compile_graph(pipeline)
+        self.region = SparkRegion(graph, self._spark, self.storage, SystemClock(), settings)
+        self.coordinator = CheckpointCoordinator(pipeline, self._store, self.storage, SystemClock())
+
+    def define(self, pipeline: Pipeline, sinks: Mapping[str, PostgresSink]) -> None:
         events = pipeline.source("events", self.source)
 
         @pipeline.keyed("kept", inputs=[events], key=["k"], state="k string, v bigint")
@@ -52,13 +63,8 @@ class UpsertingMarts:
 
         for name, sink in sinks.items():
             keep.sink(name, sink)
-        self.storage = ArrowCheckpointStorage(str(self._home / ".tidegate" / "checkpoints"))
-        settings = Settings(self._home, self.storage.url, str(self._home / "cache"), self._home / "docs")
-        graph = compile_graph(pipeline)
-        self.region = SparkRegion(graph, self._spark, self.storage, SystemClock(), settings)
-        self.coordinator = CheckpointCoordinator(pipeline, self._store, self.storage, SystemClock())
 
-    def put(self, **values: int) -> None:
+    def put(self, **values: Any) -> None:
         for event in values.items():
             self.source.put(0, event)
 
@@ -69,15 +75,15 @@ class UpsertingMarts:
         self.coordinator.validate(id_, Judge("missing"))
         return id_
 
-    def take(self, **values: int) -> int:
+    def take(self, **values: Any) -> int:
         self.put(**values)
         id_ = self.validated()
         self.coordinator.finalize(id_)
         self.coordinator.notify(id_)
-        self.state = self.states[id_] = self._folded()
+        self.state = self.states[id_] = self.folded()
         return id_
 
-    def _folded(self) -> dict[str, int]:
+    def folded(self) -> dict[Any, Any]:
         newest: dict[str, int] = {}
         for k, v in self.source.all():
             newest[k] = max(v, newest.get(k, 0), key=abs)
@@ -117,7 +123,7 @@ class UpsertingMarts:
         changes = self.coordinator.planning.plan().vertices
         return {each.name for each in changes if any("is given all rows" in said for said in each.changes)}
 
-    def rows(self, name: str) -> dict[str, int]:
+    def rows(self, name: str) -> dict[Any, Any]:
         return dict(self.servers[name].rows(f"SELECT k, v FROM {name}"))  # noqa: S608
 
     def check(self) -> None:

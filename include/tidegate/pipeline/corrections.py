@@ -73,9 +73,15 @@ def corrections_of(
 
 
 def numbered(
-    corrections: Corrections | None, aggregates: tuple[tuple[str, Aggregate], ...]
+    name: str, corrections: Corrections | None, aggregates: tuple[tuple[str, Aggregate], ...]
 ) -> tuple[tuple[str, Aggregate], ...]:
-    """The aggregates of an operator, with the number of a window's rows if they have one."""
+    """The aggregates of an operator, with the number of a window's rows if they have one. Raises
+    `PipelineDefinitionError`."""
     if corrections is None or not corrections.numbered:
         return aggregates
+    if WINDOW_VERSION in dict(aggregates):
+        raise PipelineDefinitionError(
+            f"The operator {name!r} declares an aggregate called {WINDOW_VERSION}, which is the column that numbers "
+            "the rows of a window. Call the aggregate otherwise."
+        )
     return (*aggregates, (WINDOW_VERSION, Aggregate(VERSION)))

@@ -262,7 +262,7 @@ class KeyedStream:
             (self.stream,),
             self.key,
             expect=expect,
-            aggregates=numbered(corrections, tuple(aggregates.items())),
+            aggregates=numbered(name, corrections, tuple(aggregates.items())),
             previous=Previous.of(previous),
             window=window,
             ttl=ttl_of(name, ttl, ttl_by),
