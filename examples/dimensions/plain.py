@@ -25,3 +25,19 @@ def history(versions: Sequence[Version]) -> list[Row]:
         for customer in rows.keys() - opened.keys():
             opened[customer] = at, rows[customer]
     return found + [(customer, since, None, *row) for customer, (since, row) in opened.items()]
+
+
+def with_customer(orders: Sequence[Row], version: Mapping[Any, Row], left: bool) -> list[Row]:
+    """Orders by customer, order id, amount and time, with the name and the city."""
+    nobody = (None, None) if left else None
+    found = [(order, version.get(order[0], nobody)) for order in orders]
+    return [(*order, *row) for order, row in found if row is not None]
+
+
+def then(orders: Sequence[Row], versions: Sequence[Version]) -> list[Row]:
+    """Each order with the version that was valid at its time, among those that were read by then."""
+    found = []
+    for order in orders:
+        valid = [rows for at, rows in versions if order[3] is not None and at <= order[3]]
+        found += with_customer([order], valid[-1] if valid else {}, left=False)
+    return found

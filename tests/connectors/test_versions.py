@@ -120,6 +120,7 @@ def test_versions_of_a_directory_come_in_the_order_of_their_names(
     second, three = source.poll(0, two, context(2))
     assert read_by(source, second, storage) == (["b"], ["c"])
     assert source.replay(0, two, three, storage) == second
+    assert not source.is_behind(0, second)
     assert len(three.handles) == 1
     put(landing, "dim-2.csv", "late", mtime=9 * SECOND + 1)
     put(landing, "dim-3.csv", "corrected", mtime=9 * SECOND + 1)
@@ -159,6 +160,15 @@ def test_a_year_of_versions_leaves_one_copy_and_a_short_position(landing: Path, 
     assert source.find_read(["dim.csv"], [snapshot], storage) == {}
 
 
+def test_a_source_keeps_its_mode(landing: Path, context: Any) -> None:
+    put(landing, "dim.csv", "k,v\na,1\n", mtime=SECOND + 1)
+    files = FileSource("landing", schema=SCHEMA)
+    with pytest.raises(PipelineDefinitionError, match="has read with mode='files', and mode='snapshot' cannot go on"):
+        versions().poll(0, files.poll(0, None, context(1))[1], context(2))
+    with pytest.raises(PipelineDefinitionError, match="has read with mode='snapshot', and mode='files' cannot go on"):
+        files.poll(0, versions().poll(0, None, context(3))[1], context(4))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -166,9 +176,11 @@ def test_a_year_of_versions_leaves_one_copy_and_a_short_position(landing: Path, 
         ({"key": "k"}, "needs the columns that tell its rows apart"),
         ({"key": ["k", "x"]}, "the key is k, x, but its schema has no x"),
         ({"schema": "k INT, _Change STRING"}, "its schema has _change, which says what has changed; rename it"),
+        ({"schema": "k INT, m MAP<STRING, INT>"}, "its schema has the maps m, which cannot be compared"),
         ({"max_deleted": 50}, "max_deleted is 50, but must be a share between 0 and 1"),
         ({"splits": 2}, "takes no splits: a version is compared as a whole"),
         ({"partitions": "day DATE"}, "takes no partitions: a version is one file"),
+        ({"schemas": {"a*": "k STRING"}}, "takes no schemas: it has the columns of its schema; evolve and aliases"),
         ({"end_marker": "_DONE"}, "takes no end_marker: a version replaces the one before it, and none is the last"),
         ({"mode": "files"}, 'key and max_deleted are of versions that replace one another; add mode="snapshot"'),
         ({"mode": "whole"}, 'mode is \'whole\', but must be "files" or "snapshot"'),

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.joins import CHECKPOINT, Join
 from tidegate.pipeline.streams import LATE_ROWS, Stream
+from tidegate.pipeline.tables import ORDER
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, Vertex
+from tidegate.ports.versioned_sources import CHANGE, VALID_FROM
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.schema.ddl_promises import unkept_promises
@@ -69,9 +72,8 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
                 for name, aggregate in vertex.aggregates:
                     who = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
                     yield who, repr(stream.origin), columns, aggregate.columns()
-            if vertex.join is not None and vertex.join.keep is not None:
-                columns = columns_of_stream(vertex.inputs[1], origins)
-                yield f"keep in join {vertex.name!r}", repr(vertex.inputs[1].origin), columns, [vertex.join.keep]
+            if vertex.join is not None:
+                yield from _uses_of_join(vertex.join, vertex, origins)
             state = _columns_of_state(vertex)
             if vertex.ttl is not None and not vertex.ttl.processing_time:
                 yield f"ttl_by of operator {vertex.name!r}", "its state", state, [vertex.ttl.column]
@@ -79,6 +81,19 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
         case SinkVertex():
             columns = columns_of_stream(vertex.input, origins)
             yield from _judged(vertex.expect, f"sink {vertex.name!r}", repr(vertex.input.origin), columns)
+
+
+def _uses_of_join(
+    join: Join, vertex: KeyedVertex, origins: Mapping[str, Vertex]
+) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
+    left, right = ((repr(stream.origin), columns_of_stream(stream, origins)) for stream in vertex.inputs)
+    as_of = [join.as_of] if join.as_of not in (None, CHECKPOINT) else []
+    for what, (stream_name, known), names in (
+        ("keep", right, [join.keep]),
+        ("as_of", left, as_of),
+        ("row_key", left, join.row_key),
+    ):
+        yield f"{what} in join {vertex.name!r}", stream_name, known, [name for name in names if name]
 
 
 def _judged(
@@ -112,7 +127,10 @@ def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str
 def _columns_of_join(vertex: KeyedVertex, origins: Mapping[str, Vertex]) -> list[str] | None:
     sides = [columns_of_stream(stream, origins) for stream in vertex.inputs]
     beside = [[name for name in side if name not in vertex.key] for side in sides if side is not None]
-    return [*vertex.key, *beside[0], *beside[1]] if len(beside) == len(sides) else None
+    if vertex.join is None or len(beside) < len(sides):
+        return None
+    shown = [name for name in beside[1] if not vertex.join.versioned or name not in (CHANGE, VALID_FROM)]
+    return [*vertex.key, *beside[0], *shown, *((CHANGE, ORDER) if vertex.join.row_key else ())]
 
 
 def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.corrections import corrections_of, numbered
 from tidegate.pipeline.expectations import ExpectationSuite
-from tidegate.pipeline.joins import Join
+from tidegate.pipeline.joins import Join, check_version_key
 from tidegate.pipeline.previous import Previous
-from tidegate.pipeline.tables import FROM, ORDER, Table, version_key_of
+from tidegate.pipeline.tables import FROM, ORDER, Table
 from tidegate.pipeline.ttl import ttl_of
+from tidegate.pipeline.version_keys import require_version_key, version_key_of
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.windows import Window
 from tidegate.ports import DeliveryGuarantee, Sink
@@ -103,6 +104,8 @@ class Stream:
         key: Sequence[str],
         how: str = "inner",
         keep: str | None = None,
+        as_of: str | None = None,
+        row_key: Sequence[str] = (),
         previous: Previous | str | None = None,
     ) -> "Stream":
         """Emit the rows of this stream with those of another one that have the same key, in any order of arrival.
@@ -110,19 +113,34 @@ class Stream:
         Without `keep`, the rows of both sides are kept for ever, and every pair is emitted once. With it, each row of
         this stream is emitted once: as soon as the other stream has a row of its key or, in a left join, at once.
 
+        A source of versions, such as `FileSource(…, mode="snapshot")`, is joined with `as_of` or `row_key`
+        (docs/dimensions.md). With `as_of`, each row of this stream is emitted once, at once. With `row_key`, the result
+        is a table, whose rows are updated when those of either stream change.
+
         Args:
             other: The other stream.
             name: The name under which the state of the join is recorded.
             key: The columns of the key, which both streams have.
             how: `"inner"`, or `"left"`, which needs `keep` and emits nulls where the other stream has no row.
             keep: A column of `other`. For each key, only the row with the largest value in it counts.
+            as_of: Which version of `other` counts: with `"checkpoint"` the latest that has been read, else the one that
+                was valid at the time in this column of this stream.
+            row_key: The columns that tell the rows of this stream apart, and are the key of the table of results. The
+                rows of both streams are recorded under `NAME_rows`.
             previous: The name that the join had before, or a `Previous` that names its columns, too.
 
         Returns:
             The stream of joined rows: the key, then the other columns of this stream, then those of `other`.
         """
-        vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
-        return self.pipeline.add(vertex)
+        version_key, former = version_key_of(other), Previous.of(previous)
+        join = Join(how, keep, bool(version_key), as_of, tuple(row_key))
+        if version_key:
+            check_version_key(f"join {name!r} of pipeline {self.pipeline.name!r}", key, version_key)
+        if not row_key:
+            return self.pipeline.add(KeyedVertex(name, (self, other), tuple(key), join=join, previous=former))
+        sides = Previous(former.name and f"{former.name}_rows")
+        rows = self.pipeline.add(KeyedVertex(f"{name}_rows", (self, other), tuple(key), join=join, previous=sides))
+        return self.pipeline.add(KeyedVertex(name, (rows,), tuple(row_key), previous=former, table=Table(ORDER)))
 
     def current(
         self,
@@ -144,7 +162,7 @@ class Stream:
         Raises:
             PipelineDefinitionError: If the stream is not of versions.
         """
-        key = version_key_of(self, f"The table {name!r}")
+        key = require_version_key(self, f"The table {name!r}")
         table = KeyedVertex(name, (self,), key, expect=expect, previous=Previous.of(previous), table=Table())
         return self.pipeline.add(table)
 
@@ -168,7 +186,7 @@ class Stream:
         Raises:
             PipelineDefinitionError: If the stream is not of versions.
         """
-        key = version_key_of(self, f"The history {name!r}")
+        key = require_version_key(self, f"The history {name!r}")
         opened = KeyedVertex(f"{name}_open", (self,), key, table=Table(versions=True))
         closed = self.pipeline.add(opened)
         return self.pipeline.add(KeyedVertex(name, (closed,), (*key, FROM), expect=expect, table=Table(ORDER)))

@@ -2,13 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tidegate.ports.versioned_sources import CHANGE, VALID_FROM, VersionedSource
-from tidegate.protocol.facts.errors import PipelineDefinitionError
-
-if TYPE_CHECKING:
-    from tidegate.pipeline.streams import Stream
+from tidegate.ports.versioned_sources import CHANGE, VALID_FROM
 
 #: The columns of a history, and what orders the rows of one version: it is closed after it was opened.
 FROM, TO, ORDER = "valid_from", "valid_to", "_order"
@@ -27,15 +22,3 @@ class Table:
         if not self.versions:
             return [name for name in columns if name not in (CHANGE, self.order)]
         return [*(name for name in columns if name != VALID_FROM), FROM, TO, ORDER]
-
-
-def version_key_of(stream: "Stream", what: str) -> tuple[str, ...]:
-    """The key of the versions behind a stream. Raises `PipelineDefinitionError`."""
-    sources = (getattr(vertex, "source", None) for vertex in stream.pipeline.vertices if vertex.name == stream.origin)
-    source = next(sources, None)
-    if not isinstance(source, VersionedSource) or stream.output != "rows":
-        raise PipelineDefinitionError(
-            f"{what} of pipeline {stream.pipeline.name!r} reads {stream.origin!r}, whose rows do not replace one "
-            'another. It needs a source of versions: FileSource(…, mode="snapshot", key=[…]).'
-        )
-    return tuple(source.version_key)

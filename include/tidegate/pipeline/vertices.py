@@ -144,6 +144,8 @@ class KeyedVertex:
 
     def describe(self) -> dict[str, Any]:
         """What is not seen in its state, and yet must be compared when it is changed."""
+        if self.join is not None:
+            return {"join": str(self.join)}
         if self.window is None:
             return {}
         return {WINDOW: str(self.window)} | ({} if self.corrections is None else self.corrections.describe())

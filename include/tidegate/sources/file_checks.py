@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.ports import SinkInput
 from tidegate.ports.declared_schemas import ddl_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.records import Snapshot
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.text.durations import duration
 from tidegate.protocol.text.masking import holds_secret, masked
@@ -149,6 +150,17 @@ def selection_of(source: "FileSource") -> Selection:
             except PipelineDefinitionError as error:
                 raise wrong(source, f"{name} is {text!r}, but {error}") from None
     return Selection(parts["glob"], parts["exclude"], marker)
+
+
+def require_same_mode(source: "FileSource", before: Snapshot) -> None:
+    """A position of files says nothing of versions, and the other way round."""
+    was = "files" if "splits" in (before.position or {}) else "snapshot" if before.position else source.mode
+    if was != source.mode:
+        raise wrong(
+            source,
+            f"it has read with mode={was!r}, and mode={source.mode!r} cannot go on from there. Nothing was read. Give "
+            "the source a new name, and it begins anew",
+        )
 
 
 def min_age_of(source: "FileSource") -> int | None:

@@ -40,6 +40,7 @@ from tidegate.sources.file_checks import (
     described,
     min_age_of,
     named_files_of,
+    require_same_mode,
     selection_of,
     wrong,
 )
@@ -209,6 +210,7 @@ class FileSource:
         came after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
         """
         before = restored or Snapshot()
+        require_same_mode(self, before)
         read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
         is_mine, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ports import CheckpointStorage, ReadableStorage, ReadPiece, ReadSince, Segment, SourceContext
@@ -21,7 +22,7 @@ from tidegate.protocol.schema.ddl import columns_of
 from tidegate.sources import parsing
 from tidegate.sources.dialect import text_format
 from tidegate.sources.directory import Directory
-from tidegate.sources.file_checks import wrong
+from tidegate.sources.file_checks import require_same_mode, wrong
 from tidegate.sources.links import Link, refuse_links
 from tidegate.sources.listing import FileVersion, first_of, is_old, is_settled, looking_different
 from tidegate.sources.read_errors import translate_read_error
@@ -48,12 +49,34 @@ class Versions(_Source):
         return tuple(self.key)
 
     def __post_init__(self) -> None:
+        self._refuse_options()
         super().__post_init__()
         self._check()
         self.schema = f"{self.file_schema.strip()}, {ADDED}"
         is_file = self.glob == "*" and "." in self.path.rstrip("/").rpartition("/")[2]
         self._file = self.location.rpartition("/")[2] if is_file else None
         self._plausible: set[VersionCopy] = set()  # a cache, not a position: nothing is counted twice
+        self._counting = Lock()  # several operators read it at once
+
+    def _refuse_options(self) -> None:
+        """Raises `PipelineDefinitionError`, as `_check`."""
+        given = {
+            "splits": self.splits != 1,
+            "partitions": self.partitions is not None,
+            "end_marker": self.end_marker is not None,
+            "malformed": self.malformed != "fail",
+            "schemas": bool(self.schemas),
+        }
+        reasons = {
+            "splits": "a version is compared as a whole",
+            "partitions": "a version is one file",
+            "schemas": "it has the columns of its schema; evolve and aliases take what drifts",
+            "end_marker": "a version replaces the one before it, and none is the last",
+            "malformed": "a row that is left out of a version would be deleted, so a version is read whole or not at "
+            "all",
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise wrong(self, f'mode="snapshot" takes no {name}: {reasons[name]}')
 
     def _check(self) -> None:
         """Raises `PipelineDefinitionError`."""
@@ -64,23 +87,12 @@ class Versions(_Source):
             raise wrong(self, f"the key is {', '.join(self.key)}, but its schema has no {', '.join(missing)}")
         if taken := [name for name, _ in columns_of(ADDED) if name in map(str.lower, there)]:
             raise wrong(self, f"its schema has {', '.join(taken)}, which says what has changed; rename it")
+        if maps := [name for name, kind in columns_of(self.file_schema) if "map<" in kind.lower().replace(" ", "")]:
+            raise wrong(
+                self, f"its schema has the maps {', '.join(maps)}, which cannot be compared; read them as STRING"
+            )
         if not 0 <= self.max_deleted <= 1:
             raise wrong(self, f"max_deleted is {self.max_deleted}, but must be a share between 0 and 1")
-        given = {
-            "splits": self.splits != 1,
-            "partitions": self.partitions is not None,
-            "end_marker": self.end_marker is not None,
-            "malformed": self.malformed != "fail",
-        }
-        reasons = {
-            "splits": "a version is compared as a whole",
-            "partitions": "a version is one file",
-            "end_marker": "a version replaces the one before it, and none is the last",
-            "malformed": "a row that is left out of a version would be deleted, so a version is read whole or not at "
-            "all",
-        }
-        for name in (name for name, is_given in given.items() if is_given):
-            raise wrong(self, f'mode="snapshot" takes no {name}: {reasons[name]}')
 
     def describe(self) -> dict[str, Any]:
         said = super().describe() | {"type": "FileSource(mode=snapshot)", "key": list(self.key)}
@@ -91,6 +103,7 @@ class Versions(_Source):
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `ports.Source`. A file that is not there, or has nothing in it, is no version."""
         before = restored or Snapshot()
+        require_same_mode(self, before)
         position = dict(before.position or {})
         newer = self._newer(position, context)
         old = [file for file in newer if is_old(file, self._min_age, context.now)]
@@ -110,6 +123,10 @@ class Versions(_Source):
         self._behind[split] = len(taken) < len(old)
         snapshot = Snapshot(tuple(fresh) or before.handles, position or None)
         return self.replay(split, restored, snapshot, context.storage), snapshot
+
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """Whether the poll left some."""
+        return self._behind.get(split, False)
 
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
@@ -180,11 +197,12 @@ class Versions(_Source):
             return parsing.frame(self, spark, url, [file], "rows", (), self._footers)
 
         try:
-            if not self._plausible.issuperset(versions):
-                for version, found in compared(rows_of, self.key, before, versions).items():
-                    where = f"the source of {self.location!r}"
-                    require_plausible(where, self.key, self.max_deleted, self._shown(version.file), found)
-                self._plausible.update(versions)
+            with self._counting:
+                if not self._plausible.issuperset(versions):
+                    for version, found in compared(rows_of, self.key, before, versions).items():
+                        where = f"the source of {self.location!r}"
+                        require_plausible(where, self.key, self.max_deleted, self._shown(version.file), found)
+                    self._plausible.update(versions)
             return changes(rows_of, self.key, before, versions)
         except CheckpointError as error:
             raise self._renamed(error, [segment]) from error

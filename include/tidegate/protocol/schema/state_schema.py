@@ -14,6 +14,8 @@ from tidegate.protocol.schema.expiry import UPDATED, TimeToLive
 
 #: The columns in which the bounds of a window are: the last ones of the key of state that has windows.
 BOUNDS = ("window_start", "window_end")
+#: What the state of a declared join has besides: the versions of its right side, and how often results were updated.
+JOINED = ("right_versions", "result_updates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,13 @@ class _Comparison:
         before, now = self._stored.declared, self._defined.declared
         if before is None or now is None:
             return before
+        names = ({column.name for column in columns} & set(JOINED) for columns in (before, now))
+        if len(set(map(frozenset, names))) > 1:
+            self.problems.append(
+                "it was another kind of join: what is kept of both sides depends on as_of, on row_key, and on whether "
+                "the right side has versions"
+            )
+            return now
         if self._stored.aggregates and self._defined.aggregates:
             pairs = self._paired_aggregates()
         else:

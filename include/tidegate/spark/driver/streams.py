@@ -24,7 +24,7 @@ from tidegate.spark.driver.ahead import read_segments
 from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
 from tidegate.spark.driver.determinism import nondeterministic_parts, not_row_wise
 from tidegate.spark.driver.hashing import quoted
-from tidegate.spark.driver.joins import JoinColumns
+from tidegate.spark.driver.join_columns import JoinColumns
 from tidegate.spark.driver.returned import raised, require_frame
 from tidegate.spark.driver.spark_errors import error_of_function
 from tidegate.spark.driver.tables import TableColumns
