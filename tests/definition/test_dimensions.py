@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate import FileSource, ParquetSink, Pipeline, PostgresSink
+from tidegate import FileSource, ParquetSink, Pipeline, PostgresSink, count
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.known_columns import columns_of_stream
@@ -79,6 +79,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "no such row key": (
         lambda o, c, r: o.join(c, name="j", key=["customer"], row_key=["id"]),
         "row_key in join 'j_rows' .* names a column 'id', which 'orders' does not have",
+    ),
+    "an operator behind a table": (
+        lambda o, c, r: c.current("t").key_by("name").aggregate("a", n=count()),
+        "operator 'a' of pipeline 'shop' would take a row of 't' again each time it is updated, and never hear of one",
     ),
     "another key in the sink": (
         lambda o, c, r: c.current("t").sink("s", PostgresSink("t", mode="upsert", key=["name"])),

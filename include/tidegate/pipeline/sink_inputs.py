@@ -42,7 +42,12 @@ def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
 
 
 def check_updates(where: str, origin: Vertex, stream: Stream) -> None:
-    """Raises `PipelineDefinitionError` for an operator or step that would take the rows of one window several times."""
+    """Raises `PipelineDefinitionError` for an operator or step that would take a row again each time it is updated."""
+    if isinstance(origin, KeyedVertex) and origin.table is not None and not origin.table.versions:
+        raise PipelineDefinitionError(
+            f"The {where} would take a row of {origin.name!r} again each time it is updated, and never hear of one "
+            "that is deleted. Let sinks alone follow a table; read the stream in front of it, or its sink's table."
+        )
     if isinstance(origin, KeyedVertex) and origin.updates and stream.output != LATE_ROWS:
         raise PipelineDefinitionError(f"The {where} would take a window several times. {_updating(origin)}")
 
