@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from orders import Shop, check_tables, orders_pipeline, rows_of
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import tidegate
 from tidegate import (
@@ -18,8 +19,12 @@ from tidegate import (
     FileSource,
     ParquetSink,
     Pipeline,
+    approx_count_distinct,
+    approx_percentile,
     assembly,
+    collect_list,
     count,
+    count_distinct,
     expect,
     savepoint,
     suite,
@@ -244,6 +249,43 @@ def test_a_pipeline_begins_with_the_state_of_another_system(project: Project) ->
     assert grown.max_parallelism == 256
     assembly.open_coordinator(grown)
     assert grown.max_parallelism == 128  # as its state has it
+
+
+def test_a_pipeline_begins_with_sketches_that_spark_has_made(project: Project) -> None:
+    """And with arrays, of which one is to be counted and has a value twice."""
+
+    def figures(name: str, landing: str) -> Pipeline:
+        pipeline = Pipeline(name, parallelism=2)
+        schema = "customer string, amount int"
+        rows = pipeline.source("rows", FileSource(str(project.home / landing), schema=schema))
+        rows.transform(lambda df: df.selectExpr("1 as one", "*")).key_by("one").aggregate(
+            "all", different=count_distinct("amount"), least=collect_list("amount", limit=3),
+            customers=approx_count_distinct("customer"), middle=approx_percentile("amount", 0.5),
+        )  # fmt: skip
+        return pipeline
+
+    begun, straight = figures("begun", "landing"), figures("whole", "all")
+    old = project.frame(FIRST, "customer string, amount int")
+    sketched = (
+        old.selectExpr("1 as one", "*")
+        .groupBy("one")
+        .agg(
+            F.collect_list("amount").alias("_values_different"),
+            F.slice(F.sort_array(F.collect_list("amount")), 1, 3).alias("least"),
+            F.hll_sketch_agg("customer", 9).alias("_sketch_customers"),
+            F.kll_sketch_agg_double(F.col("amount").cast("double")).alias("_sketch_middle"),
+        )
+    )
+    doubled = sketched.withColumn("_values_different", F.expr("array_append(_values_different, 5)"))
+    written = savepoint.create(begun, spark=project.spark).replace("all", doubled).write("saved/sketched")
+    assembly.open_coordinator(begun).restore_from(written.url)
+    project.deliver("2", SECOND)
+    project.take(begun)
+    for name, rows in (("1", FIRST), ("2", SECOND)):
+        project.deliver(name, rows, "all")
+    project.take(straight)
+    (found,), (expected,) = (tidegate.state.read(name, "all").read_all().to_pylist() for name in ("begun", "whole"))
+    assert found == expected == {"one": 1, "different": 7, "least": [1, 2, 3], "customers": 4, "middle": 4.0}
 
 
 def rewrites(pipeline: str) -> list[tuple[Any, Any, AnswerStatus]]:

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from spark_checkpoints import in_order
+from state_layouts import INPUT, kept
 from state_operator import GROUPS, Operator, Workshop
 
+from tidegate import approx_percentile, approx_top_k, collect_list, count_distinct
 from tidegate.spark.session.sessions import adopt_session
 from tidegate.spark.state_source import register_state_source
 from tidegate.state.layout import StateLayout
@@ -108,6 +110,29 @@ def test_rows_of_every_type_a_key_and_changes_across_a_rescale(operator: Operato
     assert read(now, key='["EWR", "1970-01-02"]', asked=["EWR", "1970-01-02"]) == []
     assert read(now, before) == [("BOS", 1, "upsert"), ("EWR", None, "delete")]
     assert read(before, now, key='["EWR", "1970-01-02"]', asked=["EWR", "1970-01-02"]) == [("EWR", 1, "upsert")]
+
+
+def test_arrays_and_structs_of_aggregates(tmp_path: Path, session: Any) -> None:
+    declared = {
+        "n": count_distinct("w"), "all": collect_list("w", limit=2), "ends": approx_percentile("w", [0, 1]),
+        "top": approx_top_k("w", 1),
+    }  # fmt: skip
+    operator = Operator(Workshop(tmp_path), kept(**declared))
+    operator.aggregate(pa.table({"k": [1, 1, 2], "w": [5, 7, None]}, pa.schema([INPUT.field("k"), INPUT.field("w")])))
+    before = operator.state()
+    operator.aggregate(pa.table({"k": [1, 2], "w": [5, None]}, pa.schema([INPUT.field("k"), INPUT.field("w")])))
+    for since in (None, before):
+        files = StateFiles(str(operator.workshop.storage), str(operator.workshop.cache), operator.state(), since)
+        frame = session.read.format("tidegate_state").option("files", files.to_json()).load()
+        reading = open_state(files)
+        expected = pa.Table.from_batches(reading.batches(), reading.schema)
+        assert in_order(frame.toArrow().to_pylist()) == in_order(expected.to_pylist())
+        found = {row["k"]: row for row in expected.to_pylist()}
+        if since is None:
+            one = {"k": 1, "n": 2, "all": [5, 5], "ends": [5.0, 7.0], "top": [{"item": "5", "count": 2}]}
+            assert found == {1: one, 2: {"k": 2, "n": 0, "all": [], "ends": None, "top": None}}
+        else:
+            assert found.keys() == {1}, "nothing has changed of the other"
 
 
 def test_partitions_are_the_subtasks(operator: Operator, session: SparkSession) -> None:

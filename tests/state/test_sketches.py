@@ -17,7 +17,7 @@ from tidegate.pipeline.aggregates import (
     approx_percentile,
     approx_top_k,
 )
-from tidegate.protocol.facts.errors import NotInstalledError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import NotInstalledError, PipelineDefinitionError, StateSchemaError
 from tidegate.state import sketch_library
 from tidegate.state.kll import Kll, merged
 from tidegate.state.layout import StateLayout
@@ -55,7 +55,7 @@ def drawn(seed: int, size: int) -> Any:
     return np.minimum(np.random.default_rng(seed).zipf(1.2, size), 1 << 40)
 
 
-@for_each("declared", EACH.values(), ids=EACH)
+@for_each("declared", EACH.values(), ids=list(EACH))
 def test_a_retry_with_its_rows_in_another_order_writes_the_same_bytes(declared, workshop, hashed) -> None:
     """Several steps, of which each is retried; with enough values for every kind to leave things out."""
     spec, values = workshop.spec(kept(a=declared)), drawn(1, 60_000)
@@ -71,7 +71,7 @@ def test_a_retry_with_its_rows_in_another_order_writes_the_same_bytes(declared, 
         spec = workshop.next(spec, runs[0].write())
 
 
-@for_each("declared", EACH.values(), ids=EACH)
+@for_each("declared", EACH.values(), ids=list(EACH))
 def test_two_sketches_make_the_same_one_in_either_order(declared) -> None:
     values = drawn(2, 30_000)
     one, two, three = (in_steps(declared, part, 2) for part in np.array_split(values, 3))
@@ -169,6 +169,21 @@ def test_nulls_nan_zeros_and_empty_strings() -> None:
         empty = sketch(declared, pa.nulls(2, pa.int64()))
         assert (empty.null_count, value(declared, empty)) == (1, none)
         assert value(declared, sketch(declared, pa.nulls(2, pa.int64()), sketch(declared, [5]))) is not None
+
+
+@for_each("declared", EACH.values(), ids=list(EACH))
+def test_bytes_that_are_no_sketch_are_named(declared) -> None:
+    for wrong in (b"", b"no sketch at all", sketch(FREQUENT if declared is MEDIAN else MEDIAN, [1, 2])[0].as_py()):
+        stored = pa.array([wrong])
+        for use in (
+            lambda stored=stored: sketch(declared, [5], stored),
+            lambda stored=stored: united(declared, pa.concat_arrays([stored, sketch(declared, [5])]), ZERO),
+            lambda stored=stored: shown(declared, stored),
+        ):
+            with pytest.raises(
+                StateSchemaError, match=r"What is stored for approx_.* is no sketch of Apache DataSketch"
+            ):
+                use()
 
 
 MISTAKES = {

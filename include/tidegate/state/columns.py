@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.state.type_names import list_of, plain_type
+from tidegate.state.type_names import stored_type
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -37,8 +37,7 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 def plain(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array of the type that state uses for it."""
-    kind = column.type
-    wanted = list_of(plain_type(name, kind.value_type)) if pa.types.is_list(kind) else plain_type(name, kind)
+    wanted = stored_type(name, column.type)
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 

@@ -41,7 +41,10 @@ class Kll:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Kll":
-        _, _, _, flags, k, _ = _HEAD.unpack_from(data)
+        """Raises `ValueError` or `struct.error` for other bytes."""
+        _, _, family, flags, k, _ = _HEAD.unpack_from(data)
+        if family != _FAMILY:
+            raise ValueError(f"family {family} is not KLL")
         if flags & _SINGLE_ITEM:
             return cls.of(k, np.frombuffer(data, np.float64, 1, _HEAD.size))
         n, _, height = _REST.unpack_from(data, _HEAD.size)

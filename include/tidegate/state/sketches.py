@@ -6,7 +6,9 @@ does not even depend on how rows are divided into steps. One Python call per key
 one per distinct value; KLL sketches are filled by numpy (`kll.py`).
 """
 
+import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from math import ceil
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.aggregates import Aggregate
+from tidegate.protocol.facts.errors import StateSchemaError
 from tidegate.state.columns import Ints, fixed, from_fixed, integers
 from tidegate.state.hashing import spark_hash
 from tidegate.state.kll import Kll, merged
@@ -48,8 +51,9 @@ def updated(aggregate: Aggregate, members: Members, groups: int, known: Ints, st
         for group, sketch in zip(known.tolist(), stored.to_pylist(), strict=True):
             sketches[group] = sketch
     sizes, additions = kind.additions(members, groups)
-    for group, addition in zip(np.flatnonzero(sizes).tolist(), additions, strict=True):
-        sketches[group] = kind.updated(sketches[group], addition)
+    with _reading(aggregate):
+        for group, addition in zip(np.flatnonzero(sizes).tolist(), additions, strict=True):
+            sketches[group] = kind.updated(sketches[group], addition)
     return _binary(sketches, pa.binary())
 
 
@@ -59,13 +63,27 @@ def united(aggregate: Aggregate, stored: pa.Array, starts: Ints) -> pa.Array:
     sketches: list[bytes | None] = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
         there = sorted(sketch for sketch in rows[start:stop] if sketch is not None)
-        sketches.append(kind.united(there) if len(there) > 1 else there[0] if there else None)
+        with _reading(aggregate):
+            sketches.append(kind.united(there) if len(there) > 1 else there[0] if there else None)
     return _binary(sketches, pa.binary())
 
 
 def shown(aggregate: Aggregate, stored: pa.Array) -> pa.Array:
     """What is seen of the aggregate."""
-    return _kind_of(aggregate).shown(stored.to_pylist())
+    with _reading(aggregate):
+        return _kind_of(aggregate).shown(stored.to_pylist())
+
+
+@contextmanager
+def _reading(aggregate: Aggregate) -> Iterator[None]:
+    """Raise `StateSchemaError` for bytes that are no sketch: a user may have given them to `savepoint.edit`."""
+    try:
+        yield
+    except (ValueError, RuntimeError, IndexError, struct.error) as error:
+        raise StateSchemaError(
+            f"What is stored for {aggregate.in_state('_')} is no sketch of Apache DataSketches of its kind ({error}). "
+            "Nothing was written. If the state was edited, edit it again, with bytes that Spark's function returns."
+        ) from error
 
 
 def _kind_of(aggregate: Aggregate) -> _Kind:

@@ -57,6 +57,11 @@ def list_of(arrow: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", arrow))
 
 
+def stored_type(name: str, arrow: pa.DataType) -> pa.DataType:
+    """As `plain_type`, also for lists, which only aggregates keep."""
+    return list_of(plain_type(name, arrow.value_type)) if pa.types.is_list(arrow) else plain_type(name, arrow)
+
+
 def is_number(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal128(arrow))
 

@@ -7,7 +7,7 @@ from tidegate.protocol.schema.expiry import UPDATED
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.results import require_types
 from tidegate.spark.driver.returned import is_frame, kind_of
-from tidegate.state.layout import DELETE, StateLayout
+from tidegate.state.layout import DELETE, Column, StateLayout
 
 
 def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: bool, at: int) -> DataFrame:
@@ -32,12 +32,20 @@ def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: b
         )
     require_types(f"The rows given for {where} do not fit: their", rows, layout)
     values = [
-        f"cast({'null' if removed else quoted(column.name)} as {column.sql}) as {quoted(column.name)}"
+        f"cast({'null' if removed else _given(layout, column)} as {column.sql}) as {quoted(column.name)}"
         for column in layout.declared_values
     ]
     values += [f"timestamp_micros({at}L) as {quoted(UPDATED)}"] if layout.keeps_updated else []
     checked: DataFrame = rows.selectExpr(*key_expressions(layout), *values, f"{str(removed).lower()} as {DELETE}")
     return checked
+
+
+def _given(layout: StateLayout, column: Column) -> str:
+    """What a user gives for a count of distinct values may hold one twice."""
+    counts = (name for name, each in layout.aggregates if each.function == "count_distinct")
+    if column.name in [part for name in counts for part in layout.accumulators_of(name)]:
+        return f"array_distinct(array_compact({quoted(column.name)}))"
+    return quoted(column.name)
 
 
 def _listed(layout: StateLayout, names: list[str]) -> str:

@@ -22,7 +22,7 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.driver.tables import kept, versions
 from tidegate.spark.executor.given_keys import GIVEN
 from tidegate.state.layout import DELETE, HASH, StateLayout
-from tidegate.state.type_names import plain_type, type_name
+from tidegate.state.type_names import stored_type, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
     """Every column that state holds must have the type it has there, or one that fits into it."""
     declared = {column.name: column.sql for column in (*layout.keys, *layout.declared_values)}
     there = {
-        field.name: type_name(plain_type(field.name, arrow_schema(StructType([field])).field(0).type))
+        field.name: type_name(stored_type(field.name, arrow_schema(StructType([field])).field(0).type))
         for field in frame.schema.fields
         if field.name in declared
     }
