@@ -51,6 +51,7 @@ from tidegate.ports.sinks import (
 )
 from tidegate.ports.source_abilities import (
     BacklogSource,
+    CheckedSource,
     DiscoveringSource,
     LaggingSource,
     ListingSource,
@@ -75,6 +76,7 @@ __all__ = [
     "ArrowSink",
     "ArrowSource",
     "BacklogSource",
+    "CheckedSource",
     "Branch",
     "CheckpointListener",
     "CheckpointStorage",

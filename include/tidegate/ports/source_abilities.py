@@ -41,6 +41,19 @@ class DiscoveringSource(Protocol):
 
 
 @runtime_checkable
+class CheckedSource(Protocol):
+    """A source that can look beforehand at the system that it reads, when a definition is checked."""
+
+    def problems(self) -> Sequence[str]:
+        """Find what a poll would refuse.
+
+        Returns:
+            A sentence for each, which says the way out; none if the system cannot be reached.
+        """
+        ...
+
+
+@runtime_checkable
 class LaggingSource(Protocol):
     """A source that can say how far behind it is."""
 

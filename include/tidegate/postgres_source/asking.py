@@ -6,6 +6,7 @@ All is asked in one transaction that reads only, so that what is counted is what
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
@@ -16,6 +17,7 @@ from tidegate.postgres_sink.databases import engine_of, first_line, url_of
 from tidegate.postgres_source import polls, servers, tables
 from tidegate.postgres_source.positions import Part, Place, Position, parts_between
 from tidegate.postgres_source.refusals import Reader
+from tidegate.postgres_source.snapshots import NOTHING
 from tidegate.postgres_source.statements import (
     PartStatements,
     before_all,
@@ -80,9 +82,15 @@ class Asked:
 
     # -- polls
 
-    def poll(self, stored: Mapping[str, Any] | None, max_rows: int | None) -> tuple[Mapping[str, Any] | None, int]:
-        """Up to where a poll goes, and the rows that it leaves for the next ones."""
-        now, table = servers.moment(self._connection), self.table(None)
+    def poll(
+        self,
+        stored: Mapping[str, Any] | None,
+        names: Sequence[str] | None,
+        max_rows: int | None,
+        max_bytes: int | None,
+    ) -> tuple[Mapping[str, Any] | None, int]:
+        """Up to where a poll goes, and the rows that it leaves for the next ones. `names`: as of `table`."""
+        now, table = servers.moment(self._connection), self.table(names)
         position = polls.begin(self._reader, None if stored is None else Position.read(stored), self._start, now)
         self._require_own(table, now)
         if position.until is None:
@@ -93,11 +101,16 @@ class Asked:
         if left == 0 and position.until is None:
             return stored, 0
         place, rows = None, left
+        if max_bytes is not None:
+            bound = max(1, max_bytes // tables.row_bytes(self._connection, table))
+            max_rows = bound if max_rows is None else min(bound, max_rows)
         if max_rows is not None and left > max_rows:
             place, rows = self._cut(table, position, until, max_rows)
         if place is None or rows >= left:
-            return position.ended(until, left, lsn).stored(), 0
-        return position.to(place, until, rows, left - rows, lsn).stored(), left - rows
+            place, rows = None, left
+        end = position.ended(until, rows, lsn) if place is None else position.to(place, until, rows, left - rows, lsn)
+        before = NOTHING if stored is None else Position.read(stored).seen
+        return replace(end, since=None if position.seen == before else position.seen).stored(), left - rows
 
     def _cut(self, table: tables.KnownTable, position: Position, until: Any, max_rows: int) -> tuple[Place | None, int]:
         """The place after about so many rows, and how many there are up to it: of equal ones, all."""
@@ -122,16 +135,19 @@ class Asked:
         """The rows between two positions."""
         begin, until, table = self._known(start), Position.read(end), self.table(None)
         self._require_cluster(until)
+        self._require_cluster(begin or until)
         return sum(self._scalar(self._of(table, part).count()) for part in parts_between(begin, until))
 
     def ranges(
         self, table: tables.KnownTable, names: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]
     ) -> list[Mapping[str, Any]]:
         """What Spark's tasks read of a segment, each with the rows that it must have."""
-        begin, until = self._known(start), Position.read(end)
+        begin, until = None if start is None else Position.read(start), Position.read(end)
         self._require_cluster(until)
-        (part,) = parts_between(begin, until)
         rows = until.rows - (0 if begin is None else begin.rows)
+        if until.since is not None:
+            begin = Position(until.cluster, until.lsn, until.since)
+        (part,) = parts_between(begin, until)
         cuts = self._cuts(table, part, rows)
         bounds = zip([(part.after, 0), *cuts], [*cuts, (part.last, rows)], strict=True)
         return [
@@ -162,7 +178,7 @@ class Asked:
         return PartStatements(table, part, self._key(table))
 
     def _known(self, stored: Mapping[str, Any] | None) -> Position | None:
-        """None of the first poll begins after what `start` names."""
+        """The first poll began after what `start` names."""
         if stored is not None:
             return Position.read(stored)
         now = servers.moment(self._connection)

@@ -56,6 +56,7 @@ class Position:
         until: Those of which it reads the rows now, if that takes several polls.
         after: The place of the last one that was read, of those.
         left: The rows that are left, of those.
+        since: What its poll went on from, if that is not what the position before it has seen.
     """
 
     cluster: Cluster
@@ -65,6 +66,7 @@ class Position:
     until: Seen | None = None
     after: Place | None = None
     left: int = 0
+    since: Seen | None = None
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Position":
@@ -77,10 +79,12 @@ class Position:
             Seen.parse(stored["until"]) if "until" in stored else None,
             None if after is None else (int(after[0]), tuple((name, value) for name, value in after[1])),
             stored.get("left", 0),
+            Seen.parse(stored["since"]) if "since" in stored else None,
         )
 
     def stored(self) -> dict[str, Any]:
         said = {"cluster": str(self.cluster), "lsn": self.lsn, "seen": str(self.seen), "rows": self.rows}
+        said |= {} if self.since is None else {"since": str(self.since)}
         if self.until is None or self.after is None:
             return said
         transaction, key = self.after
@@ -93,7 +97,7 @@ class Position:
 
     def to(self, last: Place, until: Seen, rows: int, left: int, lsn: str) -> "Position":
         """After some of them."""
-        return replace(self, lsn=lsn, until=until, after=last, rows=self.rows + rows, left=left)
+        return replace(self, lsn=lsn, until=until, after=last, rows=self.rows + rows, left=left, since=None)
 
     def ended(self, until: Seen, rows: int, lsn: str) -> "Position":
         """After all of them."""

@@ -155,8 +155,13 @@ class PostgresSource(RangeSource):
 
     def latest(self, split: int, position: Position) -> Position:
         """See `RangeSource`. Raises `PipelineDefinitionError`, `SourceChangedError`, `SourceUnavailableError`."""
+        return self.latest_within(split, position, None)
+
+    def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
+        """See `RangeSource`."""
+        names = None if self._declared is None else self._names
         with self._asked() as asked:
-            end, left = asked.poll(position, self.max_rows)
+            end, left = asked.poll(position, names, self.max_rows, max_bytes)
         self._pending[split] = Pending(left, "rows")
         return end
 

@@ -34,6 +34,11 @@ JOIN pg_attribute a ON a.attrelid = leaf.oid AND a.attname = :column
 LEFT JOIN pg_attrdef d ON d.adrelid = leaf.oid AND d.adnum = a.attnum
 ORDER BY 1
 """)
+_ROW_BYTES = text("""
+SELECT sum(relpages::float8 * current_setting('block_size')::int) / nullif(sum(greatest(reltuples, 0)), 0)
+FROM pg_class WHERE oid = ANY (CAST(:names AS regclass[]))
+""")
+_SOME_BYTES = 100
 _TABLE, _PARTITIONED, _VIEW = "r", "p", "v"
 _OTHERS = {"m": "a materialized view, whose rows are written anew by each REFRESH", "f": "a foreign table"}
 
@@ -135,6 +140,12 @@ def _unfilled(table: KnownTable, column: KnownColumn) -> list[str]:
 
 def _said(default: str | None) -> str:
     return "no default" if default is None else f"the default {default}"
+
+
+def row_bytes(connection: Connection, table: KnownTable) -> int:
+    """About how large a row is, as the statistics say."""
+    found = connection.execute(_ROW_BYTES, {"names": [leaf.name for leaf in table.leaves]}).scalar()
+    return max(1, int(found or _SOME_BYTES))
 
 
 def unindexed(table: KnownTable) -> list[str]:

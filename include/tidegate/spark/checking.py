@@ -16,7 +16,7 @@ from tidegate.pipeline.inputs import inputs_of
 from tidegate.pipeline.sink_inputs import derives, shows_state
 from tidegate.pipeline.vertices import CheckVertex, KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.pipeline.windows import check_event_time
-from tidegate.ports import TypedSink
+from tidegate.ports import CheckedSource, TypedSink
 from tidegate.protocol.facts.errors import CheckpointError, PipelineDefinitionError, SparkUnavailableError
 from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.spark.driver.columns import arrow_schema
@@ -55,15 +55,18 @@ class DefinitionCheck:
         return {target: self._columns_of(target) for target in self._graph.targets}
 
     def _is_right_source(self, vertex: SourceVertex) -> bool:
-        """Of the others, the graph has been checked."""
+        """Of a declared schema, the graph has been checked."""
         where = f"source {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
         def look() -> None:
-            schema = vertex.schema
-            if vertex.event_time is not None:
-                check_event_time(where, vertex.event_time, schema)
+            if isinstance(vertex.source, CheckedSource) and (problems := vertex.source.problems()):
+                raise PipelineDefinitionError(" ".join(problems))
+            if vertex.declared_schema is None:
+                schema = vertex.schema
+                if vertex.event_time is not None:
+                    check_event_time(where, vertex.event_time, schema)
 
-        return vertex.declared_schema is not None or self._is_right(where, look)
+        return self._is_right(where, look)
 
     def _is_right(self, where: str, look: Callable[[], object]) -> bool:
         try:

@@ -1,0 +1,394 @@
+"""`PostgresSource`: what is read of a table, whatever its writers do and whatever the table is."""
+
+import copy
+
+import pyarrow as pa
+import pytest
+from marts import Server
+from outbox_lives import IDS, INDEX, TABLE, OutboxReader
+
+from tidegate import PostgresSource
+from tidegate.ports import Snapshot
+from tidegate.ports.declared_schemas import ddl_of
+from tidegate.postgres_source import asking
+from tidegate.protocol.facts.errors import (
+    MalformedRowsError,
+    PipelineDefinitionError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
+
+
+def insert(server, *ids, table="outbox"):
+    server.do(f"INSERT INTO public.{table} (id) VALUES {', '.join(f'({each})' for each in ids)}")  # noqa: S608
+
+
+def test_a_transaction_that_stays_open_holds_back_its_own_rows_only(outbox):
+    reader = OutboxReader()
+    assert reader.poll() is None
+    with outbox.session() as old, outbox.session() as undone:
+        old.execute("INSERT INTO public.outbox (id) VALUES (1)")
+        undone.execute("INSERT INTO public.outbox (id) VALUES (2)")
+        insert(outbox, 3)
+        assert reader.ids() == [3]
+        insert(outbox, 4)
+        assert reader.ids() == [4]
+        old.execute("SAVEPOINT a; INSERT INTO public.outbox (id) VALUES (5); RELEASE a")
+        undone.connection.rollback()
+        assert reader.poll() is None
+        old.connection.commit()
+    assert reader.ids() == [1, 5]
+    assert reader.poll() is None
+
+
+def test_a_bounded_poll_goes_through_one_large_transaction_and_then_on(outbox):
+    insert(outbox, *range(1, 11))
+    reader, source = OutboxReader(max_rows=4), OutboxReader(max_rows=4).make()
+    first = reader.poll(source)
+    assert (len(reader.rows(first)), source.pending(0).pieces, source.is_behind(0, first)) == (4, 6, True)
+    insert(outbox, 11)
+    assert reader.ids() == [5, 6, 7, 8]
+    assert reader.ids() == [9, 10]
+    assert reader.ids() == [11]
+    last = reader.make()
+    assert reader.poll(last) is None
+    assert (last.pending(0).pieces, last.is_behind(0, None)) == (0, False)
+
+
+def test_a_poll_takes_about_so_many_bytes(outbox):
+    outbox.do("INSERT INTO public.outbox (v) SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+    outbox.alone("ANALYZE public.outbox")
+    reader = OutboxReader()
+    end = reader.make().latest_within(0, None, 100_000)
+    assert 50 < end["rows"] < 150
+
+
+def test_ranges_are_read_side_by_side_and_have_all_rows(outbox, monkeypatch):
+    monkeypatch.setattr(asking, "RANGE", 100)
+    with outbox.session() as late:
+        late.execute("INSERT INTO public.outbox (id) SELECT * FROM generate_series(1, 350)")
+        insert(outbox, 999)
+        reader = OutboxReader()
+        assert reader.ids() == [999]
+        insert(outbox, *range(1000, 1240))
+        late.connection.commit()
+    segment = reader.poll()
+    found = reader.make().arrow_reader([segment])
+    assert [each["to"]["rows"] for each in found.ranges] == [100, 100, 100, 100, 100, 90]
+    assert sorted(row["id"] for row in reader.rows(segment)) == [*range(1, 351), *range(1000, 1240)]
+
+
+def test_without_a_key_a_poll_takes_whole_transactions(shop):
+    shop.do("CREATE TABLE public.plain (id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id())")
+    insert(shop, 1, 2, 3, table="plain")
+    insert(shop, 4, table="plain")
+    reader = OutboxReader("plain", max_rows=2)
+    assert (reader.ids(), reader.ids()) == ([1, 2, 3], [4])
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("text", ["", "a'b", "a\\b", "%s %", "ä\n", "{x:1}"]),
+        ("timestamptz", ["2026-03-29 01:30:00+01", "2026-03-29 03:30:00.000001+02"]),
+        ("double precision", ["-0.1", "1e300", "NaN"]),
+        ("numeric", ["1.10", "1.1000000000000000000000001"]),
+        ("uuid", ["00000000-0000-0000-0000-000000000001", "f0000000-0000-0000-0000-000000000001"]),
+    ],
+)
+def test_the_key_has_any_type(shop, column, values):
+    """Whatever it is called."""
+    shop.do(
+        f'CREATE TABLE public.keyed ("k:1%" {column}, part int, id bigint, xid xid8 NOT NULL DEFAULT '
+        'pg_current_xact_id(), PRIMARY KEY ("k:1%", part))'
+    )
+    with shop.session() as cursor:
+        for number, value in enumerate(values):
+            for part in (0, 1):
+                cursor.execute("INSERT INTO public.keyed VALUES (%s, %s, %s)", [value, part, 2 * number + part])
+        cursor.connection.commit()
+    assert OutboxReader("keyed", max_rows=1).drain() == list(range(2 * len(values)))
+
+
+def test_views_and_partitioned_tables(shop):
+    shop.do(
+        "CREATE TABLE public.parted (id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)) "
+        "PARTITION BY RANGE (id)",
+        "CREATE TABLE public.low PARTITION OF public.parted FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE public.high PARTITION OF public.parted FOR VALUES FROM (10) TO (99)",
+        "CREATE INDEX ON public.parted (xid, id)",
+        "CREATE VIEW public.even AS SELECT id, xid FROM public.parted WHERE id % 2 = 0",
+    )
+    insert(shop, 1, 2, 11, 12, table="parted")
+    insert(shop, 13, 14, table="high")
+    parted, even = OutboxReader("parted", max_rows=2), OutboxReader("even", max_rows=2, key="id")
+    assert parted.drain() == [1, 2, 11, 12, 13, 14]
+    assert even.drain() == [2, 12, 14]
+    shop.do("ALTER TABLE public.high ALTER COLUMN xid DROP DEFAULT")
+    [problem] = parted.make().problems()
+    assert "column 'xid' of high has no default" in problem
+    assert "ALTER TABLE high ALTER COLUMN xid SET DEFAULT pg_current_xact_id()" in problem
+    shop.do("CREATE VIEW public.torn AS SELECT nullif(id, 1) AS id, xid FROM public.parted")
+    shop.do("ALTER TABLE public.high ALTER COLUMN xid SET DEFAULT pg_current_xact_id()")
+    with pytest.raises(MalformedRowsError, match=r"A row of view public.torn has null in one of xid, id"):
+        OutboxReader("torn", key="id").poll()
+
+
+def test_what_others_delete_or_update_after_the_poll_is_found_out(outbox):
+    insert(outbox, 1, 2, 3, 4)
+    reader = OutboxReader()
+    outbox.do("UPDATE public.outbox SET v = 'before' WHERE id = 1", "DELETE FROM public.outbox WHERE id = 2")
+    start, segment = reader.position, reader.poll()
+    assert sorted(row["id"] for row in reader.rows(segment)) == [1, 3, 4], "what came before the poll is how it was"
+    taken = reader.position
+    outbox.do("UPDATE public.outbox SET v = 'after' WHERE id = 3")
+    with pytest.raises(RuntimeError) as raised:
+        reader.rows(segment)
+    error = reader.make().explain(raised.value, [segment])
+    assert isinstance(error, SourceChangedError)
+    assert "updated after this checkpoint began to read them" in str(error)
+    assert sorted(row["id"] for row in reader.rows(segment, on_change="ignore")) == [1, 3, 4]
+    outbox.do("DELETE FROM public.outbox WHERE id IN (1, 3)")
+    with pytest.raises(RuntimeError) as raised:
+        reader.rows(segment)
+    assert "has 1 of 3 rows that this checkpoint reads" in str(reader.make().explain(raised.value, [segment]))
+    since = reader.make().read_since(0, start, taken, None)
+    assert (since.pieces, since.missing) == (1, ("2 rows of table public.outbox",))
+    assert reader.make().read_since(0, taken, taken, None).pieces == 0
+
+
+def test_rewriting_the_table_changes_no_row(outbox):
+    insert(outbox, 1, 2)
+    reader = OutboxReader()
+    segment = reader.poll()
+    outbox.alone("VACUUM FREEZE public.outbox", "VACUUM FULL public.outbox", "CLUSTER public.outbox USING outbox_pkey")
+    assert [row["id"] for row in reader.rows(segment)] == [1, 2]
+    outbox.do("ALTER TABLE public.outbox ADD COLUMN more int DEFAULT 5", "ALTER TABLE public.outbox DROP COLUMN v")
+    assert [row["id"] for row in reader.rows(segment)] == [1, 2]
+
+
+def test_rows_of_another_cluster_are_found_out(outbox):
+    reader = OutboxReader()
+    outbox.do("INSERT INTO public.outbox (id, xid) VALUES (1, '4000000000')")
+    with pytest.raises(SourceChangedError, match="has a row of transaction 4000000000, and the database is at"):
+        reader.poll()
+    outbox.do("UPDATE public.outbox SET xid = '0'")
+    assert reader.ids() == [1]
+
+
+def with_position(reader, **other):
+    changed = copy.deepcopy(reader.position.position)
+    changed["to"] |= other
+    moved = OutboxReader()
+    moved.position = Snapshot((), changed)
+    return moved
+
+
+def test_another_cluster_is_refused_until_somebody_says_where_it_goes_on(outbox):
+    insert(outbox, 1)
+    reader = OutboxReader()
+    assert reader.ids() == [1]
+    here = reader.position.position["to"]
+    system, seen = here["cluster"].partition("/")[0], here["seen"]
+    insert(outbox, 2)
+
+    moved = with_position(reader, cluster="17/1")
+    with pytest.raises(SourceChangedError, match="mean nothing in another") as raised:
+        moved.poll()
+    assert f'start="{system}/1 <snapshot> after 17/1 {seen}"' in str(raised.value)
+    outbox.do("UPDATE public.outbox SET xid = pg_current_xact_id()")
+    [now] = outbox.rows("SELECT pg_current_snapshot()::text")
+    insert(outbox, 3)
+    start = f"{system}/1 {now} after 17/1 {seen}"
+    assert moved.ids(start=start) == [3]
+    insert(outbox, 4)
+    assert moved.ids(start=start) == [4]
+    older = with_position(reader, cluster="17/1", seen="5:5:")
+    with pytest.raises(SourceChangedError, match="mean nothing in another"):
+        older.poll(start=start)
+    assert OutboxReader(start=start).ids() == [3, 4]
+    assert OutboxReader(start=f"{system}/1 {now}").ids() == [3, 4]
+    with pytest.raises(SourceChangedError, match="is cluster"):
+        OutboxReader(start=f"17/1 {now}").poll()
+
+
+def test_a_database_that_has_gone_back_is_refused(outbox):
+    insert(outbox, 1)
+    reader = OutboxReader()
+    assert reader.ids() == [1]
+    ahead = with_position(reader, seen="9000000:9000000:")
+    with pytest.raises(SourceChangedError, match="has gone back: it is at transaction"):
+        ahead.poll()
+
+
+def test_the_columns_are_the_tables_if_none_are_given(shop):
+    shop.do(
+        "CREATE TYPE public.mood AS ENUM ('good')",
+        "CREATE TYPE public.pair AS (a int, b text)",
+        "CREATE TABLE public.typed (id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id(), b boolean, s smallint, "
+        "i int, r real, d double precision, t varchar(9), c char(3), n numeric(12,3), m numeric, y bytea, day date, "
+        "at timestamp(3), z timestamptz, h time, l int[], j jsonb, o public.mood, p public.pair, u uuid, v interval)",
+        "INSERT INTO public.typed VALUES (1, DEFAULT, true, 2, 3, 0.5, 0.25, 'x', 'ab', 1.5, 1e20, '\\x01', "
+        "'2026-11-28', '2026-11-28 10:00', '2026-11-28 10:00+01', '10:00', '{1,NULL}', '{\"a\": [1]}', 'good', "
+        "'(1,x)', '00000000-0000-0000-0000-000000000001', '1 day 02:00')",
+    )
+    source = PostgresSource("typed", "shop")
+    assert ddl_of(source.schema) == (
+        "`id` BIGINT, `xid` BIGINT, `b` BOOLEAN, `s` SMALLINT, `i` INT, `r` FLOAT, `d` DOUBLE, `t` STRING, `c` STRING, "
+        "`n` DECIMAL(12,3), `m` STRING, `y` BINARY, `day` DATE, `at` TIMESTAMP_NTZ, `z` TIMESTAMP, `h` STRING, "
+        "`l` STRING, `j` STRING, `o` STRING, `p` STRING, `u` STRING, `v` STRING"
+    )
+    reader = OutboxReader("typed", None, pa.schema([(name, pa.string()) for name in "tcmhljopuv"]))
+    assert reader.rows(reader.poll()) == [
+        {"t": "x", "c": "ab", "m": "100000000000000000000", "h": "10:00:00", "l": "[1, null]", "j": '{"a": [1]}',
+         "o": "good", "p": '{"a": 1, "b": "x"}', "u": "00000000-0000-0000-0000-000000000001", "v": "1 day 02:00:00"}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("date", "infinity"), ("timestamptz", "-infinity"), ("timestamp", "0044-03-15 BC")]
+)
+def test_times_that_spark_does_not_have_are_refused(shop, column, value):
+    shop.do(
+        f"CREATE TABLE public.timed (id bigint, at {column}, xid xid8 NOT NULL DEFAULT pg_current_xact_id())",
+        f"INSERT INTO public.timed VALUES (1, '{value}')",  # noqa: S608
+    )
+    reader = OutboxReader("timed")
+    kind = {"date": "DATE", "timestamptz": "TIMESTAMP", "timestamp": "TIMESTAMP_NTZ"}[column]
+    segment = reader.poll(schema=f"id BIGINT, at {kind}")
+    with pytest.raises(RuntimeError) as raised:
+        reader.rows(segment, schema=f"id BIGINT, at {kind}")
+    error = reader.make(schema=f"id BIGINT, at {kind}").explain(raised.value, [segment])
+    assert isinstance(error, MalformedRowsError)
+    assert "a time in column 'at' that is infinite or before the year 1" in str(error)
+
+
+WRONG = [
+    (
+        "CREATE TABLE public.t (id bigint)",
+        {},
+        "it has no column 'xid', by which rows tell their transaction: ALTER",
+    ),
+    ("CREATE TABLE public.t (id bigint, xid xid)", {}, "its column 'xid' is xid, and must be xid8"),
+    ("CREATE TABLE public.t (id bigint, xid bigint)", {}, "its column 'xid' is bigint, and must be xid8"),
+    ("CREATE TABLE public.t (id bigint, xid xid8)", {}, "its column 'xid' may be null: ALTER COLUMN xid SET NOT NULL"),
+    ("CREATE TABLE public.t (id bigint, xid xid8 NOT NULL)", {}, "'xid' of t has no default"),
+    ("CREATE TABLE public.t (id bigint, xid xid8 NOT NULL DEFAULT '5')", {}, "'xid' of t has the default '5'::xid8"),
+    ("CREATE MATERIALIZED VIEW public.t AS SELECT 1 AS id", {}, "it is a materialized view"),
+    (TABLE.replace("outbox", "t"), {"schema": "id BIGINT, other INT"}, "it has no column 'other'"),
+    (TABLE.replace("outbox", "t"), {"key": "other"}, "it has no column 'other'"),
+    (TABLE.replace("outbox", "t"), {"key": "v"}, "its column 'v' of key= may be null: ALTER COLUMN v SET NOT NULL"),
+    ("SELECT 1", {}, "there is no such table, or the role may not use its schema"),
+]
+
+
+@pytest.mark.parametrize(("statement", "options", "message"), WRONG, ids=[each[2][:40] for each in WRONG])
+def test_a_table_that_cannot_be_read_is_refused(shop, statement, options, message):
+    shop.do(statement)
+    source = PostgresSource("t", "shop", **options)
+    [problem] = source.problems()
+    assert message in problem
+    with pytest.raises(PipelineDefinitionError) as raised:
+        OutboxReader("t", **options).poll()
+    assert message in str(raised.value)
+
+
+def test_a_missing_index_is_warned_of(shop, caplog):
+    shop.do(TABLE)
+    assert PostgresSource("outbox", "shop").problems() == []
+    assert (
+        'no index that begins with xid, so each poll reads all of it: CREATE INDEX ON "public"."outbox"' in caplog.text
+    )
+    caplog.clear()
+    shop.do(INDEX)
+    assert PostgresSource("outbox", "shop").problems() == []
+    assert caplog.text == ""
+
+
+def test_a_missing_right_is_said_as_a_grant(outbox, monkeypatch):
+    outbox.do("DROP ROLE IF EXISTS stranger", "CREATE ROLE stranger LOGIN PASSWORD 'secret-word'")
+    place = outbox.url.partition("@")[2]
+    monkeypatch.setenv("TIDEGATE_CONNECTION_SHOP", f"postgresql://stranger:secret-word@{place}")
+    with pytest.raises(PipelineDefinitionError) as raised:
+        OutboxReader().poll()
+    assert 'GRANT SELECT ON "public"."outbox" TO "stranger"' in str(raised.value)
+    assert "secret-word" not in str(raised.value)
+    outbox.do("GRANT SELECT ON public.outbox TO stranger")
+    insert(outbox, 1)
+    reader = OutboxReader()
+    segment = reader.poll()
+    assert reader.rows(segment) == [{"id": 1}]
+    assert "secret-word" not in repr(reader.make().arrow_reader([segment]))
+    outbox.do("REVOKE SELECT ON public.outbox FROM stranger", "DROP ROLE stranger")
+
+
+def test_a_database_that_is_away_is_polled_again(outbox, monkeypatch):
+    insert(outbox, 1)
+    reader = OutboxReader()
+    url = outbox.url
+    monkeypatch.setenv("TIDEGATE_CONNECTION_SHOP", "postgresql://nobody:secret-word@127.0.0.1:1/none")
+    with pytest.raises(
+        SourceUnavailableError, match=r"The database of table public.outbox cannot be reached"
+    ) as raised:
+        reader.poll()
+    assert "secret-word" not in str(raised.value)
+    assert reader.make().problems() == [], "the first run finds out"
+    monkeypatch.setenv("TIDEGATE_CONNECTION_SHOP", url)
+    segment = reader.poll()
+    found = reader.make().arrow_reader([segment])
+    object.__setattr__(found.source, "url", found.source.url.set(port=1))
+    with pytest.raises(RuntimeError) as broken:
+        list(found.read(IDS))
+    assert isinstance(reader.make().explain(broken.value, [segment]), SourceUnavailableError)
+    assert reader.rows(segment) == [{"id": 1}]
+
+
+def test_a_column_that_was_dropped_or_got_another_type(outbox):
+    outbox.do("INSERT INTO public.outbox (id, v) VALUES (1, '7')")
+    columns = pa.schema([("v", pa.int64())])
+    reader = OutboxReader("outbox", "v BIGINT", columns)
+    segment = reader.poll()
+    assert reader.rows(segment) == [{"v": 7}]
+    outbox.do("ALTER TABLE public.outbox ALTER COLUMN v TYPE int USING v::int")
+    with pytest.raises(RuntimeError) as raised:  # the table was rewritten: each row is a new version
+        reader.rows(segment)
+    assert isinstance(reader.make().explain(raised.value, [segment]), SourceChangedError)
+    outbox.do("INSERT INTO public.outbox (id, v) VALUES (2, 8)")
+    assert reader.rows(reader.poll()) == [{"v": 8}]
+    outbox.do("ALTER TABLE public.outbox ALTER COLUMN v TYPE text", "INSERT INTO public.outbox (id, v) VALUES (3, 'x')")
+    segment = reader.poll()
+    with pytest.raises(RuntimeError) as raised:
+        reader.rows(segment)
+    error = reader.make().explain(raised.value, [segment])
+    assert isinstance(error, MalformedRowsError)
+    assert "column 'v' is string, and does not fit int64" in str(error)
+    outbox.do("ALTER TABLE public.outbox DROP COLUMN v")
+    with pytest.raises(PipelineDefinitionError, match="it has no column 'v'"):
+        reader.poll()
+
+
+DECLARED = [
+    ({"table": "a.b.c"}, "PostgresSource('a.b.c'): write the table as 'name' or 'schema.name'"),
+    ({"table": "tidegate.checkpoints"}, "the schema tidegate is not for tables of users"),
+    ({"on_change": "skip"}, "on_change is 'skip', but must be"),
+    ({"max_rows": 0}, "max_rows is 0, but must be at least 1"),
+    ({"start": "latest"}, "start is 'latest', but must be"),
+    ({"start": "7/1 9:5:"}, "start is '7/1 9:5:', but must be"),
+    ({"key": ["xid", "id"]}, "key= names columns, and not 'xid'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), DECLARED, ids=[each[1][:30] for each in DECLARED])
+def test_a_wrong_declaration_is_refused(options, message):
+    with pytest.raises(PipelineDefinitionError) as raised:
+        PostgresSource(**{"table": "outbox", **options})
+    assert message in str(raised.value)
+
+
+def test_it_says_what_it_is_without_secrets(shop):
+    assert PostgresSource("outbox", "shop", schema="id BIGINT", max_rows=5).describe() == {
+        "type": "PostgresSource", "path": "postgres://shop/public.outbox", "xid": "xid", "start": "earliest",
+        "on_change": "fail", "max_rows": 5, "schema": "id BIGINT",
+    }  # fmt: skip
+    assert PostgresSource("outbox").describe()["path"] == "postgres://tidegate_default/public.outbox"
+    assert isinstance(shop, Server)
