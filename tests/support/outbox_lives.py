@@ -18,6 +18,7 @@ TABLE = (
     "xid xid8 NOT NULL DEFAULT pg_current_xact_id(), v text)"
 )
 INDEX = "CREATE INDEX ON public.outbox (xid, id)"
+INSERT = "INSERT INTO public.outbox (v) SELECT 'x' FROM generate_series(1, %s)"
 IDS = pa.schema([("id", pa.int64())])
 
 
@@ -53,12 +54,18 @@ class OutboxReader:
 
 
 class Writers:
-    """Transactions that are open at once."""
+    """Transactions that are open at once. `insert`: the statement, with the number of rows for `%s`."""
 
-    def __init__(self, server: Server, random: Random, stack: ExitStack) -> None:
-        self._server, self._random, self._stack = server, random, stack
+    sizes: Sequence[int] = (1, 1, 2, 7)
+
+    def __init__(self, server: Server, random: Random, stack: ExitStack, insert: str = INSERT) -> None:
+        self._server, self._random, self._stack, self._insert = server, random, stack, insert
         self._free: list[Any] = []
         self._open: list[Any] = []
+
+    @property
+    def number(self) -> int:
+        return len(self._open)
 
     def begin(self) -> None:
         if not self._free:
@@ -72,12 +79,12 @@ class Writers:
         """Rows of an open transaction; some of a subtransaction, some of one that is rolled back."""
         if not self._open:
             return
-        rows = self._random.choice([1, 1, 2, 7])
+        rows = self._random.choice(self.sizes)
         way = self._random.choice(["", "", "RELEASE a", "ROLLBACK TO a"])
         with self._random.choice(self._open).cursor() as cursor:
             if way:
                 cursor.execute("SAVEPOINT a")
-            cursor.execute("INSERT INTO public.outbox (v) SELECT 'x' FROM generate_series(1, %s)", [rows])
+            cursor.execute(self._insert, [rows])
             if way:
                 cursor.execute(way)
 

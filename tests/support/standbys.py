@@ -15,8 +15,7 @@ def standby_of(primary: EmbeddedPostgres, home: Path) -> EmbeddedPostgres:
     standby = EmbeddedPostgres(home, fsync=False)
     standby.start()
     standby.stop()
-    for secret in ("password", "running-password"):
-        shutil.copyfile(primary.data_dir / secret, home / secret)
+    shutil.copyfile(primary.data_dir / "password", home / "password")
     server = home / "server"
     shutil.rmtree(server / "pgdata")
     account = account_for(server)
@@ -29,8 +28,8 @@ def standby_of(primary: EmbeddedPostgres, home: Path) -> EmbeddedPostgres:
 
 
 def caught_up(primary: Server, standby: Server) -> None:
-    """Wait until it has replayed all that the primary has written."""
-    [written] = primary.rows("SELECT pg_current_wal_lsn()::text")
+    """Wait until it has replayed all that has happened."""
+    [written] = primary.rows("SELECT pg_current_wal_insert_lsn()::text")
     for _ in range(500):
         if standby.rows(f"SELECT pg_last_wal_replay_lsn() >= '{written}', pg_sleep(0.02)")[0][0]:
             return

@@ -1,0 +1,128 @@
+"""The outbox example beside writers whose transactions commit in any order, killed with SIGKILL again and again, and
+restored to earlier checkpoints: its tables are what plain SQL says of the outbox."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+
+import pytest
+from driver import Killable
+from marts import Server
+from outbox_driver import OutboxDriver
+from outbox_lives import Writers
+from sizes import sizes
+
+from outbox.orders import OUTBOX, orders_pipeline
+from outbox.plain import QUESTIONS
+from tidegate import assembly
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+INSERT = """
+INSERT INTO public.outbox (op, customer, cents) SELECT CASE WHEN random() < 0.2 THEN 'cancelled' ELSE 'placed' END,
+    'customer ' || (random() * 20)::int, (random() * 1000)::int FROM generate_series(1, %s)
+"""
+
+
+class Rush(Writers):
+    sizes = (1, 1, 3, 20, 700)
+
+
+@contextmanager
+def writing(server: Server, seed: int) -> Iterator[None]:
+    """Up to six transactions are open at once, for a moment or for seconds."""
+    ended = Event()
+
+    def write() -> None:
+        random = Random(seed)
+        with ExitStack() as stack:
+            writers = Rush(server, random, stack, INSERT)
+            while not ended.wait(random.uniform(0, 0.2)):
+                if writers.number < 6:
+                    writers.begin()
+                writers.insert() if random.random() < 0.4 else None
+                if random.random() < 0.6:
+                    writers.end()
+            writers.end(every=True)
+
+    thread = Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def completed(store: PostgresCheckpointStore) -> list[int]:
+    found = store.history("outbox", 1000)
+    return [record.checkpoint_id for record in found if record.status is Status.COMPLETED]
+
+
+def wait_for_another(store: PostgresCheckpointStore, driver: Killable, more: int) -> None:
+    first, deadline = max(completed(store), default=0), time.monotonic() + 120
+    while max(completed(store), default=0) < first + more:
+        assert driver.is_running(), driver.log()
+        assert time.monotonic() < deadline, driver.log()
+        store.wait_for_change("outbox", 1)
+
+
+def restore(store: PostgresCheckpointStore, url: str, random: Random) -> None:
+    """The home of the driver is that of this process."""
+    coordinator = assembly.open_coordinator(orders_pipeline(), Settings.from_environment(), url)
+    for record in store.history("outbox", 5):
+        if record.status is Status.IN_PROGRESS:
+            coordinator.abort(record.checkpoint_id)
+    if len(ids := completed(store)) > 1:
+        coordinator.restore(ToCheckpoint(random.choice(ids[1:6])), Accepted())
+
+
+@sizes("kills", sample=3, whole=20)
+@pytest.mark.parametrize("mode", ["scheduled", "continuous"])
+def test_every_event_counts_once_however_often_it_is_killed_and_restored(
+    mode: str, kills: int, tmp_path: Path, postgres_url: str, shop: Server, connect_server: str
+) -> None:
+    shop.do("SET search_path = public", *OUTBOX)
+    random, store = Random(f"{mode} {kills}"), assembly.open_store(postgres_url)
+    with writing(shop, kills):
+        for number in range(kills):
+            driver = OutboxDriver(tmp_path, postgres_url, mode, connect_server)
+            with contextlib.closing(driver):
+                driver.wait_ready()
+                if number % 3 == 0:
+                    wait_for_another(store, driver, random.randint(1, 3))
+                time.sleep(random.uniform(0, 3))
+                assert driver.is_running(), driver.log()
+                driver.send(signal.SIGKILL)
+            if number % 5 == 1:
+                restore(store, postgres_url, random)
+    finish(tmp_path, store, postgres_url, mode, shop, connect_server)
+    mart = Server(postgres_url)
+    for table, (asked, shown) in QUESTIONS.items():
+        assert mart.rows(shown) == shop.rows(asked), f"table {table} differs"
+    assert len(shop.rows(QUESTIONS["events"][0])) > 100
+
+
+def finish(home: Path, store: PostgresCheckpointStore, url: str, mode: str, shop: Server, connect_server: str) -> None:
+    """Run until all was read."""
+    [rows] = shop.rows("SELECT count(*) FROM public.outbox")
+    driver = OutboxDriver(home, url, mode, connect_server)
+    deadline = time.monotonic() + 300
+    with contextlib.closing(driver):
+        driver.wait_ready()
+        while Server(url).rows("SELECT count(*) FROM public.events") < [rows]:
+            assert driver.is_running(), driver.log()
+            assert time.monotonic() < deadline, driver.log()
+            store.wait_for_change("outbox", 1)
+        wait_for_another(store, driver, 2)  # whatever was read twice is there by now
+        driver.send(signal.SIGKILL)
