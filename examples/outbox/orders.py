@@ -22,7 +22,7 @@ def signed(events: "DataFrame") -> "DataFrame":
 
 
 def orders_pipeline(
-    connection: str | None = "shop", checkpoints: CheckpointConfig | None = None, max_rows: int | None = 500
+    connection: str | None = "shop", checkpoints: CheckpointConfig | None = None, max_rows: int | None = 5000
 ) -> Pipeline:
     outbox = PostgresSource(
         "outbox", connection, schema="id BIGINT, op STRING, customer STRING, cents BIGINT", max_rows=max_rows

@@ -23,6 +23,7 @@ from tidegate import assembly
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import Settings
 
@@ -35,7 +36,7 @@ INSERT INTO public.outbox (op, customer, cents) SELECT CASE WHEN random() < 0.2 
 
 
 class Rush(Writers):
-    sizes = (1, 1, 3, 20, 700)
+    sizes = (1, 1, 1, 2, 3, 3, 5, 20, 600)
 
 
 @contextmanager
@@ -47,10 +48,11 @@ def writing(server: Server, seed: int) -> Iterator[None]:
         random = Random(seed)
         with ExitStack() as stack:
             writers = Rush(server, random, stack, INSERT)
-            while not ended.wait(random.uniform(0, 0.2)):
+            while not ended.wait(random.uniform(0, 0.5)):
                 if writers.number < 6:
                     writers.begin()
-                writers.insert() if random.random() < 0.4 else None
+                if random.random() < 0.4:
+                    writers.insert()
                 if random.random() < 0.6:
                     writers.end()
             writers.end(every=True)
@@ -66,7 +68,7 @@ def writing(server: Server, seed: int) -> Iterator[None]:
 
 def completed(store: PostgresCheckpointStore) -> list[int]:
     found = store.history("outbox", 1000)
-    return [record.checkpoint_id for record in found if record.status is Status.COMPLETED]
+    return [record.checkpoint_id for record in found if record.status in (Status.COMPLETED, Status.SUBSUMED)]
 
 
 def wait_for_another(store: PostgresCheckpointStore, driver: Killable, more: int) -> None:
@@ -82,7 +84,7 @@ def restore(store: PostgresCheckpointStore, url: str, random: Random) -> None:
     coordinator = assembly.open_coordinator(orders_pipeline(), Settings.from_environment(), url)
     for record in store.history("outbox", 5):
         if record.status is Status.IN_PROGRESS:
-            coordinator.abort(record.checkpoint_id)
+            coordinator.abort(record.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "restored")
     if len(ids := completed(store)) > 1:
         coordinator.restore(ToCheckpoint(random.choice(ids[1:6])), Accepted())
 
@@ -90,8 +92,15 @@ def restore(store: PostgresCheckpointStore, url: str, random: Random) -> None:
 @sizes("kills", sample=3, whole=20)
 @pytest.mark.parametrize("mode", ["scheduled", "continuous"])
 def test_every_event_counts_once_however_often_it_is_killed_and_restored(
-    mode: str, kills: int, tmp_path: Path, postgres_url: str, shop: Server, connect_server: str
+    mode: str,
+    kills: int,
+    tmp_path: Path,
+    postgres_url: str,
+    shop: Server,
+    connect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", postgres_url)
     shop.do("SET search_path = public", *OUTBOX)
     random, store = Random(f"{mode} {kills}"), assembly.open_store(postgres_url)
     with writing(shop, kills):
