@@ -22,6 +22,10 @@ INSERT = "INSERT INTO public.outbox (v) SELECT 'x' FROM generate_series(1, %s)"
 IDS = pa.schema([("id", pa.int64())])
 
 
+def insert(server: Server, *ids: int, table: str = "outbox") -> None:
+    server.do(f"INSERT INTO public.{table} (id) VALUES {', '.join(f'({each})' for each in ids)}")  # noqa: S608
+
+
 class OutboxReader:
     """Polls as checkpoints do, each time by a new source."""
 
