@@ -1,12 +1,12 @@
 """Windows in event time: each is emitted once, with what its rows were, whatever happens; late rows are kept apart."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from continuous_checkpoints import Running, restored_by
+from draining import take
 from dying_checkpoints import DiedError, attempt_until, finalize, rescaled
 from listed import Listed
 from sizes import later, sizes
@@ -18,25 +18,9 @@ from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, window
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.facts.errors import PipelineDefinitionError
-from tidegate.protocol.facts.records import AcknowledgeResult, CheckpointKind, SubtaskId
+from tidegate.protocol.facts.records import SubtaskId
 
 pytestmark = pytest.mark.spark
-
-
-def take(checkpoints: Checkpoints, stop: StopMode | None = None) -> None:
-    """A whole checkpoint, with what readers see of it."""
-    checkpoints.trigger()
-    checkpoints.attempt += 1
-    task = checkpoints.task()
-    if stop is not None:
-        task = replace(task, kind=CheckpointKind.SYNC_SAVEPOINT, stop=stop)
-    checkpoints.region.snapshot(task, lambda acks: acknowledge(checkpoints, acks))
-    finalize(checkpoints)
-
-
-def acknowledge(checkpoints: Checkpoints, acks: Any) -> Any:
-    checkpoints.acknowledged |= {ack.subtask: ack for ack in acks}
-    return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
 
 
 def test_windows_agree_with_the_plain_computation_at_any_parallelism(spark: Any, tmp_path: Path) -> None:
