@@ -1,8 +1,8 @@
 """Clicks on pages. In each hour: how many, and who clicked last. In each hour that begins at a quarter of one: how
 many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Until nobody
-clicked for half an hour: how many, and on which days such rushes ended. Each number is final when it is shown, and
-clicks that come too late for it are kept apart. In one more table, an hour for which clicks come within two hours is
-shown again, as its next version.
+clicked for half an hour: how many, at how many moments, the first two of these, and on which days such rushes ended.
+Each number is final when it is shown, and clicks that come too late for it are kept apart. In one more table, an hour
+for which clicks come within two hours is shown again, as its next version.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from tidegate import (
     CheckpointConfig,
     ParquetSink,
     Pipeline,
+    approx_count_distinct,
     collect_list,
     count,
     count_distinct,
@@ -47,7 +48,10 @@ def clicks_pipeline(
     )
     days = window("window_start", "1 day", time_zone="Europe/Berlin")
     daily = hourly.key_by("page").aggregate("daily", days, clicks=sum_("clicks"))
-    rushes = by_page.aggregate("rushes", session_window("at", gap=GAP), clicks=count(), latest=max_("at"))
+    moments, first_two = approx_count_distinct("at"), collect_list("at", limit=2)
+    rushes = by_page.aggregate(
+        "rushes", session_window("at", gap=GAP), clicks=count(), latest=max_("at"), moments=moments, first_two=first_two
+    )
     ends = window("window_end", "1 day", time_zone="Europe/Berlin")
     busy = rushes.key_by().aggregate("busy", ends, rushes=count(), clicks=sum_("clicks"))
     revised = by_page.aggregate(

@@ -178,7 +178,8 @@ class Clicks:
             self.daily.shown[(page, start, end, sum(counts))] += 1
         self.revised.emit(watermark)
         for page, start, end, times in self.rushes.emit(watermark):
-            self.rushes.shown[(page, start, end, len(times), max(times))] += 1
+            moments, first_two = len(set(times)), tuple(sorted(times)[:2])
+            self.rushes.shown[(page, start, end, len(times), max(times), moments, first_two)] += 1
             self.busy.take_in((), end, len(times), (page, start, end), closed)
         for (start, end), counts in self.busy.emit(watermark):
             self.busy.shown[(start, end, len(counts), sum(counts))] += 1

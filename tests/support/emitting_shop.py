@@ -76,7 +76,7 @@ def shown_in(table: Path) -> Counter[tuple[Any, ...]]:
 
 
 def _naive(value: Any) -> Any:
-    value = tuple(value) if isinstance(value, list) else value
+    value = tuple(map(_naive, value)) if isinstance(value, list) else value
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
