@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.dataflow import event_time, in_flight, scheduled_driver, source_snapshots
+from tidegate.dataflow import event_time, in_flight, operator_chains, scheduled_driver, source_snapshots
 from tidegate.dataflow.channels import Channels
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.driver_base import DriverBase
@@ -38,7 +38,7 @@ def _(original):
 @mutation("late rows count in windows that have been emitted", (ScheduledDriver, "_take_snapshot"))
 def _(original):
     def take_snapshot(self, execution, jobs):
-        execution.closed = None
+        execution.gone = None
         original(self, execution, jobs)
 
     return take_snapshot
@@ -47,7 +47,7 @@ def _(original):
 @mutation("rows are late by the watermark to which they themselves have led", (ScheduledDriver, "_take_snapshot"))
 def _(original):
     def take_snapshot(self, execution, jobs):
-        execution.closed = execution.chain.watermarks.lowest
+        execution.gone = execution.chain.watermarks.lowest
         original(self, execution, jobs)
 
     return take_snapshot
@@ -133,7 +133,35 @@ def _(original):
 @mutation("a continuous run counts late rows in windows that have been emitted", (ContinuousDriver, "_process"))
 def _(original):
     def process(self, running, batch):
-        running.closed = None
+        running.gone = None
         original(self, running, batch)
 
     return process
+
+
+@mutation("windows go from state when they leave, however late rows may come", (operator_chains, "gone_by"))
+def _(original):
+    return lambda before, watermark, lateness: original(before, watermark, 0)
+
+
+@mutation("windows that have left are not corrected before the next one ends", (Execution, "has_windows_due"))
+def _(original):
+    def has_windows_due(self):
+        window = getattr(self.chain.vertex, "window", None)
+        return window is not None and window.has_end_in(self.closed, self.watermark)
+
+    return property(has_windows_due)
+
+
+@mutation("after a restore no window has gone", (InputWatermarks, "restore"))
+def _(original):
+    def restore(self, snapshot):
+        original(self, snapshot)
+        self.gone = None
+
+    return restore
+
+
+@mutation("a step does not record up to where windows have gone", (Execution, "goes"))
+def _(original):
+    return property(lambda self: self.gone)

@@ -16,7 +16,7 @@ from simulator.lasting import stage_lasting
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from simulator.windowed import WindowedFunction, time_of
+from simulator.windowed import WindowedFunction, end_of, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
@@ -178,15 +178,18 @@ class SimulatedJobs:
     ) -> Iterator[list[Report]]:
         """Each subtask takes rows into its windows and emits those that have ended; late rows fall to any of them."""
         function: WindowedFunction = vertex.update
-        taken, late = function.take_in(rows, execution.closed)
+        taken, late = function.take_in(rows, execution.gone)
         self.random.shuffle(late)
         for number, index in enumerate(pending):
             mine = {place: group for place, group in taken.items() if self._owner(place) == index}
             state = self.state(plan.runs(vertex, index))
             changed = {place: function.digest(state.get(place), group) for place, group in mine.items()}
             now = state | changed
-            gone = function.ended(now, execution.watermark) if execution.has_windows_due else []
-            emitted = [function.emitted(place, now[place]) for place in gone]
+            due, leaving = execution.has_windows_due, list[int]()
+            if due:
+                leaving = function.leaving(now, changed, execution.closed, execution.watermark)
+            gone = [place for place in now if due and now[place] and self._goes(execution, place)]
+            emitted = [function.emitted(place, now[place]) for place in leaving]
             reports = []
             if changed or gone:
                 values = changed | dict.fromkeys(gone, 0)
@@ -203,6 +206,10 @@ class SimulatedJobs:
             if share:
                 reports.append(Report(vertex.operator_id, index, (), {ROWS_LATE: len(share)}))
             yield joined(reports)
+
+    def _goes(self, execution: Execution, place: int) -> bool:
+        """As the driver says: the plain computation does not ask it."""
+        return execution.goes is not None and end_of(place) <= execution.goes
 
     def _owner(self, key: int) -> int:
         return subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism)

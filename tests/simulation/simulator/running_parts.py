@@ -170,7 +170,7 @@ class PlainJobs:
     def _windowed(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
         """Rows are taken into open windows, then those that have ended leave; late rows fall to any subtask."""
         rows = [row for data in execution.arrived.values() for row in self._rows(data)]
-        taken, late = vertex.update.take_in(rows, execution.closed)
+        taken, late = vertex.update.take_in(rows, execution.gone)
         reports = []
         for index, prefix in plan.prefixes(vertex).items():
             state, name = self.state(plan.runs(vertex, index), index), f"{prefix}-{self._unique()}"

@@ -98,10 +98,14 @@ class SequentialExecution:
     ) -> tuple[list[Row], list[Row]]:
         """What leaves, and what comes too late."""
         state = self.states[name]
-        taken, late = function.take_in(rows, closed)
+        before = dict(state)
+        taken, late = function.take_in(rows, None if closed is None else closed - function.lateness)
         for place, group in taken.items():
             state[place] = function.digest(state.get(place), group)
-        gone = function.ended(state, self.states[WATERMARKS].get(name))
-        emitted = [function.emitted(place, state[place]) for place in gone]
-        state.update(dict.fromkeys(gone, 0))
+        watermark = self.states[WATERMARKS].get(name)
+        leaving = function.leaving(
+            state, [place for place in state if state[place] != before.get(place)], closed, watermark
+        )
+        emitted = [function.emitted(place, state[place]) for place in leaving]
+        state.update(dict.fromkeys(function.going(state, watermark), 0))
         return emitted, late

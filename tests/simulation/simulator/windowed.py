@@ -1,10 +1,10 @@
 """Windows in simulated pipelines: which have them, what a window of rows becomes, and the plain computation of both.
 
 A row's event time is in its value. The number of an open window stands in state by a number for key and end, and 0 once
-it has been emitted.
+it has gone from there: when it was emitted, or so long after that as rows may correct it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.in_the_commit import accepted, make_sink
 from tidegate.pipeline.aggregates import count
+from tidegate.pipeline.corrections import VERSIONS, Corrections
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.streams import Stream
@@ -41,30 +42,36 @@ def time_of(row: Row) -> int:
     return row[1] % TIMES
 
 
+def end_of(place: int) -> int:
+    return place // KEYS
+
+
 @dataclass(frozen=True, slots=True)
 class WindowedFunction:
-    """`digest`s the rows of a window, as `KeyedFunction` does; which checkpoint brought them matters."""
+    """`digest`s the rows of a window, as `KeyedFunction` does; which checkpoint brought them matters. A window that
+    rows change within `lateness` is emitted again."""
 
     size: int
     slide: int
+    lateness: int = 0
     kind: str = "windows"
     emits: bool = True
 
-    def places(self, row: Row, closed: int | None) -> list[int]:
-        """The windows of a row that are open, as state numbers them."""
+    def places(self, row: Row, gone: int | None) -> list[int]:
+        """The windows of a row that are in state, as it numbers them."""
         at = time_of(row)
         start, ends = at // self.slide * self.slide, []
         while start + self.size > at:
             ends.append(start + self.size)
             start -= self.slide
-        return [end * KEYS + row[0] % KEYS for end in ends if closed is None or end > closed]
+        return [end * KEYS + row[0] % KEYS for end in ends if gone is None or end > gone]
 
-    def take_in(self, rows: Iterable[Row], closed: int | None) -> tuple[dict[int, list[Row]], list[Row]]:
+    def take_in(self, rows: Iterable[Row], gone: int | None) -> tuple[dict[int, list[Row]], list[Row]]:
         """By place, its rows; and the late ones."""
         taken: dict[int, list[Row]] = {}
         late = []
         for row in rows:
-            places = self.places(row, closed)
+            places = self.places(row, gone)
             for place in places:
                 taken.setdefault(place, []).append(row)
             late += [] if places else [row]
@@ -73,12 +80,25 @@ class WindowedFunction:
     def digest(self, old: int | None, rows: Sequence[Row]) -> int:
         return ((old or 1) * 31 + sum(value * value + 7 for _, value in rows)) % MODULUS or 1
 
-    def ended(self, state: Mapping[int, int], watermark: int | None) -> list[int]:
-        return [place for place in state if state[place] and watermark is not None and place // KEYS <= watermark]
+    def leaving(
+        self, state: Mapping[int, int], changed: Collection[int], closed: int | None, watermark: int | None
+    ) -> list[int]:
+        """The windows that end now, and those that had and have changed."""
+        if watermark is None:
+            return []
+        ended = [place for place in state if state[place] and end_of(place) <= watermark]
+        return [place for place in ended if closed is None or end_of(place) > closed or place in changed]
+
+    def going(self, state: Mapping[int, int], watermark: int | None) -> list[int]:
+        """The windows that nothing corrects any more."""
+        if watermark is None:
+            return []
+        until = watermark if watermark == END_OF_TIME else watermark - self.lateness
+        return [place for place in state if state[place] and end_of(place) <= until]
 
     def emitted(self, place: int, number: int) -> Row:
         """Its event time is the last moment of the window."""
-        return place % KEYS, (number % 100_000) * TIMES + place // KEYS - 1
+        return place % KEYS, (number % 100_000) * TIMES + end_of(place) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +153,15 @@ def _give_times(vertex: SourceVertex) -> None:
 def _windowed(world: "World", pipeline: Pipeline, name: str, read: Any, column: str, lengths: tuple[int, int]) -> Any:
     size, slide = lengths
     window = FixedWindow(column, timedelta(microseconds=size), timedelta(microseconds=slide))
+    lateness = Random(f"lateness {name} {world.seed}").choice([0, 0, 0, 60, 250])
     vertex = KeyedVertex(
-        name, read, ("k",), aggregates=(("n", count()),), update=WindowedFunction(size, slide), window=window
+        name,
+        read,
+        ("k",),
+        aggregates=(("n", count()),),
+        update=WindowedFunction(size, slide, lateness),
+        window=window,
+        corrections=Corrections(lateness, VERSIONS) if lateness else None,
     )
     stream = pipeline.add(vertex)
     for sink_name, what in ((f"{name}_shown", stream), (f"{name}_late", stream.late)):
