@@ -14,8 +14,9 @@ from state_epochs import DECLARED, INPUT, input_rows, plain, table_of
 from state_layouts import kept
 from state_types import EVERY
 
-from tidegate.pipeline.aggregates import Aggregate, collect_list, count_distinct
+from tidegate.pipeline.aggregates import Aggregate, approx_percentile, collect_list, count_distinct
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, PipelineDefinitionError
+from tidegate.state import value_lists
 from tidegate.state.accumulators import Stored, accumulate, combined, finished
 from tidegate.state.arrivals import Groups
 from tidegate.state.changes import changed_rows
@@ -78,6 +79,14 @@ def test_more_values_than_a_key_may_have_decline_the_checkpoint_with_the_key(wor
         after(workshop, hashed, pa.int64(), [[1, 2, 2], [3, 4]], n=declared)
     said = "has 4 values for the key k=1, and may have 3. Nothing was written and the previous checkpoint stands. Raise"
     assert said in str(raised.value)
+
+
+@for_each("declared", [count_distinct("v"), approx_percentile("v", 0.5)])
+def test_more_than_one_array_holds_declines_the_checkpoint_with_a_way_out(declared, workshop, hashed) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(value_lists, "MOST_IN_AN_ARRAY", 3)
+        with pytest.raises(CheckpointDeclinedError, match=r"for 1 keys hold \d+ values or bytes, and at most 3 fit"):
+            after(workshop, hashed, pa.int64(), [[1, 2, 3, 4]], n=declared)
 
 
 MISTAKES = {

@@ -27,6 +27,8 @@ tidegate.IcebergSource("db.rows", "lake", "earliest", "fail", "a INT")  # report
 tidegate.PostgresSource("db.rows", on_change="skip")  # reported
 tidegate.PostgresSource("db.rows", "shop", "xid", "id")  # reported
 rows.key_by("a").aggregate("n", n="count")  # reported
+tidegate.collect_list("a")  # reported
+tidegate.approx_percentile("a", "0.5")  # reported
 rows.key_by("a").aggregate("n", window("at"), n=count())  # reported
 rows.transform(lambda frame: 3)  # reported
 sink: Sink = FileSource("landing", schema="a INT")  # reported

@@ -22,8 +22,15 @@ from tidegate import (
     Previous,
     Stream,
     Update,
+    approx_count_distinct,
+    approx_percentile,
+    approx_top_k,
+    collect_list,
     count,
+    count_distinct,
     expect,
+    first,
+    last,
     max_,
     savepoint,
     suite,
@@ -58,6 +65,17 @@ by_page = assert_type(visits.transform(only_long).key_by("page"), KeyedStream)
 pages = assert_type(by_page.aggregate("pages", n=count(), seconds=sum_("seconds")), Stream)
 hours = by_page.aggregate("hours", window("at", "1 hour"), longest=max_("seconds"), previous=Previous("hourly"))
 days = by_page.aggregate("days", window("at", "1 day", time_zone="Europe/Berlin"), longest=max_("seconds"))
+figures = by_page.aggregate(
+    "figures",
+    earliest=first("seconds", by="at"),
+    latest=last("seconds", by="at"),
+    different=count_distinct("seconds", limit=5_000),
+    some=collect_list("seconds", limit=9, by="at"),
+    about=approx_count_distinct("seconds", rsd=0.02),
+    middle=approx_percentile("seconds", 0.5),
+    ends=approx_percentile("seconds", [0.01, 0.99], k=400),
+    frequent=approx_top_k("page", 3, max_items_tracked=50),
+)
 assert_type(hours.late, Stream)
 seen = expect("column_values_to_not_be_null", column="page")
 assert_type(pages.sink("pages", ParquetSink("tables/pages", mode="latest", readable_for="1 h"), suite("p", seen)), None)

@@ -23,7 +23,7 @@ from tidegate.state.hashing import spark_hash
 from tidegate.state.kll import Kll, merged
 from tidegate.state.sketch_library import library
 from tidegate.state.type_names import list_of
-from tidegate.state.value_lists import Members, counted, ordered
+from tidegate.state.value_lists import Members, counted, offsets_of, ordered
 
 #: Java's sketches of items end so, and are not read without.
 _END = bytes(8)
@@ -235,13 +235,13 @@ def _divided(values: Any, sizes: Ints) -> Iterator[Any]:
 def _binary(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
     """An Arrow array of bytes or texts, without pandas."""
     sizes = np.array([0 if value is None else len(value) for value in values], np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    offsets = offsets_of(sizes)
     there = from_fixed(pa.int64(), sizes, np.array([value is not None for value in values], np.bool_))
     content = pa.py_buffer(b"".join(value for value in values if value is not None))
     return pa.Array.from_buffers(kind, len(values), [there.buffers()[0], pa.py_buffer(offsets), content])
 
 
 def _lists(values: pa.Array, sizes: Ints, there: Any) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    offsets = offsets_of(sizes)
     mask = from_fixed(pa.int64(), sizes, there).buffers()[0]
     return pa.Array.from_buffers(list_of(values.type), len(sizes), [mask, pa.py_buffer(offsets)], children=[values])

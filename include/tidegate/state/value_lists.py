@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.protocol.facts.errors import CheckpointDeclinedError
 from tidegate.state.columns import (
     Bools,
     Ints,
@@ -22,6 +24,9 @@ from tidegate.state.columns import (
     valid,
 )
 from tidegate.state.type_names import list_of
+
+#: Values in all lists of an Arrow array together, or bytes in all its strings.
+MOST_IN_AN_ARRAY = 2**31 - 1
 
 
 class TooManyValuesError(ArithmeticError):
@@ -105,5 +110,17 @@ def _ordered(members: Members) -> tuple[Ints, list[Ints]]:
 
 
 def _lists(values: pa.Array, sizes: Ints) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(from_fixed(pa.int32(), offsets), values, type=list_of(values.type))
+    return pa.ListArray.from_arrays(from_fixed(pa.int32(), offsets_of(sizes)), values, type=list_of(values.type))
+
+
+def offsets_of(sizes: Ints) -> npt.NDArray[np.int32]:
+    """Where each of many lists or byte strings begins in an Arrow array, and the last one ends. Raises
+    `CheckpointDeclinedError` if there is more in them than an array holds."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if offsets[-1] > MOST_IN_AN_ARRAY:
+        raise CheckpointDeclinedError(
+            f"The lists or sketches of an aggregate that one subtask has to write for {len(sizes):,} keys hold "
+            f"{int(offsets[-1]):,} values or bytes, and at most {MOST_IN_AN_ARRAY:,} fit. Nothing was written and the "
+            "previous checkpoint stands. Raise the parallelism, or let a checkpoint take fewer files."
+        )
+    return offsets.astype(np.int32)
