@@ -2,18 +2,30 @@
 
 import logging
 import os
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from landed_files import put
 
-from tidegate.protocol.facts.errors import ConfigurationError, PipelineDefinitionError, SourceUnavailableError
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    ConfigurationError,
+    DeterministicError,
+    PipelineDefinitionError,
+    SourceUnavailableError,
+)
 from tidegate.sources import snapshot_files
 from tidegate.sources.files import FileSource
+from tidegate.sources.listing import FileVersion
 from tidegate.sources.snapshot_files import Versions
+from tidegate.sources.version_changes import Compared, require_plausible
 
 SCHEMA = "k STRING, v INT"
 SECOND = 10**9
@@ -25,6 +37,7 @@ def versions(path: str = "landing/dim.csv", **options: Any) -> FileSource:
 
 def read_by(source: FileSource, segment: Any, storage: Any) -> tuple[list[str], list[str]]:
     """The content of the version before, and of those that a segment compares with it."""
+    assert segment is not None
     before, after = segment.reference["before"], segment.reference["versions"]
     return tuple([storage.read(path).decode() for path, *_ in each] for each in (before, after))
 
@@ -194,3 +207,74 @@ def test_what_makes_no_sense_of_versions_is_refused(options: dict[str, Any], mes
 def test_rows_that_would_be_left_out_of_a_version_are_not_quarantined(append: Any) -> None:
     with pytest.raises(PipelineDefinitionError, match="takes no malformed: a row that is left out of a version would"):
         versions(malformed="quarantine", quarantine=append)
+
+
+NUMBERS = count()
+#: How a test fails that notices.
+NOTICED = (AssertionError, pytest.fail.Exception, CheckpointError)
+#: What is replaced by what, and the test that notices. Those of the protocol are in the simulator.
+MISTAKES: dict[str, tuple[tuple[Any, str, Any], Callable[..., None]]] = {
+    "a version of any content is the last one": (
+        (snapshot_files, "_digest", lambda content: "same"),
+        test_a_version_takes_the_place_of_the_one_before_and_is_replayed_from_its_copy,
+    ),
+    "a touched file is another version": (
+        (snapshot_files, "_digest", lambda content: str(next(NUMBERS))),
+        test_a_version_with_the_same_content_is_none_and_time_never_goes_back,
+    ),
+    "a file has settled as soon as it is there": (
+        (snapshot_files, "is_settled", lambda file, now: True),
+        test_an_overwrite_in_the_same_second_is_seen_where_times_have_no_fractions,
+    ),
+    "a file that is being replaced is copied": (
+        (FileVersion, "is_at", lambda self, now: True),
+        test_what_is_too_young_or_is_being_replaced_is_left_alone,
+    ),
+    "a file is old at once": (
+        (snapshot_files, "is_old", lambda file, min_age, now: True),
+        test_what_is_too_young_or_is_being_replaced_is_left_alone,
+    ),
+    "a link is followed": (
+        (snapshot_files, "refuse_links", lambda location, links, is_selected: None),
+        test_links_and_files_that_are_too_large_are_refused,
+    ),
+    "the limit of versions does not count": (
+        (snapshot_files, "first_of", lambda files, max_bytes: files[:1]),
+        test_versions_of_a_directory_come_in_the_order_of_their_names,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_noticed(
+    mistake: str,
+    landing: Path,
+    context: Any,
+    storage: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (owner, name, wrong), test = MISTAKES[mistake]
+    fixtures = {"landing": landing, "context": context, "storage": storage, "monkeypatch": monkeypatch}
+    fixtures |= {"caplog": caplog}
+    given = {each: fixtures[each] for each in test.__code__.co_varnames[: test.__code__.co_argcount]}
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(owner, name, wrong))
+        stack.enter_context(pytest.raises(NOTICED))
+        test(**given)
+
+
+@pytest.mark.parametrize(
+    ("found", "max_deleted", "refused"),
+    [
+        (Compared(10, 5, 0), 0.5, False),
+        (Compared(10, 6, 0), 0.5, True),
+        (Compared(10, 1, 0), 0, True),
+        (Compared(10, 10, 0), 1, False),
+        (Compared(0, 0, 0), 0, False),
+        (Compared(0, 0, 1), 1, True),
+    ],
+)
+def test_a_version_is_plausible_up_to_what_is_allowed(found: Compared, max_deleted: float, refused: bool) -> None:
+    with pytest.raises(DeterministicError) if refused else nullcontext():
+        require_plausible("it", ["k"], max_deleted, "dim.csv", found)

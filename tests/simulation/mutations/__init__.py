@@ -35,6 +35,7 @@ from mutations import (
     steps,
     stops,
     upserting,
+    versions,
     weighing,
     windows,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "steps",
     "stops",
     "upserting",
+    "versions",
     "weighing",
     "windows",
 ]

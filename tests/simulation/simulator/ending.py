@@ -156,9 +156,9 @@ def _clean(world: "World") -> None:
 
 def _all_is_read(world: "World") -> bool:
     return all(
-        len(world.observer.history.now.read.get(SubtaskId(name, split), ())) == len(pieces)
+        source.has_all(split, world.observer.history.now.read.get(SubtaskId(name, split), {}))
         for name, source in world.sources.items()
-        for split, pieces in enumerate(source.pieces)
+        for split in range(source.num_splits())
     )
 
 

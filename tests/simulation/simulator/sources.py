@@ -49,6 +49,10 @@ class SimulatedSource:
         """Whether nothing follows the first `number` pieces of a split."""
         return self.bounded and number == len(self.pieces[split])
 
+    def has_all(self, split: int, read: Mapping[int, int]) -> bool:
+        """Whether nothing that will ever come is missing in what was read."""
+        return len(read) == len(self.pieces[split])
+
     def arrive(self, split: int) -> None:
         """Some piece comes in."""
         raise NotImplementedError
