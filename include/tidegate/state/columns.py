@@ -57,6 +57,14 @@ def sorted_order(hashes: Hashes) -> Ints:
     return order
 
 
+def distinct(hashes: Hashes) -> Hashes:
+    """Sorted, each once. numpy's `unique` puts them into a table first, which takes ten times as long."""
+    ordered = np.sort(hashes)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
+
+
 def _digit(hashes: Hashes, shift: int) -> npt.NDArray[np.uint16]:
     return (hashes >> np.uint64(shift)).astype(np.uint16)
 

@@ -20,6 +20,7 @@ from tidegate.state.columns import (
     Bools,
     Ints,
     booleans,
+    distinct,
     fixed,
     flags,
     from_fixed,
@@ -99,7 +100,7 @@ def _merged(table: pa.Table, inputs: list[str], spec: SubtaskSpec, began: float)
     """What rows with an event time change, and which of them are late."""
     layout, hashes = spec.layout, hashes_of_column(table.column(HASH))
     require_owned(table, int(hashes.min()), int(hashes.max()), spec)
-    stored = rows_with(spec, np.unique(hashes))
+    stored = rows_with(spec, distinct(hashes))
     sessions = _sessions(table, stored, spec)
     if not sessions.taken.any():
         return unchanged(spec), sessions.over()

@@ -14,12 +14,12 @@ import pyarrow as pa
 from tidegate.pipeline.corrections import WINDOW_VERSION
 from tidegate.pipeline.windows import WINDOW_END, WINDOW_START
 from tidegate.protocol.facts.records import StateHandle
-from tidegate.state.columns import Bools, booleans, fixed, hashes_of_column, integers, one_chunk
+from tidegate.state.columns import Bools, Hashes, booleans, distinct, fixed, hashes_of_column, integers, one_chunk
 from tidegate.state.layout import DELETE, HASH
 from tidegate.state.lookup import find_rows
 from tidegate.state.opening import open_run
 from tidegate.state.runs import run_schema, writing_run
-from tidegate.state.slices import merged_slices
+from tidegate.state.slices import rows_with
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, visible_rows
 
@@ -37,6 +37,10 @@ def take_in(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
 
     changed = aggregate(with_window(), spec)
     return replace(changed, rows_in=changed.rows_in + late, rows_late=late)
+
+
+#: Keys whose windows are in memory together.
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,9 @@ class EndedWindows:
 
     def _due(self) -> Iterator[tuple[pa.Table, Bools, Bools]]:
         """Rows with their hashes, by which a run is sorted; which of them leave, and which go."""
-        layout, passing = self.spec.layout, self.passing
-        schema = run_schema(layout, tombstones=False)
-        for table in merged_slices(self.spec, self.spec.runs, schema, keep_tombstones=False):
+        passing, hashes = self.passing, self._hashes()
+        for first in range(0, len(hashes), _AT_ONCE):
+            table = rows_with(self.spec, hashes[first : first + _AT_ONCE])
             end = fixed(one_chunk(table.column(WINDOW_END)))
             leaves = end <= passing.watermark
             if passing.closed is not None:
@@ -93,6 +97,18 @@ class EndedWindows:
                 if passing.numbered:
                     found = _numbered(found, leaves[due])
                 yield found, leaves[due], goes[due]
+
+    def _hashes(self) -> Hashes:
+        """Of the keys that may have such a window: of most runs, only the ends of windows are looked at."""
+        passing, found = self.passing, [np.empty(0, np.uint64)]
+        for run in self.spec.runs:
+            for part in open_run(self.spec, run):
+                end = fixed(part.select([WINDOW_END]).column(0))
+                due = end <= passing.watermark
+                if passing.closed is not None and run != self.changed:
+                    due &= (end > passing.closed) | (passing.goes is not None and end <= passing.goes)
+                found.append(part.hashes[due])
+        return distinct(np.concatenate(found))
 
     def _corrected(self, table: pa.Table, had_left: Bools) -> Bools:
         """Which rows of windows that had left have changed."""
