@@ -39,7 +39,7 @@ def share_hashes(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`share_hashes(mask)`: a reader's keys get the hashes that `with_hash` gives with this mask."""
 
     def share(mask: int) -> None:
-        def masked(columns: Any) -> pa.Array:
+        def masked(columns: Any, rows: int) -> pa.Array:
             names = [str(at) for at in range(len(columns))]
             return with_hash(pa.table(dict(zip(names, columns, strict=True))), names, mask).column("_hash").chunk(0)
 
