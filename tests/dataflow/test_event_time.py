@@ -1,5 +1,6 @@
 """How far inputs have come in event time: by what arrives, never back, and to the end of time when all has ended."""
 
+from cases import for_each
 from gates import open_gate, segment
 
 from tidegate.dataflow.channel import ChannelName
@@ -52,6 +53,25 @@ def test_what_a_snapshot_says_of_inputs_that_are_gone_is_forgotten() -> None:
     marks = inputs()
     marks.restore(with_watermarks(Snapshot(), {"log": 5, "joined": 7, "gone": 1}, 3))
     assert (marks.lowest, marks.late) == (5, 3)
+
+
+@for_each(
+    ("recorded", "lateness", "gone"),
+    [
+        (None, 0, 50),
+        (None, 20, 50),  # windows of an older definition, or release, have gone when they left
+        (30, 20, 30),
+        (30, 40, 30),  # they may be later from now on
+        (30, 5, 45),  # or less late
+        (30, 0, 50),
+    ],
+)
+def test_windows_that_have_gone_stay_gone_whatever_the_definition_says_now(
+    recorded: int | None, lateness: int, gone: int
+) -> None:
+    marks = InputWatermarks({"log": 0}, CHANNELS, lateness)
+    marks.restore(with_watermarks(Snapshot(), {"log": 50}, 0, recorded))
+    assert (marks.lowest, marks.gone) == (50, gone)
 
 
 def test_a_gate_tells_the_end_of_a_channel_in_its_place() -> None:

@@ -39,6 +39,7 @@ def test_corrected_windows_go_to_sinks_that_upsert_and_versions_anywhere() -> No
         graph = compiled(windows, allowed_lateness="2 d")
         (vertex,) = graph.keyed
         assert (vertex.updates, vertex.withdraws) == (True, windows is VISIT)
+        assert graph.outputs["counted"].endswith("_delete") == vertex.withdraws
         recorded = described(graph)["counted"]
         assert (recorded["allowed_lateness"], recorded["emit"]) == ("2 d", "updates")
     (vertex,) = compiled(HOUR, appended, allowed_lateness="2 d", emit="versions").keyed

@@ -33,6 +33,7 @@ from tidegate import (
     last,
     max_,
     savepoint,
+    session_window,
     suite,
     sum_,
     window,
@@ -64,6 +65,8 @@ orders = pipeline.source("orders", FileSource("orders", "parquet", schema=Struct
 by_page = assert_type(visits.transform(only_long).key_by("page"), KeyedStream)
 pages = assert_type(by_page.aggregate("pages", n=count(), seconds=sum_("seconds")), Stream)
 hours = by_page.aggregate("hours", window("at", "1 hour"), longest=max_("seconds"), previous=Previous("hourly"))
+breaks = session_window("at", gap="30 min")
+rushes = by_page.aggregate("rushes", breaks, longest=max_("seconds"), allowed_lateness="2 d", emit="updates")
 days = by_page.aggregate("days", window("at", "1 day", time_zone="Europe/Berlin"), longest=max_("seconds"))
 figures = by_page.aggregate(
     "figures",

@@ -156,7 +156,7 @@ def _emitted(vertex: KeyedVertex) -> str:
     if vertex.window is None:
         return vertex.output or f"{vertex.join or vertex.table}"
     aggregates = (f"{name} {each}{dict(each.options) or ''}" for name, each in vertex.aggregates)
-    return f"{', '.join(vertex.state_key)}, {', '.join(aggregates)}"
+    return ", ".join((*vertex.state_key, *aggregates, *(["_delete"] if vertex.withdraws else [])))
 
 
 def compile_graph(pipeline: Pipeline) -> Graph:
