@@ -139,7 +139,7 @@ def test_what_others_delete_or_update_after_the_poll_is_found_out(outbox):
         reader.rows(segment)
     error = reader.make().explain(raised.value, [segment])
     assert isinstance(error, SourceChangedError)
-    assert "updated after this checkpoint began to read them" in str(error)
+    assert "updated after they were polled" in str(error)
     assert sorted(row["id"] for row in reader.rows(segment, on_change="ignore")) == [1, 3, 4]
     outbox.do("DELETE FROM public.outbox WHERE id IN (1, 3)")
     with pytest.raises(RuntimeError) as raised:

@@ -12,7 +12,8 @@ from tidegate.documents.command_models import Checked
 
 def check(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Check the pipeline's definition: columns and types of every stream, what functions return, expectations. Starts
-    Spark, and reads no data and no database. Ends with exit code 2 if a run would refuse it."""
+    Spark and reads no data. Of a table in a database it asks the columns, if that can be reached. Ends with exit code
+    2 if a run would refuse it."""
     defined = assembly.load_pipeline(pipeline)
     checked = Checked(pipeline=defined.name, problems=assembly.check_definition(defined))
     show(checked, output, _sentences)

@@ -131,8 +131,8 @@ class Reader:
 
     def changed(self, rows: int) -> SourceChangedError:
         return SourceChangedError(
-            f"At least {rows} rows of table {self.target} were updated after this checkpoint began to read them, so it "
-            f"is not known what they were. {AS_BEFORE}Let rows be as they were inserted, or give the source "
+            f"Table {self.target} has rows that were updated after they were polled (at least {rows}), so it is not "
+            f"known what they were. {AS_BEFORE}Let rows be as they were inserted, or give the source "
             'on_change="ignore", which takes them as they are. Then run again.'
         )
 

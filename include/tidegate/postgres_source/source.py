@@ -187,7 +187,8 @@ class PostgresSource(RangeSource):
         except SourceChangedError:
             return ReadSince(then, 0, (f"all rows of table {self.target}",))
         gone = then - now
-        return ReadSince(now, 0, (f"{gone} rows of table {self.target}",) if gone > 0 else ())
+        rows = "row" if gone == 1 else "rows"
+        return ReadSince(now, 0, (f"{gone} {rows} of table {self.target}",) if gone > 0 else ())
 
     def read_between(self, split: int, start: Position, end: Position) -> "Iterator[pa.RecordBatch]":
         """See `RangeSource`. Asks for bounds first, so Spark's tasks read by `arrow_reader` instead."""
