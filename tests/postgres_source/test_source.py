@@ -150,6 +150,25 @@ def test_what_others_delete_or_update_after_the_poll_is_found_out(outbox):
     assert reader.make().read_since(0, taken, taken, None).pieces == 0
 
 
+def test_the_column_comes_to_a_table_that_is_there(shop):
+    shop.do("CREATE TABLE public.old (id bigint PRIMARY KEY, v text)", "CREATE TABLE public.beside (v int)")
+    with shop.session() as long:
+        long.execute("INSERT INTO public.beside VALUES (1)")
+        insert(shop, 1, 2, 3, table="old")
+        [file] = shop.rows("SELECT pg_relation_filenode('public.old')")
+        shop.do("ALTER TABLE public.old ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id()")
+        assert shop.rows("SELECT pg_relation_filenode('public.old')") == [file], "the table was rewritten"
+        insert(shop, 4, table="old")
+        reader = OutboxReader("old", max_rows=2)
+        assert reader.ids() == [1, 2]
+        segment = reader.poll()
+        assert sorted(row["id"] for row in reader.rows(segment)) == [3, 4]
+        shop.do("UPDATE public.old SET v = 'other' WHERE id = 3")
+        with pytest.raises(RuntimeError) as raised:
+            reader.rows(segment)
+    assert "updated after they were polled" in str(reader.make().explain(raised.value, [segment]))
+
+
 def test_rewriting_the_table_changes_no_row(outbox):
     insert(outbox, 1, 2)
     reader = OutboxReader()

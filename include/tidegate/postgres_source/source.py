@@ -141,7 +141,8 @@ class PostgresSource(RangeSource):
         return said if self._declared is None else {**said, "schema": self._declared}
 
     def problems(self) -> list[str]:
-        """See `ports.CheckedSource`."""
+        """See `ports.CheckedSource`. Raises `NotInstalledError`."""
+        self._asked()
         try:
             with self._asked() as asked:
                 asked.warn_unindexed(asked.table(None if self._declared is None else self._names))
@@ -210,6 +211,9 @@ class PostgresSource(RangeSource):
         return PostgresReader(rows, tuple({"split": 0, "from": None, "to": one} for one in ranges))
 
     def _asked(self) -> "Asked":
+        """Raises `NotInstalledError` before anything is polled that could not be read."""
+        from tidegate.postgres_sink.loading import require_driver
         from tidegate.postgres_source.asking import Asked
 
+        require_driver()
         return Asked(self)

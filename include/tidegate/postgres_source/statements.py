@@ -141,15 +141,16 @@ class PartStatements:
         return tuple_(_id(id_), *(cast(literal(value, Named("text")), Named(self._types[name])) for name, value in key))
 
     def _is_changed(self, table: Table) -> ColumnElement[bool]:
-        """The id of the transaction that wrote a row's version has 32 bits, and is at or after that of the row. Its age
-        is looked at first, as that takes a fraction of the time; with 31 bits, it is not the whole truth."""
-        own = cast(cast(table.c[self._known.xid], Text), BigInteger)
-        written = cast(cast(literal_column("xmin"), Text), BigInteger)
-        since = func.mod(func.mod(written - own, _WRAPS) + _WRAPS, _WRAPS)
+        """Whether a row's version was written by a transaction that the part does not see. Its id has 32 bits, so it is
+        looked for among those since the part, and must not be before the row's own, unless the row is older than the
+        column. Its age is looked at first, as that takes a fraction of the time."""
         until = self._part.until
-        is_young = func.age(literal_column("xmin")) <= func.age(cast(str(until.xmin % _WRAPS), Named("xid")))
-        changed = or_(own + since >= until.xmax, *(own + since == each for each in sorted(until.running)))
-        return case((is_young, changed), else_=false())
+        xmin: ColumnElement[Any] = literal_column("xmin")
+        own = cast(cast(table.c[self._known.xid], Text), BigInteger)
+        since = func.mod(func.mod(cast(cast(xmin, Text), BigInteger) - own, _WRAPS) + _WRAPS, _WRAPS)
+        later = and_(func.age(xmin) <= _age(until.xmax), own + since >= until.xmax)
+        changed = or_(later, *(own + since == each for each in sorted(until.running)))
+        return case((func.age(xmin).between(0, _age(until.xmin)), changed), else_=false())
 
 
 def before_all(table: KnownTable, xmax: int) -> Select[Any]:
@@ -177,6 +178,10 @@ def make_index(table: KnownTable, key: Sequence[str]) -> str:
 
 def _escaped(character: str) -> str:
     return character if character.isascii() and character.isalnum() else f"!+{ord(character):06X}"
+
+
+def _age(transaction: int) -> ColumnElement[Any]:
+    return func.age(cast(literal(str(transaction % _WRAPS), Named("text")), Named("xid")))
 
 
 def _id(transaction: int) -> ColumnElement[Any]:
