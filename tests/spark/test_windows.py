@@ -14,7 +14,7 @@ from spark_checkpoints import Checkpoints
 from tallies import EXACTLY_ONCE, UNALIGNED
 from window_clicks import ClickShop
 
-from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, window
+from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, session_window, window
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -236,6 +236,8 @@ def test_windows_end_in_subtasks_to_which_only_late_rows_came(spark: Any, tmp_pa
     hours = rows.key_by("k").aggregate("hours", window("at", "1 hour"), n=count())
     hours.sink("hours", ParquetSink(str(tmp_path / "hours")))
     hours.late.sink("late", ParquetSink(str(tmp_path / "late")))
+    rushes = rows.key_by().aggregate("rushes", session_window("at", gap="10 min"), n=count())
+    rushes.sink("rushes", ParquetSink(str(tmp_path / "rushes")))
     checkpoints = Checkpoints(pipeline, spark, tmp_path)
     for hour in range(2):  # rows of one key close the windows of all, and one comes too late
         source.put(0, *((key, at(60 * hour + 5)) for key in keys))
@@ -244,3 +246,4 @@ def test_windows_end_in_subtasks_to_which_only_late_rows_came(spark: Any, tmp_pa
         checkpoints.take()
         assert sorted(row[0] for row in checkpoints.rows("sink:hours")) == list(keys)
         assert [row[0] for row in checkpoints.rows("sink:late")] == [hour]
+        assert [row[2] for row in checkpoints.rows("sink:rushes")] == [len(keys) + hour]  # of all keys together
