@@ -1,5 +1,6 @@
 """Which version of a file is read, and what its copy is for. No Spark."""
 
+import gzip
 import logging
 import os
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.snapshot_files import Versions
 from tidegate.sources.version_changes import Compared, require_plausible
+from tidegate.state.stored import StoredState
 
 SCHEMA = "k STRING, v INT"
 SECOND = 10**9
@@ -168,6 +170,7 @@ def test_a_year_of_versions_leaves_one_copy_and_a_short_position(landing: Path, 
     assert len(str(snapshot.position)) < 100
     assert source.read_in(365, snapshot, storage) == {"dim.csv": len("version 365")}
     assert source.read_in(364, snapshot, storage) == {}
+    assert StoredState(storage.url, None).files_of(snapshot.handles[0], 365) == [("dim.csv", len("version 365"))]
     since = source.read_since(0, None, snapshot, storage)
     assert (since.pieces, since.missing) == (1, [])
     assert source.find_read(["dim.csv"], [snapshot], storage) == {}
@@ -278,3 +281,13 @@ def test_a_planted_mistake_is_noticed(
 def test_a_version_is_plausible_up_to_what_is_allowed(found: Compared, max_deleted: float, refused: bool) -> None:
     with pytest.raises(DeterministicError) if refused else nullcontext():
         require_plausible("it", ["k"], max_deleted, "dim.csv", found)
+
+
+def test_a_compressed_version_is_copied_as_it_is(landing: Path, context: Any, storage: Any) -> None:
+    content = gzip.compress(b"k,v\na,1\n")
+    (landing / "dim.csv.gz").write_bytes(content)
+    segment, _ = versions("landing/dim.csv.gz").poll(0, None, context(1))
+    assert segment is not None
+    [copy] = segment.files
+    assert copy.path.endswith(".csv.gz")
+    assert storage.read(copy.path) == content

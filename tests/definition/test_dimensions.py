@@ -11,6 +11,7 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.pipeline.known_columns import columns_of_stream
 from tidegate.pipeline.streams import Stream
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.recovery.identity import find_moved
 
 CUSTOMERS = "customer string, name string"
 ORDERS = "order_id bigint, customer string, at timestamp"
@@ -135,3 +136,17 @@ def test_a_join_is_another_definition_if_anything_of_it_is() -> None:
     assert len({str(graph.outputs) for graph in graphs}) == len(kinds)
     plain = compile_graph(declared(lambda o, c, r: o.join(r, name="j", key=["customer"], keep="name")))
     assert plain.outputs == {"j": "Join(how='inner', keep='name')"}
+
+
+def test_a_source_of_another_mode_is_another_source() -> None:
+    def source(**options: Any) -> Any:
+        pipeline = Pipeline("shop")
+        pipeline.source("customers", FileSource("dim.csv", schema=CUSTOMERS, **options)).key_by("customer").aggregate(
+            "n", n=count()
+        )
+        return compile_graph(pipeline).endpoints
+
+    files, versions = source(), source(mode="snapshot", key=["customer"])
+    (moved,) = find_moved(files, versions)
+    assert "customers" in str(moved)
+    assert not find_moved(versions, source(mode="snapshot", key=["customer"], max_deleted=1))

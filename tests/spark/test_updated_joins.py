@@ -3,11 +3,14 @@
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.pipeline.joins import Join
+from tidegate.spark.driver import updated_joins
 from tidegate.spark.driver.join_columns import JoinColumns
 from tidegate.spark.driver.joins import joined
 
@@ -48,8 +51,9 @@ class Operator:
         return len(rows)
 
 
-def test_results_follow_both_sides(spark: Any) -> None:
-    for seed, (how, versioned) in enumerate([("inner", True), ("left", True), ("inner", False), ("left", False)]):
+def follow(spark: Any, *kinds: tuple[str, bool]) -> None:
+    """Raises `AssertionError` if the results are not those of a join of all rows."""
+    for seed, (how, versioned) in enumerate(kinds):
         join = Join(how, None if versioned else "changed", versioned, row_key=("order_id",))
         operator, random = Operator(spark, join), Random(seed)
         orders: dict[int, tuple[Any, ...]] = {}
@@ -73,3 +77,40 @@ def test_results_follow_both_sides(spark: Any) -> None:
                 expected = {id_: row for id_, row in expected.items() if row[3] is not None}
             assert operator.table == expected, (how, versioned, step)
         assert operator.run([], []) == 0
+
+
+def unchanged(columns: Any, right: Any, state: Any) -> Any:
+    return KNOWN_RIGHTS(columns, right, state).withColumn("has_changed", F.lit(False))
+
+
+def first(columns: Any, rows: Any) -> Any:
+    return F.when(F.size(rows) > 0, rows[0])
+
+
+KNOWN_RIGHTS = updated_joins._rights
+MISTAKES: dict[str, tuple[Any, str, Any]] = {
+    "a customer that is gone is still there": (JoinColumns, "is_gone", lambda columns, row: F.lit(False)),
+    "the first version counts for ever": (JoinColumns, "latest", first),
+    "a change of the right side updates nothing": (updated_joins, "_rights", unchanged),
+    "the rows of the left side are forgotten": (
+        updated_joins,
+        "_lefts",
+        lambda columns, left, state: KNOWN_LEFTS(columns, left, state.where("false")),
+    ),
+}
+KNOWN_LEFTS = updated_joins._lefts
+
+
+def is_noticed(spark: Any) -> bool:
+    try:
+        follow(spark, ("inner", True))
+    except AssertionError:
+        return True
+    return False
+
+
+def test_results_follow_both_sides_and_mistakes_are_noticed(spark: Any) -> None:
+    follow(spark, ("inner", True), ("left", True), ("inner", False), ("left", False))
+    for mistake, (owner, name, wrong) in MISTAKES.items():
+        with patch.object(owner, name, wrong):
+            assert is_noticed(spark), f"nobody noticed that {mistake}"

@@ -186,7 +186,7 @@ class ArrowCheckpointStorage:
     def stream(self, path: str, size: int) -> Iterator[bytes]:
         """A file's content in blocks of at most `size` bytes. Errors of the consumer are left as they are."""
         with self._explained("read", path):
-            file = self._fs.open_input_stream(self._absolute(path))
+            file = self._fs.open_input_stream(self._absolute(path), compression=None)
         with file:
             while block := self._read_block(path, file, size):
                 yield block
@@ -208,7 +208,7 @@ class ArrowCheckpointStorage:
                 with self._renamed(absolute) as file:
                     yield file
             else:
-                with self._fs.open_output_stream(absolute) as file:
+                with self._fs.open_output_stream(absolute, compression=None) as file:
                     yield file
 
     @contextmanager
@@ -216,7 +216,7 @@ class ArrowCheckpointStorage:
         self._fs.create_dir(os.path.dirname(absolute), recursive=True)
         temporary = temporary_name(absolute)
         try:
-            with self._fs.open_output_stream(temporary) as file:
+            with self._fs.open_output_stream(temporary, compression=None) as file:
                 yield file
             self._fs.move(temporary, absolute)
         except BaseException:
