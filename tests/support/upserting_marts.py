@@ -62,7 +62,11 @@ class UpsertingMarts:
             return events.groupBy("k").agg(F.max_by("v", F.abs("v")).alias("v")).withColumn("_delete", F.col("v") < 0)
 
         for name, sink in sinks.items():
-            keep.sink(name, sink)
+            self.shown(keep).sink(name, sink)
+
+    def shown(self, state: Any) -> Any:
+        """What the sinks are given of it."""
+        return state
 
     def put(self, **values: Any) -> None:
         for event in values.items():
