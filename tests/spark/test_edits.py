@@ -64,7 +64,7 @@ class Project:
         self.spark = spark
 
     def pipeline(
-        self, name: str = "shop", landing: str = "landing", ttl: str | None = None, **options: Any
+        self, name: str = "shop", landing: str = "landing", ttl: str | None = None, means: bool = False, **options: Any
     ) -> Pipeline:
         positive = suite("amounts", expect("column_values_to_be_between", column="total", min_value=0))
         pipeline = Pipeline(name, checkpoints=CheckpointConfig(retained=5), **options)
@@ -73,6 +73,10 @@ class Project:
         totals = rows.key_by("customer").aggregate("totals", expect=positive, ttl=ttl, **sums)
         totals.sink("totals", ParquetSink(str(self.home / name / "totals"), mode="latest"), expect=positive)
         rows.sink("seen", ParquetSink(str(self.home / name / "seen")))
+        if means:
+            meant = suite("means", expect("column_values_to_be_between", column="mean", min_value=0))
+            derived = totals.transform(lambda rows: rows.selectExpr("customer AS who", "total / n AS mean"))
+            derived.sink("means", ParquetSink(str(self.home / name / "means"), mode="latest"), expect=meant)
         return pipeline
 
     def deliver(self, name: str, rows: Rows, landing: str = "landing") -> None:
@@ -98,6 +102,9 @@ class Project:
 
     def table(self, name: str = "shop") -> dict[str | None, tuple[int, int]]:
         return {row["customer"]: (row["n"], row["total"]) for row in rows_of(self.home / name / "totals" / "current")}
+
+    def means(self) -> dict[str | None, float]:
+        return {row["who"]: row["mean"] for row in rows_of(self.home / "shop" / "means" / "current")}
 
     def state(self, name: str = "shop") -> dict[str | None, tuple[int, int]]:
         return {
@@ -137,7 +144,7 @@ THIRD: Rows = [("ann", 1), ("bob", 1), (None, 6)]
 
 
 def test_a_pipeline_goes_on_from_state_that_was_corrected(project: Project) -> None:
-    pipeline = project.pipeline()
+    pipeline = project.pipeline(means=True)
     project.deliver("1", FIRST)
     project.take(pipeline)
     project.deliver("2", SECOND)
@@ -155,6 +162,7 @@ def test_a_pipeline_goes_on_from_state_that_was_corrected(project: Project) -> N
         "ann": (100, 1000), "eve": (1, 1), None: (50, 500), "cyd": (1, 2)
     }  # fmt: skip
     assert project.table() == project.state() == corrected
+    assert project.means() == {who: total / n for who, (n, total) in corrected.items()}
     project.deliver("3", THIRD)
     project.take(pipeline)
     assert project.table() == project.state() == added(added(corrected, SECOND), THIRD)
@@ -162,6 +170,7 @@ def test_a_pipeline_goes_on_from_state_that_was_corrected(project: Project) -> N
     replaced.replace("totals", project.frame([("zoe", 1, 2)])).write("saved/replaced")
     assembly.open_coordinator(pipeline).restore_from(str(project.home / "saved/replaced"))
     assert project.table() == project.state() == {"zoe": (1, 2)}
+    assert project.means() == {"zoe": 2.0}
 
 
 def test_rows_that_are_given_by_hand_are_changed_when_they_are_given(project: Project) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from derived_script import Loose
 from listed import Listed
 from mirrors import Mirror
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect import functions as connect_functions
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 from pyspark.sql.connect.session import SparkSession as ConnectSession
+from spark_checkpoints import Checkpoints
 
 from tidegate import ParquetSink, Pipeline, count, sum_
 from tidegate.pipeline.graph import compile_graph
@@ -147,3 +149,20 @@ def test_what_is_refused_is_refused_by_a_run_too(session: Any, tmp_path: Path) -
     layout = streams.layout(graph.keyed[0])
     with pytest.raises(PipelineDefinitionError, match="because of an aggregate"):
         derived_rows(streams, graph.sinks[0], layout, streams.empty(layout.rows))
+
+
+def test_tables_have_it_on_either_session(session: Any, tmp_path: Path) -> None:
+    source, mirror = Listed("k string, v bigint", step=100), Loose(str(tmp_path / "m"))
+    pipeline = Pipeline("shown", parallelism=2, max_parallelism=16)
+    total = pipeline.source("events", source).key_by("k").aggregate("total", n=count(), v=sum_("v"))
+    even = total.transform(lambda rows: rows.where("v % 2 = 0").selectExpr("k as id", "v / n as mean"))
+    even.sink("now", ParquetSink(str(tmp_path / "now"), mode="latest"))
+    even.sink("upserted", mirror)
+    checkpoints = Checkpoints(pipeline, session, tmp_path)
+    for events in ([("a", 2), ("b", 3), (None, 4)], [("a", 1), ("b", 1)], [("c", 5)], [(None, 1), ("c", 1)]):
+        source.put(0, *events)
+        checkpoints.take()
+        checkpoints.commit("upserted")
+        expected = [(k, v / n) for k, n, v in checkpoints.rows("state:total") if v % 2 == 0]
+        assert checkpoints.rows("sink:now") == mirror.rows() == sorted(expected, key=repr)
+    assert mirror.whole == [1]

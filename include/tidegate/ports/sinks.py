@@ -17,13 +17,14 @@ class SinkInput(StrEnum):
 
     Attributes:
         CHANGES: The rows that the checkpoint produced.
-        CURRENT: Every current row of the operator's state, whenever a subtask's part of it changed.
-        UPSERTS: Directly behind an operator that keeps state, how its rows differ from those that the sink was given
-            before: rows that are new or changed, and, in files of their own, keys that were removed or have expired.
+        CURRENT: Every current row of the operator's state, whenever a subtask's part of it changed. Transforms between
+            the two derive columns of each row.
+        UPSERTS: Behind an operator that keeps state, how its rows differ from those that the sink was given before:
+            rows that are new or changed, and, in files of their own, keys that were removed or have expired.
             Such a file has `deletes` in its handle's details, and a column `_delete` that is true; columns that are no
             key are null. A sink that may lack earlier rows, because it is new, writes elsewhere, was left by a restore,
             or the pipeline began in another database, is given all rows once, in files with `whole` in their details:
-            no other key has a row.
+            no other key has a row. Behind transforms, a row may be as it was, and a key may be removed that has none.
             Behind anything else, the rows that the checkpoint produced.
     """
 
