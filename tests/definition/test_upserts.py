@@ -4,6 +4,7 @@ import pytest
 from worlds import SplitSource
 
 from tidegate import Pipeline, PostgresSink, count
+from tidegate.pipeline.derivations import recorded_derivation
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
@@ -22,7 +23,8 @@ def upserted(key: str | list[str]) -> Pipeline:
     derived.sink("derived", PostgresSink("derived", mode="upsert", key="n"))  # which may be the key, renamed
     step = counts.transform(lambda rows: rows, deterministic=False, name="step")
     step.sink("behind", PostgresSink("behind", mode="upsert", key="n"))
-    source.sink("read", PostgresSink("read", mode="upsert", key=["customer", "product"]))
+    read = source.transform(lambda rows: rows)
+    read.sink("read", PostgresSink("read", mode="upsert", key=["customer", "product"]))
     return pipeline
 
 
@@ -30,6 +32,8 @@ def test_only_a_sink_that_shows_state_hears_what_leaves_it() -> None:
     graph = compile_graph(upserted("customer"))
     assert graph.upserted == graph.showing_state == {"direct-sink", "derived-sink"}
     assert graph.restaged == frozenset()
+    recorded = {each.name: recorded_derivation(graph, each) for each in graph.sinks}
+    assert {name for name, said in recorded.items() if said} == {"derived"}
 
 
 def test_such_a_sink_has_the_key_of_the_operator() -> None:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from tidegate.pipeline.fingerprint import facts_of
+from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.vertices import SinkVertex
 from tidegate.protocol.recovery.changes import TRANSFORMS
@@ -17,6 +18,11 @@ def derivation_of(sink: SinkVertex) -> dict[str, str]:
     version.
     """
     return {TRANSFORMS: _digest(sink)} if derives(sink) else {}
+
+
+def recorded_derivation(graph: Graph, sink: SinkVertex) -> dict[str, str]:
+    """The same for what is recorded of a sink; nothing if it shows no state, and so is given no row again."""
+    return derivation_of(sink) if sink.operator_id in graph.showing_state else {}
 
 
 @lru_cache(maxsize=256)  # asked for each subtask of each checkpoint
