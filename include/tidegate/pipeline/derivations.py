@@ -3,9 +3,11 @@
 import json
 from functools import lru_cache
 from hashlib import sha256
+from typing import Any
 
 from tidegate.pipeline.fingerprint import facts_of
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.sink_inputs import derives
 from tidegate.pipeline.vertices import SinkVertex
 from tidegate.protocol.recovery.changes import TRANSFORMS
@@ -20,9 +22,10 @@ def derivation_of(sink: SinkVertex) -> dict[str, str]:
     return {TRANSFORMS: _digest(sink)} if derives(sink) else {}
 
 
-def recorded_derivation(graph: Graph, sink: SinkVertex) -> dict[str, str]:
-    """The same for what is recorded of a sink; nothing if it shows no state, and so is given no row again."""
-    return derivation_of(sink) if sink.operator_id in graph.showing_state else {}
+def recorded_sink(graph: Graph, sink: SinkVertex) -> dict[str, Any]:
+    """What the metadata of checkpoints says of a sink. One that shows no state is given no row again."""
+    derivation = derivation_of(sink) if sink.operator_id in graph.showing_state else {}
+    return {**sink.sink.describe(), **promised(graph.pipeline, sink), **derivation}
 
 
 @lru_cache(maxsize=256)  # asked for each subtask of each checkpoint
