@@ -12,9 +12,8 @@ from typing import Any
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.lookup import shown_checkpoints
-from tidegate.pipeline.derivations import recorded_derivation
+from tidegate.pipeline.derivations import recorded_sink
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.guarantees import promised
 from tidegate.pipeline.known_schemas import known_schema
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import DirectorySink, EvolvingSink, SelectingSink, Sink, SinkInput, StateSchemas
@@ -194,11 +193,7 @@ def _described(graph: Graph, vertex: SourceVertex | StepVertex | SinkVertex, pla
         case SourceVertex():
             return DefinedVertex(VertexKind.SOURCE, vertex.name, plan, options=_as_json(vertex.source.describe()))
         case SinkVertex():
-            options = {
-                **vertex.sink.describe(),
-                **promised(graph.pipeline, vertex),
-                **recorded_derivation(graph, vertex),
-            }
+            options = recorded_sink(graph, vertex)
             appends, upserts = vertex.sink.input is SinkInput.CHANGES, vertex.operator_id in graph.upserted
             return DefinedVertex(
                 VertexKind.SINK,

@@ -16,10 +16,9 @@ from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Begun
 from tidegate.coordination.steps.participating import Participants, Participating
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.derivations import recorded_derivation
+from tidegate.pipeline.derivations import recorded_sink
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.guarantees import promised
 from tidegate.ports import CheckpointStorage, Look, StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed
 from tidegate.protocol.continuous.overlap import (
@@ -272,9 +271,6 @@ def described(graph: Graph) -> dict[str, dict[str, Any]]:
     vertices = {v.operator_id: v.source.describe() for v in graph.sources}
     operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
     operators |= {v.operator_id: v.describe() for v in graph.keyed}
-    sinks = {
-        v.operator_id: v.sink.describe() | promised(graph.pipeline, v) | recorded_derivation(graph, v)
-        for v in graph.sinks
-    }
+    sinks = {v.operator_id: recorded_sink(graph, v) for v in graph.sinks}
     inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
     return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}
