@@ -4,7 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidegate import CheckpointConfig, ParquetSink, Pipeline, Update, count, sum_
+from tidegate import (
+    CheckpointConfig,
+    ParquetSink,
+    Pipeline,
+    Update,
+    approx_count_distinct,
+    count,
+    count_distinct,
+    sum_,
+)
 
 EVENTS = "event_id bigint, customer string, amount bigint, at timestamp"
 ACTIVE_FOR, KNOWN_FOR = "30 d", "7 d"
@@ -28,7 +37,10 @@ def activity_pipeline(
         ttl=KNOWN_FOR,
         ttl_by="at",
     )(first_of_each)
-    active = read.key_by("customer").aggregate("active", events=count(), amount=sum_("amount"), ttl=ACTIVE_FOR)
+    different, about = count_distinct("amount"), approx_count_distinct("amount")
+    active = read.key_by("customer").aggregate(
+        "active", events=count(), amount=sum_("amount"), different=different, about=about, ttl=ACTIVE_FOR
+    )
     once.sink("once", wrap_sink(ParquetSink(str(tables / "once"))))
     active.sink("active", wrap_sink(ParquetSink(str(tables / "active"), mode="latest")))
     return pipeline

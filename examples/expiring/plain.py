@@ -14,15 +14,17 @@ Checkpoint = tuple[datetime, Sequence[Event]]
 ACTIVE_FOR, KNOWN_FOR = timedelta(days=30), timedelta(days=7)
 
 
-def active(checkpoints: Iterable[Checkpoint]) -> dict[Any, tuple[int, int]]:
-    """By customer, events and amount since the last pause of thirty days."""
-    found: dict[Any, tuple[int, int, datetime]] = {}
+def active(checkpoints: Iterable[Checkpoint]) -> dict[Any, tuple[int, int, int, int]]:
+    """By customer, events and amount since the last pause of thirty days, and how many amounts there were, which are so
+    few that they are also estimated right."""
+    found: dict[Any, tuple[list[int], datetime]] = {}
     for now, events in checkpoints:
-        found = {customer: row for customer, row in found.items() if row[2] + ACTIVE_FOR > now}
+        found = {customer: row for customer, row in found.items() if row[1] + ACTIVE_FOR > now}
         for _, customer, amount, _ in events:
-            number, total, _ = found.get(customer, (0, 0, now))
-            found[customer] = (number + 1, total + amount, now)
-    return {customer: row[:2] for customer, row in found.items()}
+            amounts, _ = found.get(customer, ([], now))
+            found[customer] = ([*amounts, amount], now)
+    rows = ((customer, amounts) for customer, (amounts, _) in found.items())
+    return {customer: (len(all_), sum(all_), len(set(all_)), len(set(all_))) for customer, all_ in rows}
 
 
 def once(checkpoints: Iterable[Checkpoint]) -> Counter[Event]:

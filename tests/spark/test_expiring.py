@@ -64,7 +64,9 @@ class Activity:
         self.waiting = []
 
     def check(self) -> None:
-        shown = {row["customer"]: (row["events"], row["amount"]) for row in rows_of(self.tables / "active/current")}
+        names = ("events", "amount", "different", "about")
+        table = rows_of(self.tables / "active/current")
+        shown = {row["customer"]: tuple(row[name] for name in names) for row in table}
         assert shown == plain.active(self.checkpoints)
         passed = Counter(
             (row["event_id"], row["customer"], row["amount"], row["at"].replace(tzinfo=None))
