@@ -124,7 +124,7 @@ DECLARED = [
     ({"max_rows": 0}, "max_rows is 0, but must be at least 1"),
     ({"start": "latest"}, "start is 'latest', but must be"),
     ({"start": "7/1 9:5:"}, "start is '7/1 9:5:', but must be"),
-    ({"key": ["xid", "id"]}, "key= names columns, and not 'xid'"),
+    ({"key": ["xid", "id"]}, "key= needs a column, and none is 'xid'"),
 ]
 
 

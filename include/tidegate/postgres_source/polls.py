@@ -48,7 +48,8 @@ def begin(reader: Reader, position: Position | None, start: Start, now: Moment) 
         return Position(now.cluster, now.lsn, start.seen)
     read = position.until or position.seen
     if position.cluster == now.cluster or _is_successor(position, now):
-        if not now.is_standby and not now.ended.includes(read):
+        is_lost = not now.ended.includes(read) or lsn_number(now.lsn) < lsn_number(position.lsn)
+        if is_lost and not now.is_standby:
             raise reader.gone_back(position, now)
         return replace(position, cluster=now.cluster)
     if now.cluster.system == position.cluster.system and now.is_standby and now.cluster < position.cluster:

@@ -87,7 +87,7 @@ class PostgresSource(RangeSource):
         if self.on_change not in ("fail", "ignore"):
             self._refuse(f'on_change is {self.on_change!r}, but must be "fail" or "ignore"')
         if self.key is not None and (not self.key or self.xid in self.key):
-            self._refuse(f"key= names columns, and not {self.xid!r}, which comes before them")
+            self._refuse(f"key= needs a column, and none is {self.xid!r}, which comes before them")
         if self.max_rows is not None and self.max_rows < 1:
             self._refuse(f"max_rows is {self.max_rows}, but must be at least 1")
         try:

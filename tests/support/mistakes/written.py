@@ -116,6 +116,8 @@ SOURCES = each(
         'shop.source("a", FileSource("a", schema="k int not null")).sink("t", ParquetSink("tables/t"))'),
     ("a format that there is not", 'FileSource("landing", format="xml", schema="a int")'),
     ("no splits", 'FileSource("landing", schema="a int", splits=0)'),
+    ("a table that is read from no snapshot", 'PostgresSource("outbox", start="latest")'),
+    ("a key that is no key of rows", 'PostgresSource("outbox", key="xid")'),
     ("fewer files a checkpoint than splits",
         'FileSource("landing", schema="a int", splits=4, max_files_per_checkpoint=2)'),
     ("an encoding that there is not", 'FileSource("landing", schema="a int", encoding="utf-9")'),
