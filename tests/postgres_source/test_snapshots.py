@@ -19,7 +19,7 @@ from tidegate.protocol.facts.errors import SourceChangedError, SourceUnavailable
 #: What happens: a transaction begins, one of those that are open ends, a standby replays that, or one of the two is
 #: polled.
 STEPS = st.lists(
-    st.one_of(st.just("begin"), st.integers(0, 9), st.sampled_from(["poll", "standby", "none"])), max_size=80
+    st.one_of(st.just("begin"), st.integers(0, 9), st.sampled_from(["poll", "standby", "replay"])), max_size=80
 )
 
 
