@@ -35,12 +35,12 @@ class Database:
 
 def measure(workload: Workload, directory: Path, database: Database) -> dict[str, Any]:
     """Everything both engines measured at one number of keys. Raises `RuntimeError` where a total is wrong."""
-    data = directory / "data" / str(workload.keys)
+    data = directory / "data" / workload.name
     workload.write(data)
     expected = workload.totals()
-    result: dict[str, Any] = {"keys": workload.keys}
+    result: dict[str, Any] = {"keys": workload.keys, "shape": workload.shape}
     for engine in ENGINES:
-        root = directory / f"{engine}-{workload.keys}"
+        root = directory / f"{engine}-{workload.name}"
         root.mkdir()
         result[engine] = measure_engine(engine, workload, (data, root), expected, database)
     return result
@@ -129,6 +129,18 @@ def windowed(directory: Path, database: Database) -> dict[str, list[Cost]]:
     if ours != theirs or not all(ours):
         raise RuntimeError(f"Windows and rows in them are {ours} of Tidegate, and {theirs} of Structured Streaming")
     return {engine: each["costs"] for engine, each in found.items()}
+
+
+def written(shape: str, directory: Path, database: Database) -> dict[str, Any]:
+    """What each epoch of a shape that people write costs, by engine. Raises `RuntimeError` if their rows differ."""
+    roots = {engine: directory / f"shape-{engine}" for engine in ENGINES}
+    found = {engine: _of("written_shapes.py", root, engine, database, shape) for engine, root in roots.items()}
+    ours, theirs = (found[engine]["shown"] for engine in ENGINES)
+    if ours != theirs or not all(ours):
+        raise RuntimeError(f"{shape}: rows and their sum are {ours} of Tidegate, {theirs} of Structured Streaming")
+    for root in roots.values():
+        shutil.rmtree(root)
+    return {"shape": shape, **{engine: found[engine]["costs"] for engine in ENGINES}}
 
 
 def judged(keys: int, directory: Path, database: Database) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from bench_series import series
 from machine_load import Load
 from rich.console import Console
 from rich.table import Table
-from workload import Workload
+from workload import BEHIND, Workload
+from written_shapes import SHAPES
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.migrate import upgrade
@@ -66,8 +67,15 @@ def scenes(options: argparse.Namespace) -> dict[str, Callable[[Path, measuring.D
         repetitions = conditions.repetitions(*REPETITIONS)
         return [measuring.measure(Workload(keys, *repetitions), directory, found) for keys in options.sizes]
 
+    def behind(directory: Path, found: measuring.Database) -> list[dict[str, Any]]:
+        sizes = [keys for keys in options.sizes if keys in options.tables]
+        loads = [Workload(keys, *conditions.repetitions(*REPETITIONS), shape) for shape in BEHIND for keys in sizes]
+        return [measuring.measure(load, directory, found) for load in loads]
+
     return {
         "epochs": epochs,
+        "behind transforms": behind,
+        "shapes": lambda directory, found: [measuring.written(shape, directory, found) for shape in SHAPES],
         "fixed cost": measuring.fixed_cost,
         "emitted rows": measuring.emitting,
         "state that ends": measuring.expiring,

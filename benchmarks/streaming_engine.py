@@ -39,7 +39,9 @@ def main() -> None:
 
 
 def start(session: Session, spark: Any) -> StreamingQuery:
-    events = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(session.landing))
+    options = {"maxFilesPerTrigger": "1", "header": "true"}
+    reader = spark.readStream.schema(SCHEMA).options(**options).format(session.workload.format)
+    events = session.workload.transformed(reader.load(str(session.landing)))
     totals = events.groupBy("key").agg(F.count("*"), F.sum("value"), F.max("value"))
     writer = totals.writeStream.format("noop").outputMode("update")
     query: StreamingQuery = writer.option("checkpointLocation", str(session.checkpoints)).start()

@@ -13,7 +13,7 @@ from conditions import PARALLELISM
 from session import Session, given_session, mark, run_epochs
 from sqlalchemy import NullPool, create_engine, text
 from stopwatch import Stopwatch, TimedRegion, TimedStorage, TimedStore
-from workload import SCHEMA, Epoch
+from workload import SCHEMA, STRAIGHT, Epoch
 
 from tidegate import Pipeline, assembly, count, max_, sum_
 from tidegate.clock import SystemClock
@@ -53,9 +53,11 @@ def settings_of(session: Session) -> Settings:
 
 def pipeline_of(session: Session) -> Pipeline:
     """One for each number of keys: their checkpoints lie in one database."""
-    pipeline = Pipeline(f"benchmark_{session.workload.keys}", parallelism=PARALLELISM)
-    events = pipeline.source("events", FileSource(str(session.landing), format="parquet", schema=SCHEMA))
-    events.key_by("key").aggregate("totals", events=count(), total=sum_("value"), largest=max_("value"))
+    pipeline = Pipeline(f"benchmark_{session.workload.name}", parallelism=PARALLELISM)
+    workload = session.workload
+    events = pipeline.source("events", FileSource(str(session.landing), format=workload.format, schema=SCHEMA))
+    rows = events if workload.shape == STRAIGHT else events.transform(workload.transformed)
+    rows.key_by("key").aggregate("totals", events=count(), total=sum_("value"), largest=max_("value"))
     return pipeline
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 SCHEMA = "key bigint, value bigint"
@@ -19,6 +20,9 @@ TOTALS = ("key", "events", "total", "largest")
 FEWEST = 10_000
 LARGE = 1_000_000
 _LARGEST_VALUE = 1_000_000
+#: What lies between the files and the aggregate: nothing, or what people write most.
+STRAIGHT, CSV, COMPUTED = "straight", "CSV behind a filter", "Parquet behind a filter and a computed column"
+BEHIND = CSV, COMPUTED
 _SEED = 20260
 
 
@@ -30,10 +34,11 @@ class Epoch:
     phase: str  # load, epochs, restart
     events: int
     warm_up: bool
+    format: str = "parquet"
 
     @property
     def file(self) -> str:
-        return f"{self.number:03}-{self.phase}-{self.events}.parquet"
+        return f"{self.number:03}-{self.phase}-{self.events}.{self.format}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,23 @@ class Workload:
     keys: int
     warm_ups: int
     measured: int
+    shape: str = STRAIGHT
+
+    @property
+    def format(self) -> str:
+        return "csv" if self.shape == CSV else "parquet"
+
+    @property
+    def name(self) -> str:
+        """Of directories and pipelines of this workload."""
+        return f"{self.keys}_{(STRAIGHT, *BEHIND).index(self.shape)}"
+
+    def transformed(self, rows: Any) -> Any:
+        """What a DataFrame goes through in front of the aggregate."""
+        if self.shape == STRAIGHT:
+            return rows
+        kept = rows.where("value IS NOT NULL")
+        return kept if self.shape == CSV else kept.withColumn("value", kept["value"] * 2)
 
     def series(self) -> list[int]:
         """Events per epoch of each series, ascending: 10 k, and of K/100 and K/10 what is more."""
@@ -60,7 +82,9 @@ class Workload:
             warm_ups, measured = self.repetitions(events)
             steps += [("epochs", events, number < warm_ups) for number in range(warm_ups + measured)]
         steps.append(("restart", self.keys // 10, False))
-        return [Epoch(number, phase, events, warm_up) for number, (phase, events, warm_up) in enumerate(steps)]
+        return [
+            Epoch(number, phase, events, warm_up, self.format) for number, (phase, events, warm_up) in enumerate(steps)
+        ]
 
     def write(self, directory: Path) -> None:
         """Write the files that are not there yet."""
@@ -68,14 +92,18 @@ class Workload:
         for epoch, (keys, values) in self.files():
             if not (path := directory / epoch.file).exists():
                 table = pa.table({"key": keys, "value": values})
-                pq.write_table(table, path, row_group_size=max(epoch.events // 4, 1))
+                if self.format == "csv":
+                    pa.csv.write_csv(table, path)
+                else:
+                    pq.write_table(table, path, row_group_size=max(epoch.events // 4, 1))
 
     def totals(self) -> dict[str, Any]:
         """Events, total and largest value of each key after all epochs, as arrays in the order of the keys."""
         events = np.zeros(self.keys, np.int64)
         total = np.zeros(self.keys, np.int64)
         largest = np.full(self.keys, np.iinfo(np.int64).min)
-        for _, (keys, values) in self.files():
+        for _, (keys, given) in self.files():
+            values = given * 2 if self.shape == COMPUTED else given
             events += np.bincount(keys, minlength=self.keys)
             np.add.at(total, keys, values)
             np.maximum.at(largest, keys, values)
