@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "nothing to keep by": (
         lambda o, c: o.join(c.transform(lambda df: df), name="j", key=["customer"], keep="updated"),
-        "largest 'updated', but its right side has only customer, name, changed",
+        "largest 'updated', but its right side has no updated, only customer, name, changed",
     ),
     "nested values": (
         lambda o, c: o.transform(with_nested).join(c, name="j", key=["customer"]),

@@ -10,11 +10,12 @@ from tidegate.spark.driver.join_columns import LEFT, RIGHT, ROWS, VERSIONS, Join
 from tidegate.spark.driver.updated_joins import updated
 
 
-def joined(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFrame) -> Update:
-    """What the rows that came mean, given what is kept. As in SQL, a null key matches nothing."""
+def joined(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFrame, small: bool = False) -> Update:
+    """What the rows that came mean, given what is kept. As in SQL, a null key matches nothing. What is `small` is put
+    together in one Spark task: to bring keys together takes longer than to compute state and results one by one."""
     if columns.join.row_key:
         return updated(columns, left, right, state)
-    met = _met(columns, left, right, state)
+    met = _met(columns, left, right, state, small)
     pairs, kept = (_all if columns.join.by is None else _newest if columns.join.as_of is None else _as_of)(columns)
     matches = matching(columns.key)
     keys = [F.col(quoted(name)) for name in columns.key]
@@ -31,7 +32,7 @@ def joined(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataF
     return Update(state=upserts, rows=rows)
 
 
-def _met(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFrame) -> DataFrame:
+def _met(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFrame, small: bool) -> DataFrame:
     """By key, the rows that are kept and those that came, as texts."""
     keys = [F.col(quoted(name)) for name in columns.key]
     *lefts, rights = columns.sides
@@ -46,7 +47,7 @@ def _met(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFra
     sides = ("old_left", "new_left", "old_right", "new_right")
     # Sorted, because the order of arrival is another one each time.
     collected = (F.sort_array(F.flatten(F.collect_list(side))).alias(side) for side in sides)
-    return together.groupBy(*keys).agg(*collected)
+    return (together.coalesce(1) if small else together).groupBy(*keys).agg(*collected)
 
 
 def _all(columns: JoinColumns) -> tuple[Column, dict[str, Column]]:

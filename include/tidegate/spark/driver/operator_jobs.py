@@ -111,7 +111,8 @@ class OperatorJobs:
         batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
         require_keys(self._streams, vertex, layout, batches)
         keys = self._placed(execution, vertex, _keys_of(batches, layout))
-        result = result_of(self._streams, vertex, layout, batches, self._state(vertex, layout, keys))
+        small, state = self._is_small(vertex, execution), self._state(vertex, layout, keys)
+        result = result_of(self._streams, vertex, layout, batches, state, small)
         # Only a user's function may return rows of other keys than its own.
         rows = result.upserts if vertex.update is None else with_given(result.upserts, keys)
         reports = self._updated(execution, vertex, layout, "upsert", rows)

@@ -44,11 +44,18 @@ def require_keys(streams: Streams, vertex: KeyedVertex, layout: StateLayout, bat
 
 
 def result_of(
-    streams: Streams, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame], state: DataFrame
+    streams: Streams,
+    vertex: KeyedVertex,
+    layout: StateLayout,
+    batches: Sequence[DataFrame],
+    state: DataFrame,
+    small: bool = False,
 ) -> Result:
-    """What the operator's function makes of batches and state. Raises `PipelineDefinitionError`, which names the
-    operator and what it should have returned."""
-    returned = _returned(streams, vertex, [*batches, state])
+    """What the operator's function makes of batches and state, which are `small` if one Spark task may take all.
+
+    Raises `PipelineDefinitionError`, which names the operator and what it should have returned.
+    """
+    returned = _returned(streams, vertex, [*batches, state], small)
     state, rows = _parts(streams.where(vertex), vertex, returned)
     upserts = _upserts(streams.where(vertex), layout, state)
     streams.require_deterministic(f"What the function of {streams.where(vertex)} returns", upserts)
@@ -65,12 +72,13 @@ def with_given(upserts: DataFrame, keys: DataFrame) -> DataFrame:
     return upserts.withColumn(GIVEN, F.lit(False)).unionAll(keys.select(*there, F.lit(True).alias(GIVEN)))
 
 
-def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> DataFrame | Update:
+def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame], small: bool) -> DataFrame | Update:
     if vertex.table is not None:
         columns = streams.table_columns(vertex)
         return versions(columns, *frames) if vertex.table.versions else kept(columns, frames[0])
     if vertex.join is not None:
-        return joined(streams.join_columns(vertex), *frames)
+        left, right, state = frames
+        return joined(streams.join_columns(vertex), left, right, state, small)
     assert vertex.update is not None
     try:
         return vertex.update(*frames)
