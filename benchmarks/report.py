@@ -20,6 +20,10 @@ EPOCH_TARGETS = {
     (100_000, 10_000): 0.35,
 }
 RESTART_TARGETS = {10_000_000: 0.25}
+#: Behind a transform, of processors alone.
+BEHIND_TARGETS = {(1_000_000, 100_000): 0.2, (1_000_000, 10_000): 0.35, (100_000, 10_000): 0.35}
+BEHIND_RESTART_TARGET = 0.5
+SHAPE_TARGET = 0.5  # of Structured Streaming's processors
 GROWTH_TARGET = 1.5
 WRITTEN_TARGET = 1.0
 MEMORY_TARGET = 0.9
@@ -68,6 +72,10 @@ def figures(found: dict[str, Any]) -> list[Figure]:
     figures += _in_turns("epoch with a ttl", found.get("state that ends"), EXPIRING_TARGET)
     if windowed := found.get("windowed counts"):
         figures += _costs("windowed count: epoch", windowed["tidegate"], windowed["streaming"], WINDOWED_TARGET)
+    for result in found.get("behind transforms", []):
+        figures += _behind(result)
+    for shape in found.get("shapes", []):
+        figures += _costs(f"{shape['shape']}: epoch", shape["tidegate"], shape["streaming"], SHAPE_TARGET)
     for judged in found.get("tables", []):
         figures += _of_tables(judged)
     if empty := found.get("empty checkpoints"):
@@ -123,7 +131,7 @@ def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
         where = f"{short(keys)} keys, {short(events)} events"
         target = EPOCH_TARGETS.get((keys, events))
         for what, field in (("epoch", "seconds"), ("processor time", "processors")):
-            ours, theirs = ([e[field] for e in warm(result[engine], events)] for engine in ENGINES)
+            ours, theirs = _of_both(result, events, field)
             yield pair(f"{where}: {what}", ours, theirs, target)
         written = None if target is None else WRITTEN_TARGET
         yield _mean_ratio(f"{where}: bytes written", written, result, "written", events)
@@ -139,6 +147,23 @@ def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
 
 def of_memory(what: str, ours: float, theirs: float, target: float | None) -> Figure:
     return Figure(what, f"{ours / 2**20:,.0f} MiB : {theirs / 2**20:,.0f} MiB", ours / theirs, target)
+
+
+def _behind(result: dict[str, Any]) -> Iterator[Figure]:
+    for events in series_of(result):
+        where = f"{result['shape']}, {short(result['keys'])} keys, {short(events)} events"
+        for what, field in (("epoch", "seconds"), ("processor time", "processors")):
+            target = BEHIND_TARGETS.get((result["keys"], events)) if field == "processors" else None
+            ours, theirs = _of_both(result, events, field)
+            yield pair(f"{where}: {what}", ours, theirs, target)
+    once, theirs_once = (restart(result[engine])["processors_since_start"] for engine in ENGINES)
+    what = f"{result['shape']}, {short(result['keys'])} keys: restart to first epoch, processor time"
+    yield Figure(what, f"{once:.2f} s : {theirs_once:.2f} s", once / theirs_once, BEHIND_RESTART_TARGET)
+
+
+def _of_both(result: dict[str, Any], events: int, field: str) -> tuple[list[float], list[float]]:
+    ours, theirs = ([epoch[field] for epoch in warm(result[engine], events)] for engine in ENGINES)
+    return ours, theirs
 
 
 def _mean_ratio(what: str, target: float | None, result: dict[str, Any], field: str, events: int) -> Figure:
