@@ -126,11 +126,12 @@ def readme(spark: Any, root: Path) -> Any:
 
 def _judge(rows: Any) -> None:
     import great_expectations as gx
-    from great_expectations.expectations.core import ExpectColumnValuesToBeBetween
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     context: Any = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
-    if not batch.validate(ExpectColumnValuesToBeBetween(column="amount", min_value=0)).success:
+    asked = ExpectationConfiguration("expect_column_values_to_be_between", {"column": "amount", "min_value": 0})
+    if not batch.validate(asked.to_domain_obj()).success:
         raise RuntimeError("A batch does not meet its expectations.")

@@ -7,7 +7,7 @@ random keys; the last file is for the epoch after a restart. Seeded, so that eve
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +52,7 @@ class Workload:
     shape: str = STRAIGHT
 
     @property
-    def format(self) -> str:
+    def format(self) -> Literal["csv", "parquet"]:
         return "csv" if self.shape == CSV else "parquet"
 
     @property
