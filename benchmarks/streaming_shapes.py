@@ -45,7 +45,7 @@ def _appended(rows: Any, root: Path, mode: str = "append") -> Any:
 def function(spark: Any, root: Path) -> Any:
     """`transformWithState` in pandas."""
     import pandas as pd
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Totals(StatefulProcessor):
         def init(self, handle: Any) -> None:
