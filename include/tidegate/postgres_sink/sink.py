@@ -48,8 +48,8 @@ class PostgresSink(StagedParquet):
             Behind anything but state, a row whose column `_delete` is true removes its key. `"replace"`: each
             checkpoint that changes an operator's state replaces the whole table by all its current rows.
         connection: The name of a connection to another database, in Airflow or the environment.
-        key: The columns that tell rows apart, with `"upsert"`: directly behind an operator that keeps state, the
-            operator's. None of them is null.
+        key: The columns that tell rows apart, with `"upsert"`: behind an operator that keeps state, the operator's, as
+            transforms have renamed them. None of them is null.
         columns: Those of the rows that are written, by default all.
         create: Whether to make the table if it is not there.
 
