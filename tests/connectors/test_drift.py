@@ -239,7 +239,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "versions": (
         {"mode": "snapshot", "key": ["value"], "schemas": {"b*": "value INT"}},
-        "files of one kind; remove schemas",
+        "takes no schemas: it has the columns of its schema",
     ),
 }
 

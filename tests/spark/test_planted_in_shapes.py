@@ -1,7 +1,6 @@
 """Each mistake that could be made with derived columns and with drifting files is noticed: planted, it fails a test of
 the right ones. A Spark task runs what the driver has sent it, so they are planted in the driver."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,7 +146,7 @@ MISTAKES: dict[str, tuple[Any, Plant]] = {
     "what leaves the state stays in the table": (tables_follow_state, _nothing_is_gone),
     "no node of a plan is looked at": (
         what_is_not_row_wise_is_refused,
-        lambda patch: patch.setattr(derived, "plan_nodes", lambda frame: Counter()),
+        lambda patch: patch.setattr(derived, "not_row_wise", lambda before, after: []),
     ),
     "a key is what has its name": (
         what_is_not_row_wise_is_refused,

@@ -73,8 +73,6 @@ def named_files(source: "FileSource") -> tuple[NamedFiles, ...]:
             f"schemas is {source.schemas!r}, but must have a schema for each pattern of file names, such as "
             '{"meters_v1_*.csv": "meter BIGINT, value INT"}'
         )
-    if source.schemas and source.mode == "snapshot":
-        raise PipelineDefinitionError("the versions of a snapshot are files of one kind; remove schemas")
     found: list[NamedFiles] = []
     for pattern, schema in source.schemas.items():
         try:
