@@ -72,7 +72,7 @@ def derived_rows(streams: Streams, sink: SinkVertex, layout: StateLayout, state:
         raise PipelineDefinitionError(
             f"{what} is not made row by row, because of {', '.join(found)}. The table has a row for each key of the "
             "state, and is given changed rows alone, so each of them must follow from its row of state: select, "
-            "withColumn, a rename or where. Nothing was written. Let an operator do the rest, in front of it or behind "
+            "withColumn, a rename or where. Let an operator do the rest, in front of it or behind "
             "it, such as key_by(…).aggregate(…), or let the sink append."
         )
     return Derived(rows, _keys(what, sink, layout.key_names, rows))
