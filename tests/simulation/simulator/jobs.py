@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import SPREAD, Judged
 from simulator.graphs import KEYS
@@ -16,7 +16,7 @@ from simulator.lasting import stage_lasting
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from simulator.windowed import WindowedFunction, end_of, time_of
+from simulator.windowed import SessionFunction, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
@@ -176,19 +176,26 @@ class SimulatedJobs:
     def _windowed(
         self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan, pending: list[int], rows: Sequence[Row]
     ) -> Iterator[list[Report]]:
-        """Each subtask takes rows into its windows and emits those that have ended; late rows fall to any of them."""
-        function: WindowedFunction = vertex.update
-        taken, late = function.take_in(rows, execution.gone)
+        """Each subtask takes rows into its windows and emits those that have ended; late rows fall to any of them, or
+        to those that have their keys if there are sessions."""
+        function: Any = vertex.update
+        has_sessions = isinstance(function, SessionFunction)
+        taken, late = ({}, []) if has_sessions else function.take_in(rows, execution.gone)
         self.random.shuffle(late)
         for number, index in enumerate(pending):
-            mine = {place: group for place, group in taken.items() if self._owner(place) == index}
             state = self.state(plan.runs(vertex, index))
-            changed = {place: function.digest(state.get(place), group) for place, group in mine.items()}
+            if has_sessions:
+                own = [row for row in rows if self._owner(function.own(row).place) == index]
+                changed, share = function.change(state, own, execution.gone)
+            else:
+                mine = {place: group for place, group in taken.items() if self._owner(place) == index}
+                changed = {place: function.digest(state.get(place), group) for place, group in mine.items()}
+                share = late[number :: len(pending)]
             now = state | changed
             due, leaving = execution.has_windows_due, list[int]()
             if due:
                 leaving = function.leaving(now, changed, execution.closed, execution.watermark)
-            gone = [place for place in now if due and now[place] and self._goes(execution, place)]
+            gone = [place for place in now if due and now[place] and _goes(execution, function.end_of(place))]
             emitted = [function.emitted(place, now[place]) for place in leaving]
             reports = []
             if changed or gone:
@@ -199,17 +206,12 @@ class SimulatedJobs:
                 sent = (self._send(vertex, plan, index, emitted),) if execution.chain.exchanges else ()
                 reports.append(Report(vertex.operator_id, index, sent, {}))
                 reports += [self.stage_rows(sink, plan, index, emitted) for sink in execution.chain.sinks]
-            share = late[number :: len(pending)]
             if share and self.graph.reads_late(vertex.name):
                 sent = (replace(self._send(vertex, plan, index, share), details={LATE_ROWS: True}),)
                 reports.append(Report(vertex.operator_id, index, sent, {}))
             if share:
                 reports.append(Report(vertex.operator_id, index, (), {ROWS_LATE: len(share)}))
             yield joined(reports)
-
-    def _goes(self, execution: Execution, place: int) -> bool:
-        """As the driver says: the plain computation does not ask it."""
-        return execution.goes is not None and end_of(place) <= execution.goes
 
     def _owner(self, key: int) -> int:
         return subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism)
@@ -308,3 +310,8 @@ class SimulatedJobs:
 
 def _reads_late(vertex: StepVertex | KeyedVertex | SinkVertex) -> bool:
     return isinstance(vertex, SinkVertex) and vertex.input.output == LATE_ROWS
+
+
+def _goes(execution: Execution, end: int) -> bool:
+    """As the driver says: the plain computation does not ask it."""
+    return execution.goes is not None and end <= execution.goes

@@ -148,10 +148,12 @@ class Checks:
         check_expiring(self.world, record, snapshots, states[LIVES], rows.difference(ahead))
 
     def check_windows_in_the_end(self, snapshots: dict[SubtaskId, Snapshot]) -> None:
-        watermark = self._check_windows("in the end", snapshots, self.states(snapshots))
+        states = self.states(snapshots)
+        watermark = self._check_windows("in the end", snapshots, states)
         if watermark is not None:
             lengths = self.world.sources[0].lengths
-            check_shown(self.world, watermark, [(split, at) for split, n in enumerate(lengths) for at in range(n)])
+            rows = [(split, at) for split, n in enumerate(lengths) for at in range(n)]
+            check_shown(self.world, watermark, states[WINDOWED], rows)
 
     def compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
         if self.world.config.mode == "EXACTLY_ONCE":

@@ -29,6 +29,9 @@ class Hours:
 
     emits: bool = True
 
+    def end_of(self, place: int) -> int:
+        return end_of(place)
+
     def take_in(self, rows: Iterable[Row], closed: int | None) -> tuple[Counter[int], list[Row]]:
         """By place, how many there are; and the late ones."""
         rows = list(rows)

@@ -14,7 +14,8 @@ from simulator.lasting import stage_lasting
 from simulator.running_ages import Attempt
 from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_expiring import merge, run_ageing
-from simulator.running_hours import end_of, time_of
+from simulator.running_hours import time_of
+from simulator.running_sessions import LogSessions
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
@@ -170,14 +171,21 @@ class PlainJobs:
     def _windowed(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
         """Rows are taken into open windows, then those that have ended leave; late rows fall to any subtask."""
         rows = [row for data in execution.arrived.values() for row in self._rows(data)]
-        taken, late = vertex.update.take_in(rows, execution.gone)
+        function: Any = vertex.update
+        has_sessions = isinstance(function, LogSessions)
+        taken, late = ({}, []) if has_sessions else function.take_in(rows, execution.gone)
         reports = []
         for index, prefix in plan.prefixes(vertex).items():
             state, name = self.state(plan.runs(vertex, index), index), f"{prefix}-{self._unique()}"
-            changed = {place: state.get(place, 0) + n for place, n in taken.items() if self._owner(place) == index}
+            if has_sessions:
+                own = [row for row in rows if self._owner(function.own(row).place) == index]
+                changed, share = function.change(state, own, execution.gone)
+            else:
+                changed = {place: state.get(place, 0) + n for place, n in taken.items() if self._owner(place) == index}
+                share = late[index :: self._parallelism]
             emitted = []
             for place, n in sorted((state | changed).items()) if execution.has_windows_due else ():
-                if n and execution.watermark is not None and end_of(place) <= execution.watermark:
+                if n and execution.watermark is not None and function.end_of(place) <= execution.watermark:
                     emitted.append((place, n))
                     changed[place] = 0
             written = []
@@ -186,7 +194,7 @@ class PlainJobs:
                 written.append(replace(self._write(f"{name}.run", HandleKind.RUN, changed), key_groups=groups))
             if emitted:
                 written.append(self._write(f"{name}.rows", HandleKind.EXCHANGE, emitted))
-            if share := late[index :: self._parallelism]:
+            if share:
                 sent = self._write(f"{name}-late.rows", HandleKind.EXCHANGE, share)
                 written.append(replace(sent, details={LATE_ROWS: True}))
             if written:

@@ -2,7 +2,7 @@
 
 How rows fall into micro-batches is not fixed, and so neither is which are late. But of a checkpoint that holds all that
 was read, three things are: how far the operator has come, what is open, and that each row of an ended window counted or
-was late, once.
+was late, once. What holds for sessions is in `running_sessions`.
 """
 
 from collections import Counter
@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.running_hours import SIZE, Hours, Row, end_of, place_of, time_of
 from simulator.running_in_the_commit import make_table
+from simulator.running_sessions import LogSessions
 from simulator.scheduler import require
+from simulator.sessions import has_sessions
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.session_windows import SessionWindow
 from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.pipeline.windows import EventTime, FixedWindow
@@ -50,11 +53,17 @@ def add_windows(world: "Running", pipeline: Pipeline) -> None:
     random = world.windows
     first = pipeline.vertices[0]
     first.source.schema = "k bigint, split bigint, at timestamp"
-    delay = timedelta(microseconds=random.choice([0, 40, 100]))
-    pipeline.vertices[0] = type(first)(first.name, first.source, event_time=EventTime("at", delay))
-    window = FixedWindow("at", timedelta(microseconds=SIZE), timedelta(microseconds=SIZE))
+    delay = random.choice([0, 40, 100])
+    window: Any = FixedWindow("at", timedelta(microseconds=SIZE), timedelta(microseconds=SIZE))
+    function: Any = Hours()
+    if has_sessions(world.seed, WINDOWED):
+        aside = Random(f"sessions of logs {world.seed}")
+        delay, function = aside.choice([0, 0, 20]), LogSessions(aside.choice([10, 15, 20, 30]))
+        window = SessionWindow("at", timedelta(microseconds=function.gap))
+    timed = EventTime("at", timedelta(microseconds=delay))
+    pipeline.vertices[0] = type(first)(first.name, first.source, event_time=timed)
     read = (Stream(pipeline, first.name),)
-    vertex = KeyedVertex(WINDOWED, read, ("k",), aggregates=(("n", count()),), update=Hours(), window=window)
+    vertex = KeyedVertex(WINDOWED, read, ("k",), aggregates=(("n", count()),), update=function, window=window)
     hours = pipeline.add(vertex)
     for name, stream in ((SHOWN, hours), (LATE_TABLE, hours.late)):
         pipeline.add(SinkVertex(name, stream, make_table(world, name, SinkInput.CHANGES)))
@@ -73,6 +82,10 @@ def check_windows(
     position = snapshots[SubtaskId(WINDOWED, 0)].position or {}
     found = position.get("watermarks", {}).get(source.name)
     require(found == watermark, f"{what}: {WINDOWED} has come to {found}, and should have to {watermark}")
+    function = _function(world)
+    if isinstance(function, LogSessions):
+        function.check_open(what, state, rows, watermark)
+        return watermark
     all_rows = Counter(map(place_of, rows))
     is_open = {place: n for place, n in all_rows.items() if watermark is None or end_of(place) > watermark}
     still = {place: n for place, n in state.items() if n}
@@ -80,14 +93,22 @@ def check_windows(
     return watermark
 
 
-def check_shown(world: "Running", watermark: int | None, rows: Sequence[Row]) -> None:
+def check_shown(world: "Running", watermark: int, state: Mapping[int, int], rows: Sequence[Row]) -> None:
     """In the end each row of a window that has ended was counted once, or is late."""
     shown, late = (_rows_of(world, name) for name in (SHOWN, LATE_TABLE))
+    function = _function(world)
+    if isinstance(function, LogSessions):
+        function.check_shown(shown, late, state, watermark, rows)
+        return
     twice = [place for place, times in Counter(place for place, _ in shown).items() if times > 1]
     require(not twice, f"the windows {twice} are shown twice")
     counted = Counter(dict(shown)) + Counter(place_of((split, at)) for split, at in late)
-    ended = Counter(place_of(row) for row in rows if watermark is not None and end_of(place_of(row)) <= watermark)
+    ended = Counter(place_of(row) for row in rows if end_of(place_of(row)) <= watermark)
     require(counted == ended, f"windows and late rows show {counted}, and should {ended}")
+
+
+def _function(world: "Running") -> Any:
+    return next(vertex.update for vertex in world.graph.keyed if vertex.name == WINDOWED)
 
 
 def _rows_of(world: "Running", name: str) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ import json
 from functools import cache
 from hashlib import sha256
 
+from simulator.sessions import SMALLEST, placed_by
 from tidegate.protocol.facts.keygroups import key_group_of
 from tidegate.protocol.facts.records import StateHandle
 
@@ -14,7 +15,8 @@ def hash_of(key: int) -> int:
 
 
 def group_of(key: int, max_parallelism: int) -> int:
-    return key_group_of(hash_of(key), max_parallelism)
+    """A session is placed by a part of its number."""
+    return key_group_of(hash_of(placed_by(key) if key >= SMALLEST else key), max_parallelism)
 
 
 def values_of(run: StateHandle, content: bytes, max_parallelism: int) -> dict[int, int]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
+from simulator.sessions import together_plainly
 from simulator.sources import Row
 from simulator.upserting import difference, shown
-from simulator.windowed import PlainWatermarks, WindowedFunction
+from simulator.windowed import PlainWatermarks, SessionFunction
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.streams import LATE_ROWS
 from tidegate.pipeline.vertices import KeyedVertex
@@ -94,14 +95,18 @@ class SequentialExecution:
         return given
 
     def _windowed(
-        self, name: str, function: WindowedFunction, rows: Sequence[Row], closed: int | None
+        self, name: str, function: Any, rows: Sequence[Row], closed: int | None
     ) -> tuple[list[Row], list[Row]]:
         """What leaves, and what comes too late."""
         state = self.states[name]
         before = dict(state)
-        taken, late = function.take_in(rows, None if closed is None else closed - function.lateness)
-        for place, group in taken.items():
-            state[place] = function.digest(state.get(place), group)
+        if isinstance(function, SessionFunction):
+            changed, late = function.change(state, rows, closed, together_plainly)
+            state.update(changed)
+        else:
+            taken, late = function.take_in(rows, None if closed is None else closed - function.lateness)
+            for place, group in taken.items():
+                state[place] = function.digest(state.get(place), group)
         watermark = self.states[WATERMARKS].get(name)
         leaving = function.leaving(
             state, [place for place in state if state[place] != before.get(place)], closed, watermark

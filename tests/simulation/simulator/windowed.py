@@ -1,7 +1,8 @@
 """Windows in simulated pipelines: which have them, what a window of rows becomes, and the plain computation of both.
 
 A row's event time is in its value. The number of an open window stands in state by a number for key and end, and 0 once
-it has gone from there: when it was emitted, or so long after that as rows may correct it.
+it has gone from there: when it was emitted, or so long after that as rows may correct it. `sessions` has what differs if
+windows are sessions.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,10 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.in_the_commit import accepted, make_sink
+from simulator.sessions import Session, Together, change, has_sessions, together
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.corrections import VERSIONS, Corrections
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.session_windows import SessionWindow
 from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.pipeline.windows import EventTime, FixedWindow
@@ -42,20 +45,48 @@ def time_of(row: Row) -> int:
     return row[1] % TIMES
 
 
-def end_of(place: int) -> int:
-    return place // KEYS
+class Leaving:
+    """What leaves and goes of windows, whose numbers are `digest`s of their rows, as of `KeyedFunction`: which
+    checkpoint brought them matters. A window that rows change within `lateness` is emitted again."""
+
+    lateness = 0
+    emits = True
+
+    def end_of(self, place: int) -> int:
+        return place // KEYS
+
+    def digest(self, old: int | None, rows: Sequence[Row]) -> int:
+        return ((old or 1) * 31 + sum(value * value + 7 for _, value in rows)) % MODULUS or 1
+
+    def leaving(
+        self, state: Mapping[int, int], changed: Collection[int], closed: int | None, watermark: int | None
+    ) -> list[int]:
+        """The windows that end now, and those that had and have changed."""
+        if watermark is None:
+            return []
+        ended = [place for place in state if state[place] and self.end_of(place) <= watermark]
+        return [place for place in ended if closed is None or self.end_of(place) > closed or place in changed]
+
+    def going(self, state: Mapping[int, int], watermark: int | None) -> list[int]:
+        """The windows that nothing corrects any more."""
+        if watermark is None:
+            return []
+        until = watermark if watermark == END_OF_TIME else watermark - self.lateness
+        return [place for place in state if state[place] and self.end_of(place) <= until]
+
+    def emitted(self, place: int, number: int) -> Row:
+        """Its event time is the last moment of the window."""
+        return place % KEYS, (number % 100_000) * TIMES + self.end_of(place) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class WindowedFunction:
-    """`digest`s the rows of a window, as `KeyedFunction` does; which checkpoint brought them matters. A window that
-    rows change within `lateness` is emitted again."""
+@dataclass(frozen=True)
+class WindowedFunction(Leaving):
+    """Fixed windows of rows."""
 
     size: int
     slide: int
     lateness: int = 0
     kind: str = "windows"
-    emits: bool = True
 
     def places(self, row: Row, gone: int | None) -> list[int]:
         """The windows of a row that are in state, as it numbers them."""
@@ -77,28 +108,32 @@ class WindowedFunction:
             late += [] if places else [row]
         return taken, late
 
-    def digest(self, old: int | None, rows: Sequence[Row]) -> int:
-        return ((old or 1) * 31 + sum(value * value + 7 for _, value in rows)) % MODULUS or 1
 
-    def leaving(
-        self, state: Mapping[int, int], changed: Collection[int], closed: int | None, watermark: int | None
-    ) -> list[int]:
-        """The windows that end now, and those that had and have changed."""
-        if watermark is None:
-            return []
-        ended = [place for place in state if state[place] and end_of(place) <= watermark]
-        return [place for place in ended if closed is None or end_of(place) > closed or place in changed]
+@dataclass(frozen=True)
+class SessionFunction(Leaving):
+    """Sessions of rows. Each leaves once, and which ones there are depends on all that came before."""
 
-    def going(self, state: Mapping[int, int], watermark: int | None) -> list[int]:
-        """The windows that nothing corrects any more."""
-        if watermark is None:
-            return []
-        until = watermark if watermark == END_OF_TIME else watermark - self.lateness
-        return [place for place in state if state[place] and end_of(place) <= until]
+    gap: int
+    kind: str = "sessions"
+
+    def end_of(self, place: int) -> int:
+        return Session.at(place).end
+
+    def own(self, row: Row) -> Session:
+        """The session of a row by itself."""
+        return Session(row[0] % KEYS, time_of(row), time_of(row) + self.gap)
+
+    def change(
+        self, state: Mapping[int, int], rows: Sequence[Row], gone: int | None, by: Together = together
+    ) -> tuple[dict[int, int], list[Row]]:
+        """What rows change in state, and the late ones."""
+        own = [self.own(row) for row in rows]
+        changed, late = change(state, own, gone, lambda had, mine: self.digest(had, [rows[at] for at in mine]), by)
+        return changed, [rows[at] for at in late]
 
     def emitted(self, place: int, number: int) -> Row:
-        """Its event time is the last moment of the window."""
-        return place % KEYS, (number % 100_000) * TIMES + end_of(place) - 1
+        session = Session.at(place)
+        return session.key, ((number + session.begin) % 100_000) * TIMES + session.end - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +187,18 @@ def _give_times(vertex: SourceVertex) -> None:
 
 def _windowed(world: "World", pipeline: Pipeline, name: str, read: Any, column: str, lengths: tuple[int, int]) -> Any:
     size, slide = lengths
-    window = FixedWindow(column, timedelta(microseconds=size), timedelta(microseconds=slide))
+    window: Any = FixedWindow(column, timedelta(microseconds=size), timedelta(microseconds=slide))
     lateness = Random(f"lateness {name} {world.seed}").choice([0, 0, 0, 60, 250])
+    function: Any = WindowedFunction(size, slide, lateness)
+    if has_sessions(world.seed, name):
+        lateness, function = 0, SessionFunction(Random(f"gap {name} {world.seed}").choice([15, 40, 90]))
+        window = SessionWindow(column, timedelta(microseconds=function.gap))
     vertex = KeyedVertex(
         name,
         read,
         ("k",),
         aggregates=(("n", count()),),
-        update=WindowedFunction(size, slide, lateness),
+        update=function,
         window=window,
         corrections=Corrections(lateness, VERSIONS) if lateness else None,
     )
