@@ -165,3 +165,12 @@ def _(original):
 @mutation("a step does not record up to where windows have gone", (Execution, "goes"))
 def _(original):
     return property(lambda self: self.gone)
+
+
+@mutation("a continuous run takes windows that have left for gone", (ContinuousDriver, "_process"))
+def _(original):
+    def process(self, running, batch):
+        running.gone = running.closed
+        original(self, running, batch)
+
+    return process

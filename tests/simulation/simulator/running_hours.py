@@ -25,15 +25,17 @@ def end_of(place: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Counts rows by window; 0 says that it has been emitted."""
+    """Counts rows by window; 0 says that nothing corrects it any more. A window that rows change within `lateness` is
+    emitted again."""
 
+    lateness: int = 0
     emits: bool = True
 
     def end_of(self, place: int) -> int:
         return end_of(place)
 
-    def take_in(self, rows: Iterable[Row], closed: int | None) -> tuple[Counter[int], list[Row]]:
+    def take_in(self, rows: Iterable[Row], gone: int | None) -> tuple[Counter[int], list[Row]]:
         """By place, how many there are; and the late ones."""
         rows = list(rows)
-        late = [row for row in rows if closed is not None and end_of(place_of(row)) <= closed]
+        late = [row for row in rows if gone is not None and end_of(place_of(row)) <= gone]
         return Counter(place_of(row) for row in rows if row not in late), late

@@ -169,7 +169,8 @@ class PlainJobs:
         return joined(reports)
 
     def _windowed(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
-        """Rows are taken into open windows, then those that have ended leave; late rows fall to any subtask."""
+        """Rows are taken into windows, then those leave that have ended, or had and have changed; late rows fall to any
+        subtask."""
         rows = [row for data in execution.arrived.values() for row in self._rows(data)]
         function: Any = vertex.update
         has_sessions = isinstance(function, LogSessions)
@@ -183,11 +184,12 @@ class PlainJobs:
             else:
                 changed = {place: state.get(place, 0) + n for place, n in taken.items() if self._owner(place) == index}
                 share = late[index :: self._parallelism]
-            emitted = []
-            for place, n in sorted((state | changed).items()) if execution.has_windows_due else ():
-                if n and execution.watermark is not None and function.end_of(place) <= execution.watermark:
-                    emitted.append((place, n))
-                    changed[place] = 0
+            now = state | changed
+            ended = [place for place in sorted(now) if now[place] and _has_passed(execution.watermark, function, place)]
+            ended = ended if execution.has_windows_due else []
+            left = [place for place in ended if _has_passed(execution.closed, function, place)]
+            emitted = [(place, now[place]) for place in ended if place not in left or place in changed]
+            changed |= {place: 0 for place in ended if _has_passed(execution.goes, function, place)}
             written = []
             if changed:
                 groups = self._groups(index)
@@ -319,3 +321,8 @@ class PlainJobs:
         content = json.dumps(rows).encode()
         self._storage.write(path, content)
         return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), 1)
+
+
+def _has_passed(time: int | None, function: Any, place: int) -> bool:
+    """Whether event time has come to the end of a window."""
+    return time is not None and bool(function.end_of(place) <= time)

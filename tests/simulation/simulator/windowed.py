@@ -1,8 +1,8 @@
 """Windows in simulated pipelines: which have them, what a window of rows becomes, and the plain computation of both.
 
 A row's event time is in its value. The number of an open window stands in state by a number for key and end, and 0 once
-it has gone from there: when it was emitted, or so long after that as rows may correct it. `sessions` has what differs if
-windows are sessions.
+it has gone from there: when it was emitted, or so long after that as rows may correct it. How sessions differ is in
+`sessions`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
