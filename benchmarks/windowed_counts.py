@@ -16,17 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from conditions import PARALLELISM
 from costs import measured
-from streaming_engine import SETTINGS
-from tidegate_engine import checkpoint
+from streaming_shapes import Streaming
+from written_shapes import Tidegate
 
-from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, window
-from tidegate.clock import SystemClock
-from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.protocol.steps.trigger import Triggered
-from tidegate.settings import Settings
-from tidegate.state.storage import ArrowCheckpointStorage
+from tidegate import FileSource, ParquetSink, Pipeline, count, window
 
 KEYS, ROWS = 200_000, 500_000
 REPETITIONS = 3, 9
@@ -44,50 +38,21 @@ def write_file(landing: Path, number: int, random: np.random.Generator) -> None:
     os.rename(landing / f".{number:03}.tmp", landing / f"{number:03}.parquet")
 
 
-class Tidegate:
-    def __init__(self, root: Path) -> None:
-        pipeline = Pipeline("windowed", parallelism=PARALLELISM)
-        source = FileSource(str(root / "landing"), format="parquet", schema=SCHEMA)
-        rows = pipeline.source("rows", source, event_time="at", delay=_DELAY)
-        counts = rows.key_by("key").aggregate("counts", window("at", "1 hour"), n=count())
-        counts.sink("counts", ParquetSink(str(root / "counts")))
-        settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
-        self.region: Any = assembly.open_region(pipeline, conditions.spark(), settings)
-        storage = ArrowCheckpointStorage(settings.storage)
-        self.coordinator = CheckpointCoordinator(pipeline, assembly.open_store(), storage, SystemClock())
-
-    def take(self, number: int) -> None:
-        decision = self.coordinator.trigger(f"epoch {number}")
-        if not isinstance(decision, Triggered):
-            raise RuntimeError(f"The checkpoint of epoch {number} was not triggered: {decision}")
-        checkpoint(self.coordinator, decision.checkpoint_id, self.region)
-
-    def stop(self) -> None:
-        self.region.session.stop()
+def define(pipeline: Pipeline, root: Path) -> None:
+    source = FileSource(str(root / "landing"), format="parquet", schema=SCHEMA)
+    rows = pipeline.source("rows", source, event_time="at", delay=_DELAY)
+    counts = rows.key_by("key").aggregate("counts", window("at", "1 hour"), n=count())
+    counts.sink("counts", ParquetSink(str(root / "counts")))
 
 
-class Streaming:
-    def __init__(self, root: Path) -> None:
-        from pyspark.sql import functions as F
+def start(spark: Any, root: Path) -> Any:
+    from pyspark.sql import functions as F
 
-        self.spark: Any = conditions.plain_session(SETTINGS)
-        self.spark.conf.set("spark.sql.session.timeZone", "UTC")
-        rows = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
-        hours = rows.withWatermark("at", _DELAY).groupBy("key", F.window("at", "1 hour")).agg(F.count("*").alias("n"))
-        shown = hours.selectExpr("key", "window.start as window_start", "window.end as window_end", "n")
-        writer = shown.writeStream.format("parquet").outputMode("append").option("path", str(root / "counts"))
-        self.query: Any = writer.option("checkpointLocation", str(root / "checkpoints")).start()
-
-    def take(self, number: int) -> float:
-        """Windows leave in a micro-batch after that of their rows, which belongs to the epoch."""
-        before = len(self.query.recentProgress)
-        self.query.processAllAvailable()
-        batches = self.query.recentProgress[before:]
-        return sum(int(batch.durationMs["triggerExecution"]) for batch in batches) / 1000
-
-    def stop(self) -> None:
-        self.query.stop()
-        self.spark.stop()
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
+    hours = rows.withWatermark("at", _DELAY).groupBy("key", F.window("at", "1 hour")).agg(F.count("*").alias("n"))
+    shown = hours.selectExpr("key", "window.start as window_start", "window.end as window_end", "n")
+    writer = shown.writeStream.format("parquet").outputMode("append").option("path", str(root / "counts"))
+    return writer.option("checkpointLocation", str(root / "checkpoints")).start()
 
 
 def shown_until(root: Path, epoch: int) -> list[int]:
@@ -105,7 +70,7 @@ def main() -> None:
     also = (process,) if engine == "tidegate" else ()
     (root / "landing").mkdir(parents=True)
     random = np.random.default_rng(1)
-    side: Tidegate | Streaming = Tidegate(root) if engine == "tidegate" else Streaming(root)
+    side: Any = Tidegate(root, "windowed", define) if engine == "tidegate" else Streaming(root, start)
     warm_ups, counted = conditions.repetitions(*REPETITIONS)
     costs = []
     for number in range(warm_ups + counted):

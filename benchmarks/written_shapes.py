@@ -130,9 +130,11 @@ def _appear(path: Path, write: Callable[[str], None]) -> None:
 
 
 class Tidegate:
-    def __init__(self, root: Path, shape: Shape) -> None:
-        pipeline = Pipeline(f"shape_{list(SHAPES).index(shape.name)}", parallelism=PARALLELISM)
-        shape.define(pipeline, root)
+    """One pipeline and its region; a checkpoint counts from the trigger until it is notified."""
+
+    def __init__(self, root: Path, name: str, define: Callable[[Pipeline, Path], None]) -> None:
+        pipeline = Pipeline(name, parallelism=PARALLELISM)
+        define(pipeline, root)
         settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
         self.region: Any = assembly.open_region(pipeline, conditions.spark(), settings)
         self._validator = assembly.open_validator(self.region.graph, lambda: self.region, settings)
@@ -157,7 +159,8 @@ def main() -> None:
         (root / name).mkdir(parents=True)
     random = np.random.default_rng(1)
     tidegate = engine == "tidegate"
-    side: Any = Tidegate(root, shape) if tidegate else streaming_shapes.Streaming(root, shape.start)
+    name = f"shape_{list(SHAPES).index(shape.name)}"
+    side: Any = Tidegate(root, name, shape.define) if tidegate else streaming_shapes.Streaming(root, shape.start)
     warm_ups, counted = conditions.repetitions(*REPETITIONS)
     costs = []
     for number in range(warm_ups + counted):
