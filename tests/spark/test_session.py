@@ -1,8 +1,11 @@
 """Settings of a session, what travels with it, and where rows go on it."""
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -12,8 +15,7 @@ from tidegate.protocol.facts.keygroups import key_group_of, subtask_of
 from tidegate.spark.driver.hashing import key_expressions, subtask_expression
 from tidegate.spark.session import packaging
 from tidegate.spark.session.sessions import SparkSettings, adopt_session
-from tidegate.state.layout import Column
-from tidegate.state.type_names import type_of
+from tidegate.state.layout import StateLayout
 
 pytestmark = pytest.mark.spark
 
@@ -66,17 +68,37 @@ def test_a_udf_directly_over_parquet_comes_back(spark: SparkSession, tmp_path: P
 def test_the_archive_holds_what_executors_need_and_no_more() -> None:
     with zipfile.ZipFile(packaging._archive()) as archive:
         names = archive.namelist()
-    assert "tidegate/state/subtask.py" in names
-    assert "tidegate/spark/executor/partitions.py" in names
-    assert not [name for name in names if name.startswith(("tidegate/airflow", "tidegate/postgres", "tidegate/ui"))]
+    assert not [name for name in names if name.startswith(("tidegate/airflow", "tidegate/cli", "tidegate/ui"))]
+
+
+#: What plans name that go to Spark tasks: what runs there, sinks, and what reads rows.
+SENT = ("spark.executor", "sinks", "sources", "state", "iceberg", "postgres_sink", "postgres_source")
+
+
+def test_whatever_a_task_imports_is_in_the_archive() -> None:
+    """A worker has Python packages, and not this one."""
+    archive = str(packaging._archive())
+    package = Path(packaging.tidegate.__file__).parent
+    places = [place for folder in SENT for place in package.joinpath(*folder.split(".")).rglob("*.py")]
+    modules = sorted("tidegate." + ".".join(place.relative_to(package).with_suffix("").parts) for place in places)
+    program = (
+        "import importlib, sys\n"
+        f"sys.path = [{archive!r}, *(place for place in sys.path if not place.endswith(('/include', '/examples')))]\n"
+        "import tidegate\n"
+        f"assert tidegate.__file__.startswith({archive!r}), tidegate.__file__\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8])
 def test_spark_puts_every_row_on_the_partition_of_its_subtask(spark: SparkSession, parallelism: int) -> None:
-    keys = [Column("a b`c", type_of("bigint")), Column("s", type_of("string"))]
+    columns = pa.schema([("a b`c", pa.int64()), ("s", pa.string())])
+    layout = StateLayout.of_rows(columns, ("a b`c", "s"))
     rows = spark.range(2000).selectExpr("id as `a b``c`", "if(id % 7 = 0, null, cast(id as string)) as s")
     placed = (
-        rows.selectExpr(*key_expressions(keys))
+        rows.selectExpr(*key_expressions(layout))
         .repartitionById(parallelism, F.expr(subtask_expression(parallelism, 128)))
         .select("_hash", F.spark_partition_id())
         .collect()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: What executors never need: the parts that Airflow, the coordinator's process and the developer use.
-_LEFT_HOME = {"airflow", "cli", "postgres", "postgres_sink", "quality", "testing", "ui"}
+_LEFT_HOME = {"airflow", "cli", "quality", "testing", "ui"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content makes an equal file
 
 _shipped: WeakSet[Any] = WeakSet()
