@@ -36,12 +36,6 @@ def series(found: dict[str, Any]) -> Series:
     for result in found.get("epochs", []):
         for engine in ("tidegate", "streaming"):
             merge(all_of, of_engine(result["keys"], engine, result[engine]))
-    for result in found.get("behind transforms", []):
-        for engine in ("tidegate", "streaming"):
-            behind = of_engine(result["keys"], engine, result[engine])
-            merge(all_of, {f"{result['shape']}, {what}": sides for what, sides in behind.items()})
-    for shape in found.get("shapes", []):
-        all_of[shape["shape"]] = _kinds_of({engine: shape[engine] for engine in ("tidegate", "streaming")})
     for judged in found.get("tables", []):
         for events, costs in judged["costs"].items():
             sides = {"tidegate": costs["with_tables"], "streaming": costs["streaming"]}
@@ -63,6 +57,18 @@ def series(found: dict[str, Any]) -> Series:
             all_of[f"the way back: {step}"] = {
                 "tidegate": {"seconds": [each[step]["seconds"] for each in back["rounds"]]}
             }
+    return all_of
+
+
+def shapes(found: dict[str, Any]) -> Series:
+    """Of the shapes that people write, which have figures of their own."""
+    all_of: Found = {}
+    for result in found.get("behind transforms", []):
+        for engine in ("tidegate", "streaming"):
+            behind = of_engine(result["keys"], engine, result[engine])
+            merge(all_of, {f"{result['shape']}, {what}": sides for what, sides in behind.items()})
+    for shape in found.get("shapes", []):
+        all_of[shape["shape"]] = _kinds_of({engine: shape[engine] for engine in ("tidegate", "streaming")})
     return all_of
 
 

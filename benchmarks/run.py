@@ -23,7 +23,7 @@ import machine
 import measuring
 import report
 import way_back
-from bench_series import series
+from bench_series import series, shapes
 from machine_load import Load
 from rich.console import Console
 from rich.table import Table
@@ -144,8 +144,12 @@ def show(options: argparse.Namespace, described: dict[str, str], load: dict[str,
         f"medians (smallest-largest) of {measured} epochs after {warm_ups} for warming up, half as many of 1 M events; "
         f"local[2], driver memory {conditions.DRIVER_MEMORY} and the {options.collector} collector on both sides"
     )
-    now = kept_figures.document(described, load, policy, series(found))
-    said = kept_figures.compare_and_keep("bench-quick" if options.quick else "bench", now, options.keep)
+    now = kept_figures.document(described, load, policy, {**series(found), **shapes(found)})
+    said = []
+    for name, measured_now in (("bench", series(found)), ("shapes", shapes(found))):
+        if measured_now:
+            kept = kept_figures.document(described, load, policy, measured_now)
+            said += kept_figures.compare_and_keep(f"{name}-quick" if options.quick else name, kept, options.keep)
     figures = report.figures(found)
     if "the way back" in found:
         figures += way_back.figures(found["the way back"])

@@ -81,7 +81,7 @@ def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it(
     from kept_figures import read
     from speed import page
 
-    printed = list(page(read("bench"), read("flink"), read("iceberg")))
+    printed = list(page(read("bench"), read("flink"), read("iceberg"), read("shapes")))
     assert (ROOT / "docs" / "speed.md").read_text().splitlines() == printed
     section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
     rows = [_medians(line) for line in section.splitlines() if line.startswith("|")]
