@@ -61,7 +61,7 @@ def series(found: dict[str, Any]) -> Series:
 
 
 def shapes(found: dict[str, Any]) -> Series:
-    """Of the shapes that people write, which have figures of their own."""
+    """The series of the shapes that people write. They are kept apart from the others."""
     all_of: Found = {}
     for result in found.get("behind transforms", []):
         for engine in ("tidegate", "streaming"):

@@ -69,7 +69,7 @@ def function(spark: Any, root: Path) -> Any:
 
 
 def join(spark: Any, root: Path) -> Any:
-    """Of two streams, both of which are kept for ever."""
+    """Join two streams. The rows of both are kept for ever."""
     events, names = _read(spark, root, "events", EVENTS), _read(spark, root, "names", "key bigint, name string")
     return _appended(events.join(names, "key"), root)
 

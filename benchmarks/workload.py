@@ -57,7 +57,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """Of directories and pipelines of this workload."""
+        """What its directories and its pipeline are called."""
         return f"{self.keys}_{(STRAIGHT, *BEHIND).index(self.shape)}"
 
     def transformed(self, rows: Any) -> Any:

@@ -67,7 +67,7 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, frame.collect()))
 
 
-def deliver(landing: Path, name: str, columns: dict[str, list[Any]], form: str) -> None:
+def deliver(landing: Path, name: str, columns: dict[str, list[Any]], form: Any) -> None:
     table = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if form == "parquet":
         pq.write_table(pa.table(columns), landing / f"{name}.parquet")
@@ -79,11 +79,11 @@ def deliver(landing: Path, name: str, columns: dict[str, list[Any]], form: str) 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", FORMATS)
-def test_columns_that_are_added_or_renamed(form: str, landing: Path, context: Any, spark: Any) -> None:
+def test_columns_that_are_added_or_renamed(form: Any, landing: Path, context: Any, spark: Any) -> None:
     quarantining: dict[str, Any] = {"malformed": "quarantine", "quarantine": ParquetSink("quarantine")}
     for case, (arguments, columns, expected) in FILES.items():
         deliver(landing, "a", columns, form)
-        source = FileSource("landing", form, schema=SCHEMA, **arguments)  # type: ignore[arg-type]
+        source = FileSource("landing", form, schema=SCHEMA, **arguments)
         taken = segments(source, context)
         if isinstance(expected, list):
             assert rows(source.read(spark, taken)) == expected, case
@@ -98,7 +98,7 @@ def test_columns_that_are_added_or_renamed(form: str, landing: Path, context: An
         assert wrong in str(error), case
         assert f"a.{form}" in str(error), case
         if form != "parquet":
-            keeping = FileSource("landing", form, schema=SCHEMA, **arguments, **quarantining)  # type: ignore[arg-type]
+            keeping = FileSource("landing", form, schema=SCHEMA, **arguments, **quarantining)
             assert keeping.read(spark, taken).collect() == []
             reasons = [row.reason for row in keeping.read(spark, taken, "malformed").collect()]
             assert len(reasons) == 1, case
@@ -137,15 +137,17 @@ V1 = {"v1_*.{csv,json,parquet}": "meterId INT, value FLOAT, old STRING", "v2_*":
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", FORMATS)
-def test_files_have_columns_of_their_own_by_their_names(form: str, landing: Path, context: Any, spark: Any) -> None:
+def test_files_have_columns_of_their_own_by_their_names(form: Any, landing: Path, context: Any, spark: Any) -> None:
     arguments: dict[str, Any] = {"schemas": V1, "aliases": {"meter_id": ["meterId"]}}
     (landing / "day=2026-01-02").mkdir()
     there = landing / "day=2026-01-02"
-    v1 = {"meterId": pa.array([1], pa.int32()), "value": pa.array([0.5], pa.float32()), "old": ["o"]}
-    deliver(there, "v1_a", v1 if form == "parquet" else {"meterId": [1], "value": [0.5], "old": ["o"]}, form)  # type: ignore[dict-item]
+    v1: dict[str, Any] = {"meterId": [1], "value": [0.5], "old": ["o"]}
+    if form == "parquet":
+        v1 |= {"meterId": pa.array([1], pa.int32()), "value": pa.array([0.5], pa.float32())}
+    deliver(there, "v1_a", v1, form)
     deliver(there, "v2_a", {"meter_id": [2], "value": [2.5]}, form)
     deliver(there, "v3_a", {"meter_id": [3], "a.b": ["x"], "value": [3.5]}, form)
-    source = FileSource("landing", form, schema=SCHEMA, partitions="day DATE", **arguments)  # type: ignore[arg-type]
+    source = FileSource("landing", form, schema=SCHEMA, partitions="day DATE", **arguments)
     taken = segments(source, context)
     frame = source.read(spark, taken)
     assert frame.schema == source.read(spark, []).schema
@@ -153,7 +155,7 @@ def test_files_have_columns_of_their_own_by_their_names(form: str, landing: Path
     assert found == [(n, x, v, "2026-01-02") for n, x, v in [(1, None, 0.5), (2, None, 2.5), (3, "x", 3.5)]]
     assert source.arrow_reader(taken) is None
     deliver(there, "v2_b", {"meter_id": [2], "value": [2.5], "a.b": ["x"]}, form)
-    strict = FileSource("landing", form, schema=SCHEMA, partitions="day DATE", extra_columns="malformed", **arguments)  # type: ignore[arg-type]
+    strict = FileSource("landing", form, schema=SCHEMA, partitions="day DATE", extra_columns="malformed", **arguments)
     taken = segments(strict, context)
     with pytest.raises(Exception) as raised:  # noqa: PT011
         strict.read(spark, taken).collect()

@@ -27,7 +27,6 @@ def test_what_the_driver_does_does_not_grow_with_the_rows(cluster: Cluster, tmp_
     print(costs)
     few = min(seconds for count, seconds in costs[2:] if count == FEW)
     many = min(seconds for count, seconds in costs[2:] if count == MANY)
-    # What is left is the time that more rows take elsewhere: the driver waits, and looks. To touch a row in Python takes
-    # a microsecond at the least, which would be two seconds.
+    # The driver waits longer, and looks more often. A row that Python touches costs a microsecond: two seconds in all.
     assert many - few < 1.0, costs
     assert ds.dataset(str((tmp_path / "totals" / "current").resolve())).count_rows() > MANY / 2

@@ -71,7 +71,7 @@ def test_the_archive_holds_what_executors_need_and_no_more() -> None:
     assert not [name for name in names if name.startswith(("tidegate/airflow", "tidegate/cli", "tidegate/ui"))]
 
 
-#: What plans name that go to Spark tasks: what runs there, sinks, and what reads rows.
+#: What runs in Spark tasks, or is imported by what reads and writes rows there.
 SENT = ("spark.executor", "sinks", "sources", "state", "iceberg", "postgres_sink", "postgres_source")
 
 

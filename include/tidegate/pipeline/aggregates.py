@@ -256,7 +256,7 @@ def approx_percentile(column: str, percentage: float | Sequence[float], *, k: in
         PipelineDefinitionError: If a percentage is not between 0 and 1, or `k` not between 8 and 65,535.
     """
     several = isinstance(percentage, Sequence) and not isinstance(percentage, str)
-    wanted: Sequence[Any] = percentage if several else [percentage]  # type: ignore[assignment]
+    wanted: Any = percentage if several else [percentage]
     if not wanted or not all(isinstance(each, int | float) and 0 <= each <= 1 for each in wanted):
         raise PipelineDefinitionError(
             f"approx_percentile({column!r}, …) has percentage={percentage!r}. Give a number from 0 to 1, such as 0.99, "
