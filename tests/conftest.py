@@ -30,6 +30,7 @@ pytest_plugins = [
     "spark_sessions",
     "object_stores",
     "spark_clusters",
+    "kafka_brokers",
 ]
 
 

@@ -54,6 +54,13 @@ ROOMS = {
     "postgres_source": room(
         "ports postgres postgres_sink protocol settings sources", SPARK, {"pandas"}, QUALITY, AIRFLOW
     ),
+    "kafka": room(
+        "embedded_postgres ports postgres_sink protocol settings sinks sources state",
+        SPARK,
+        {"pandas"},
+        QUALITY,
+        AIRFLOW,
+    ),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),

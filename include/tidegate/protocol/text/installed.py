@@ -17,6 +17,8 @@ EXTRAS = {
     "adbc_driver_manager": "postgres",
     "adbc_driver_postgresql": "postgres",
     "pyiceberg": "iceberg",
+    "confluent_kafka": "kafka",
+    "fastavro": "kafka",
     "datasketches": "sketches",
     "opentelemetry": "reporting",
     "openlineage": "reporting",

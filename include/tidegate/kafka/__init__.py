@@ -1,0 +1,1 @@
+"""Kafka: topics as sources, and as sinks with one transaction for each checkpoint."""
