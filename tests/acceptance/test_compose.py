@@ -30,6 +30,7 @@ from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from tidegate.airflow.spark_connection import spark_settings
 from tidegate.embedded_postgres.locate import locate_database
+from tidegate.kafka.connections import brokers_of
 for command in json.load(sys.stdin):
     get_parser().parse_args(command)
 for name in os.environ:
@@ -37,7 +38,8 @@ for name in os.environ:
         _, section, option = name.split("__")
         assert option.lower() in conf.configuration_description[section.lower()]["options"], name
 database = locate_database().render_as_string(hide_password=False)
-print(json.dumps({"spark": spark_settings("spark_default").remote, "database": database}))
+brokers = brokers_of("kafka_default").servers
+print(json.dumps({"spark": spark_settings("spark_default").remote, "database": database, "kafka": brokers}))
 """
 
 
@@ -61,7 +63,8 @@ def needs(service):
 
 
 def test_the_parts_are_all_there_and_no_more(services):
-    assert sorted(services) == sorted([*AIRFLOW, "postgres", "roles", "spark-connect", "spark-master", "spark-worker"])
+    spark = ("spark-connect", "spark-master", "spark-worker")
+    assert sorted(services) == sorted([*AIRFLOW, "kafka", "postgres", "roles", *spark])
     assert services["spark-worker"]["deploy"]["replicas"] >= 2
 
 
@@ -75,7 +78,7 @@ def test_versions_are_those_of_the_lock(services, locked, project):
     # Airflow and Spark run the same image, so Spark is the lock's too.
     images = {services[name]["image"] for name in (*AIRFLOW, "spark-connect", "spark-master", "spark-worker")}
     assert len(images) == 1
-    installs = 'pip install --no-cache-dir --constraint /opt/source/requirements.txt "/opt/source[demo]"'
+    installs = 'pip install --no-cache-dir --constraint /opt/source/requirements.txt "/opt/source[demo,kafka]"'
     assert installs in dockerfile(services)
 
 
@@ -84,6 +87,32 @@ def test_postgres_is_of_the_release_that_is_embedded(services, tmp_path):
     assert services["postgres"]["image"] == services["roles"]["image"] == f"postgres:{embedded.major}"
     # Since 18 the image keeps its data in a directory of the release below this one.
     assert "postgres:/var/lib/postgresql" in services["postgres"]["volumes"]
+
+
+def test_kafka_comes_on_request_alone_and_is_of_one_broker_that_containers_and_this_machine_reach(services):
+    assert {name for name, service in services.items() if "profiles" in service} == {"kafka"}
+    assert not any("kafka" in needs(service) for service in services.values()), "else they would not start without it"
+    kafka = services["kafka"]
+    assert kafka["profiles"] == ["kafka"]
+    assert re.fullmatch(r"apache/kafka:\d+\.\d+\.\d+", kafka["image"])
+    said = kafka["environment"]
+    listeners, advertised, protocols = (
+        dict(each.split("://" if "://" in each else ":", 1) for each in said[f"KAFKA_{name}"].split(","))
+        for name in ("LISTENERS", "ADVERTISED_LISTENERS", "LISTENER_SECURITY_PROTOCOL_MAP")
+    )
+    assert listeners.keys() == protocols.keys()
+    assert advertised.keys() == listeners.keys() - {said["KAFKA_CONTROLLER_LISTENER_NAMES"]}
+    assert said["KAFKA_CONTROLLER_QUORUM_VOTERS"] == (
+        f"{said['KAFKA_NODE_ID']}@{listeners[said['KAFKA_CONTROLLER_LISTENER_NAMES']]}"
+    )
+    connection = json.loads(services["scheduler"]["environment"]["AIRFLOW_CONN_KAFKA_DEFAULT"])
+    assert connection["extra"]["bootstrap.servers"] == advertised["CONTAINERS"]
+    assert advertised["CONTAINERS"] == f"kafka{listeners['CONTAINERS']}"
+    # A client asks whom it is to talk to, and is told the address that this machine's port is bound to.
+    outside, inside = kafka["ports"][0].rsplit(":", 1)
+    assert outside == advertised["MACHINE"].replace("localhost", "127.0.0.1")
+    assert f":{inside}" == listeners["MACHINE"]
+    assert f"{said['KAFKA_LOG_DIRS']}" in kafka["volumes"][0], "what it holds outlives the container"
 
 
 def test_what_the_image_copies_exists_and_is_sent_to_the_build(services, project):
@@ -188,6 +217,7 @@ def test_airflow_knows_every_command_setting_and_connection(services, tmp_path):
     assert json.loads(answer.stdout.splitlines()[-1]) == {
         "spark": "sc://localhost:15002/;token=a_b-c%3D",
         "database": "postgresql+psycopg2://tidegate_runner:a_b-c%3D@postgres:5432/tidegate",
+        "kafka": "kafka:9092",
     }
 
 
