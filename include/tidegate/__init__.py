@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidegate import state as state
     from tidegate.iceberg.sink import IcebergSink
     from tidegate.iceberg.source import IcebergSource
+    from tidegate.kafka.source import KafkaSource
     from tidegate.pipeline.aggregates import (
         approx_count_distinct,
         approx_percentile,
@@ -55,7 +56,8 @@ __all__ = [
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
     "max_by", "first", "last", "count_distinct", "collect_list", "approx_count_distinct", "approx_percentile",
     "approx_top_k", "window", "session_window", "expect", "suite", "FileSource", "IcebergSink", "IcebergSource",
-    "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet", "CheckpointError", "read",
+    "KafkaSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet", "CheckpointError",
+    "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -91,6 +93,7 @@ _PUBLIC = {
     "FileSource": "tidegate.sources.files",
     "IcebergSink": "tidegate.iceberg.sink",
     "IcebergSource": "tidegate.iceberg.source",
+    "KafkaSource": "tidegate.kafka.source",
     "ParquetSink": "tidegate.sinks.parquet",
     "PostgresSink": "tidegate.postgres_sink.sink",
     "PostgresSource": "tidegate.postgres_source.source",

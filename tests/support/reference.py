@@ -32,7 +32,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "connectors": (
         "Sources and sinks",
-        {"tidegate": "FileSource ParquetSink PostgresSink PostgresSource IcebergSink IcebergSource"},
+        {"tidegate": "FileSource ParquetSink PostgresSink PostgresSource IcebergSink IcebergSource KafkaSource"},
     ),
     "tables": ("Reading tables", {"tidegate": "read", "tidegate.tables.result": "Tables"}),
     "airflow": (

@@ -1,0 +1,85 @@
+"""What the driver asks the brokers: which partitions a topic has, and what they hold. It reads no rows, but a few to
+measure them."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
+from tidegate.kafka.connections import Brokers
+from tidegate.kafka.polls import Bounds, Found
+from tidegate.kafka.refusals import Topic
+from tidegate.kafka.rows import told_by
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+#: Records that are measured, and the seconds that this may take.
+_SAMPLE, _PATIENCE = 200, 5.0
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+#: Of a topic at brokers that have no ids.
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Asked:
+    """Questions about a topic. Each raises what `refusals.Topic` says."""
+
+    def __init__(self, brokers: Brokers, topic: Topic) -> None:
+        self._brokers, self._topic = brokers, topic
+        self._admin, self._heard = admin_of(brokers)
+
+    def partitions(self) -> tuple[str | None, list[int]]:
+        """The id of the topic, and its partitions, each of which has a leader. It is never made by this question."""
+        asked = self._admin.describe_topics(TopicCollection([self._topic.name]), request_timeout=TIME_LIMIT)
+        described = self._result(asked[self._topic.name])
+        if leaderless := [each.id for each in described.partitions if each.leader is None]:
+            raise self._topic.leaderless(sorted(leaderless))
+        id_ = str(described.topic_id)
+        return None if id_ == _NO_ID else id_, sorted(each.id for each in described.partitions)
+
+    def found(self, is_wanted: Any) -> Found:
+        """The topic, with the partitions that are wanted."""
+        topic_id, partitions = self.partitions()
+        wanted = [each for each in partitions if is_wanted(each)]
+        first, end = (self._offsets(wanted, spec) for spec in (_EARLIEST, _LATEST))
+        firsts, ends = self._each(first), self._each(end)
+        return Found(topic_id, {each: Bounds(firsts[each], ends[each]) for each in wanted})
+
+    def at(self, time: datetime, partitions: Iterable[int]) -> dict[int, int]:
+        """By partition, the offset of the first record that is not older, if there is one."""
+        found = self._each(self._offsets(partitions, OffsetSpec.for_timestamp(int(time.timestamp() * 1000))))
+        return {each: offset for each, offset in found.items() if offset >= 0}
+
+    def row_bytes(self, partition: int, offset: int) -> int | None:
+        """The size of a record, as the next few are; None if none comes soon."""
+        consumer, _ = consumer_of(self._brokers)
+        try:
+            consumer.assign([TopicPartition(self._topic.name, partition, offset)])
+            told = next(told_by(consumer, _SAMPLE, _PATIENCE), [])
+        finally:
+            consumer.close()
+        sizes = [len(each.value() or b"") + len(each.key() or b"") for each in told if each.error() is None]
+        return max(1, sum(sizes) // len(sizes)) if sizes else None
+
+    def _offsets(self, partitions: Iterable[int], spec: OffsetSpec) -> "Mapping[TopicPartition, Future[Any]]":
+        """The end is the last stable offset: what lies behind it is not committed, or may not be read yet."""
+        asked = {TopicPartition(self._topic.name, each): spec for each in partitions}
+        if not asked:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED
+        return self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=TIME_LIMIT)
+
+    def _each(self, asked: "Mapping[TopicPartition, Future[Any]]") -> dict[int, int]:
+        return {place.partition: self._result(future).offset for place, future in asked.items()}
+
+    def _result(self, future: "Future[Any]") -> Any:
+        try:
+            return future.result(TIME_LIMIT + 5)
+        except KafkaException as error:
+            told: KafkaError = error.args[0]
+            raise self._topic.refused(told.name(), self._heard.why(told), self._heard.is_refused(told)) from error

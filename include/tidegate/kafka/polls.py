@@ -1,0 +1,93 @@
+"""How far a poll of a topic goes: decisions on what the brokers have said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.kafka.positions import Position
+from tidegate.kafka.refusals import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition holds: from the first offset that is left to the one after the last committed record."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic as the brokers describe it now. `topic_id`: None if they have no ids."""
+
+    topic_id: str | None
+    partitions: Mapping[int, Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a poll begins: by partition, the next offset; and where reading of the new ones began."""
+
+    offsets: Mapping[int, int]
+    began: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Where a poll ends, and by partition the rows that it leaves for the next ones."""
+
+    offsets: Mapping[int, int]
+    left: Mapping[int, int]
+
+
+def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping[int, int] | None) -> Begun:
+    """Where a poll begins in the partitions of its split, of which `found` tells. A partition that was found after the
+    start is read from its first record on. `starts`: by partition, what `start=` means; asked if there is no position.
+
+    Raises `SourceChangedError`, `PipelineDefinitionError`."""
+    if position is None:
+        assert starts is not None
+        for partition, offset in starts.items():
+            _require_inside(topic, partition, offset, found.partitions[partition])
+        return Begun(starts, starts)
+    if None not in (position.topic_id, found.topic_id) and position.topic_id != found.topic_id:
+        raise topic.made_anew()
+    if missing := sorted(set(position.offsets) - set(found.partitions)):
+        raise topic.fewer(missing)
+    for partition, offset in sorted(position.offsets.items()):
+        bounds = found.partitions[partition]
+        if bounds.end < offset:
+            raise topic.ends_before(partition, offset, bounds.end)
+        if offset < bounds.first:
+            raise topic.lost(partition, offset, bounds.first)
+    new = {each: bounds.first for each, bounds in found.partitions.items() if each not in position.offsets}
+    return Begun({**position.offsets, **new}, new)
+
+
+def _require_inside(topic: Topic, partition: int, offset: int, bounds: Bounds) -> None:
+    if not bounds.first <= offset <= bounds.end:
+        raise topic.no_such_start(partition, offset, bounds.first, bounds.end)
+
+
+def bounded(begins: Mapping[int, int], ends: Mapping[int, int], limit: int | None) -> Polled:
+    """Take at most so many rows, of each partition alike: one with fewer leaves its share to the others."""
+    there = {each: ends[each] - begins[each] for each in sorted(begins)}
+    taken = there if limit is None else _shared(there, limit)
+    offsets = {each: begins[each] + taken[each] for each in there}
+    return Polled(offsets, {each: there[each] - taken[each] for each in there})
+
+
+def _shared(there: Mapping[int, int], limit: int) -> dict[int, int]:
+    taken = dict.fromkeys(there, 0)
+    waiting = sorted(there, key=lambda each: (there[each], each))
+    for at, each in enumerate(waiting):
+        taken[each] = min(there[each], -(-limit // (len(waiting) - at)))
+        limit -= taken[each]
+    return taken
+
+
+def rows_within(max_rows: int | None, max_bytes: int | None, row_bytes: int | None) -> int | None:
+    """How many rows a poll takes; None without a limit. At least one, so that it goes on."""
+    limits = [max_rows] if max_rows is not None else []
+    if max_bytes is not None and row_bytes:
+        limits.append(max_bytes // row_bytes)
+    return max(1, min(limits)) if limits else None

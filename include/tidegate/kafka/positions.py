@@ -1,0 +1,66 @@
+"""What a position of a `KafkaSource` says: the offset of every partition that a split has ever seen."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: A partition, the first offset that is read, and the one after the last.
+Range = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a split has read a topic.
+
+    Attributes:
+        topic_id: Which topic it is, for brokers that say so: one made anew has another id.
+        offsets: By partition, the offset of the next record.
+        began: By partition that was found since the position before, the offset where reading began.
+        bytes: The size of a record as a poll has measured it; None if none has.
+    """
+
+    topic_id: str | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    began: Mapping[int, int] = field(default_factory=dict)
+    bytes: int | None = None
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "Position":
+        return cls(stored.get("topic_id"), _numbers(stored["offsets"]), _numbers(stored["began"]), stored.get("bytes"))
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON, whose keys are texts."""
+        said = {"topic_id": self.topic_id, "offsets": _texts(self.offsets), "began": _texts(self.began)}
+        return {**said, "bytes": self.bytes}
+
+
+def ranges_between(start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> list[Range]:
+    """What lies between two stored positions, by partition. A partition of which nothing is there is left out."""
+    before, after = {} if start is None else Position.read(start).offsets, Position.read(end)
+    begins = {**after.began, **before}
+    return [(each, begins[each], upto) for each, upto in sorted(after.offsets.items()) if begins[each] < upto]
+
+
+def merged(stored: Iterable[Mapping[str, Any]], split: int, splits: int) -> Position:
+    """Where a split goes on after the number of splits was changed: of each of its partitions, the furthest offset."""
+    offsets: dict[int, int] = {}
+    found = [Position.read(each) for each in stored]
+    for position in found:
+        for partition, offset in position.offsets.items():
+            if is_of(partition, split, splits):
+                offsets[partition] = max(offset, offsets.get(partition, offset))
+    ids = [each.topic_id for each in found if each.topic_id is not None]
+    return Position(ids[0] if ids else None, offsets, {}, max((each.bytes or 0 for each in found), default=0) or None)
+
+
+def is_of(partition: int, split: int, splits: int) -> bool:
+    """Whether a split reads a partition."""
+    return partition % splits == split
+
+
+def _numbers(stored: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in stored.items()}
+
+
+def _texts(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}

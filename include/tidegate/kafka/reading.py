@@ -1,0 +1,56 @@
+"""Ranges of a topic in Spark's tasks: who reads which of them, and how their errors reach the driver."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.kafka.positions import Range
+from tidegate.kafka.rows import KafkaRead
+from tidegate.ports.declared_schemas import Schema
+from tidegate.sources.range_source import RangeSource, RangesReader
+
+
+@dataclass
+class KafkaRows(RangeSource):
+    """Ranges of a topic, each of which ends with what is read. `described` is what the source that asked for them says
+    of itself. `wanted`: the columns and their types."""
+
+    what: KafkaRead
+    schema: Schema
+    described: Mapping[str, Any]
+    wanted: pa.Schema | None = None
+    output: str = "rows"
+
+    def read_between(self, split: int, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        assert self.wanted is not None
+        yield from self.what.batches([(one[0], one[1], one[2]) for one in end], self.wanted, self.output)
+
+    def describe(self) -> dict[str, Any]:
+        return dict(self.described)
+
+    def _range(self, split: int, start: Any, end: Any) -> str:
+        return str(self.what.topic)
+
+
+@dataclass(frozen=True)
+class KafkaReader(RangesReader):
+    """Ranges of `KafkaRows`, which are told the columns that are wanted. One task that reads all of them has one
+    consumer."""
+
+    source: KafkaRows
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        if self.ranges:
+            every = [one for ranged in self.ranges for one in ranged["to"]]
+            yield from self.read_one({"split": 0, "from": None, "to": every}, schema)
+
+    def read_one(self, ranged: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield from RangesReader(replace(self.source, wanted=schema), self.ranges).read_one(ranged, schema)
+
+
+def reader_of(what: KafkaRead, schema: Schema, described: Mapping[str, Any], ranges: Sequence[Range]) -> KafkaReader:
+    """A task for each range."""
+    rows = KafkaRows(what, schema, described)
+    return KafkaReader(rows, tuple({"split": 0, "from": None, "to": [one]} for one in ranges))

@@ -1,0 +1,138 @@
+"""What it means for a topic that its brokers refuse something, are away, or have lost what is to be read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
+from tidegate.sources.read_errors import AS_BEFORE
+
+_NO_RIGHT = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that is read, and the connection to its brokers."""
+
+    name: str
+    connection: str
+
+    def __str__(self) -> str:
+        return f"Topic {self.name!r} of connection {self.connection!r}"
+
+    def wrong(self, why: str) -> PipelineDefinitionError:
+        return PipelineDefinitionError(f"KafkaSource({self.name!r}): {why}.")
+
+    # -- what is not there
+
+    def no_topic(self) -> PipelineDefinitionError:
+        return self.wrong(
+            f"there is no such topic at connection {self.connection!r}, or the user of the connection may not see it. "
+            "Nothing was read. Make the topic, or grant that user to describe and read it"
+        )
+
+    def gone(self) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} was read and is not there any more. {AS_BEFORE}If it was deleted, give the source another name, "
+            "and it begins anew when the topic is there."
+        )
+
+    def no_such_start(self, partition: int, offset: int, first: int, end: int) -> PipelineDefinitionError:
+        return self.wrong(
+            f"start= begins partition {partition} with offset {offset}, but the partition has {_extent(first, end)}. "
+            "Nothing was read. Name an offset that is there"
+        )
+
+    def no_such_partitions(self, partitions: Sequence[int], there: int) -> PipelineDefinitionError:
+        return self.wrong(
+            f"start= names {_partitions(partitions)}, and the topic has {there}, from 0 on. Nothing was read. Take it "
+            "out"
+        )
+
+    def without_offset(self, partitions: Sequence[int]) -> PipelineDefinitionError:
+        return self.wrong(
+            f"start= has no offset for {_partitions(partitions)}. Nothing was read. Name an offset for each partition "
+            "that is there"
+        )
+
+    # -- what was there
+
+    def lost(self, partition: int, offset: int, first: int) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} has lost the offsets {offset} to {first - 1} of partition {partition}, which were not read: its "
+            f"retention has deleted them. The first that is left is {first}. {AS_BEFORE}Keep records until they are "
+            "read: retention.ms and retention.bytes of the topic say how long. To go on without these records, run "
+            "`tidegate source skip`."
+        )
+
+    def lost_meanwhile(self, partition: int, offset: int, end: int) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} has lost offsets of partition {partition}, between {offset} and {end - 1}, after this checkpoint "
+            f"began to read them: its retention has deleted them, or it was made anew. {AS_BEFORE}To go on without "
+            "what is lost, run `tidegate source skip`."
+        )
+
+    def made_anew(self) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} was deleted and made anew since it was read: it has another id. {AS_BEFORE}Its offsets are not "
+            "those of this pipeline. To read the new topic from its start, give the source another name."
+        )
+
+    def fewer(self, partitions: Sequence[int]) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} has no {_partitions(partitions)} any more, which a topic never loses: it was deleted and made "
+            f"anew. {AS_BEFORE}To read the new topic from its start, give the source another name."
+        )
+
+    def ends_before(self, partition: int, offset: int, end: int) -> SourceChangedError:
+        return SourceChangedError(
+            f"{self} ends at offset {end} in partition {partition}, but was read up to {offset}: the topic was made "
+            f"anew, or its brokers have lost records. {AS_BEFORE}The offsets {end} to {offset - 1} are other records "
+            "now, or none. To read the new topic from its start, give the source another name. To go on with what "
+            "arrives from now on, run `tidegate source skip`."
+        )
+
+    # -- what brokers say
+
+    def refused(self, code: str, why: str, is_refused: bool) -> CheckpointError:
+        """What to raise for an error of the brokers: its name, the text that tells most, and whether the brokers are
+        there and refuse this client."""
+        if code == "UNKNOWN_TOPIC_OR_PART":
+            return self.no_topic()
+        if code in _NO_RIGHT:
+            return ConfigurationError(
+                f"The user of connection {self.connection!r} may not read topic {self.name!r} ({code}). {AS_BEFORE}"
+                "Grant it to read and describe the topic."
+            )
+        if is_refused:
+            return ConfigurationError(
+                f"The brokers of connection {self.connection!r} refuse it ({why}). {AS_BEFORE}Correct its user and "
+                "password, and whether it uses TLS: security.protocol, sasl.* and ssl.*."
+            )
+        if code == "LEADER_NOT_AVAILABLE":
+            return self.leaderless(())
+        return SourceUnavailableError(
+            f"{self} cannot be read: its brokers do not answer ({why}). {AS_BEFORE}Check that they run and that their "
+            "addresses are right, then repeat the step."
+        )
+
+    def leaderless(self, partitions: Sequence[int]) -> SourceUnavailableError:
+        which = _partitions(partitions) if partitions else "a partition"
+        return SourceUnavailableError(
+            f"{self} cannot be read: no broker leads {which} at the moment. {AS_BEFORE}Repeat the step when the "
+            "brokers have chosen one."
+        )
+
+
+def _partitions(partitions: Sequence[int]) -> str:
+    listed = ", ".join(str(each) for each in partitions)
+    return f"partition {listed}" if len(partitions) == 1 else f"partitions {listed}"
+
+
+def _extent(first: int, end: int) -> str:
+    return f"the offsets {first} to {end - 1}" if first < end else f"no records, and begins with {end}"
