@@ -19,7 +19,7 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import Verdict
-from tidegate.reading.pipeline_answers import Lag
+from tidegate.reading.lag_answers import Lag
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
 

@@ -67,7 +67,7 @@ class Gauge:
     def __init__(self, raises=False):
         self.known, self.raises, self.flushed = [], raises, 0
 
-    def record(self, pipeline_id, metrics):
+    def record(self, pipeline_id, metrics, lag):
         self.known.append(metrics)
         if self.raises:
             raise OSError("secret")

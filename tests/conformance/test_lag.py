@@ -1,5 +1,7 @@
 """How far behind its sources a pipeline is, on every store: what is recorded, by whom, and how often."""
 
+from dataclasses import replace
+
 import pytest
 from desks import Desk
 from records import at
@@ -30,6 +32,9 @@ def test_what_is_recorded_replaces_what_was_and_wakes_nobody(store: CheckpointSt
         tx.record_lag([lag(2, 1, "b"), lag(1, 1, "a")])
         assert tx.lag() == [lag(1, 1, "a"), lag(2, 1, "b")]
     assert not store.wait_for_change(PIPELINE, 0.1)
+    with store.transaction(PIPELINE) as tx:
+        tx.record_lag([replace(lag(3, 2, "b"), parts={"0": 1, "10": 0, "2": 2})])
+    assert recorded(store) == [replace(lag(3, 2, "b"), parts={"0": 1, "2": 2, "10": 0})]
     with store.transaction(PIPELINE) as tx:
         tx.record_lag([lag(0, 2, "b")])
     assert recorded(store) == [lag(0, 2, "b")]

@@ -1,5 +1,7 @@
 """The metrics of a pipeline have Flink's names and meanings (protocol.md section 19)."""
 
+from dataclasses import replace
+
 from records import at, record
 
 from tidegate.protocol.facts.lifecycle import Status
@@ -38,5 +40,8 @@ def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
         "lastCompletedCheckpointId": 7,
         "lastCheckpointCompletedTimestamp": int(at(5).timestamp() * 1000),
         "pendingBytes": 70,
+        "pendingRecords": -1,
         "numberOfExpiredRows": 9,
     }
+    rows = [replace(each, unit="rows") for each in lag]
+    assert gauges(LatestFigures(by_status, 1, restored, latest, measured, rows, 9))["pendingRecords"] == 3

@@ -1,5 +1,7 @@
 """How far a pipeline is behind its sources: sums over splits, and when they are worth a write."""
 
+from dataclasses import replace
+
 from cases import for_each
 from records import at
 
@@ -22,6 +24,15 @@ def test_splits_are_summed_up_by_source_as_of_the_earliest_poll() -> None:
     assert [each.bytes for each in lag_of(polls)] == [-1, -1]
 
 
+def test_what_has_a_name_in_a_source_keeps_its_own_figure_whatever_split_reads_it() -> None:
+    polls = {
+        SubtaskId("clicks", 0): (Pending(5, "rows", parts={"0": 4, "2": 1}), at(1)),
+        SubtaskId("clicks", 1): (Pending(0, "rows", parts={"1": 0}), at(2)),
+    }
+    (found,) = lag_of(polls)
+    assert (found.pending, found.parts) == (5, {"0": 4, "1": 0, "2": 1})
+
+
 @for_each(
     ("recorded", "found", "needed"),
     [
@@ -35,6 +46,7 @@ def test_splits_are_summed_up_by_source_as_of_the_earliest_poll() -> None:
         ([lag(3, 0)], [lag(3, 0, source="other")], True),
         ([lag(3, 0), lag(1, 0, "other")], [lag(3, 0)], True),
         ([lag(3, 0)], [lag(3, 1, unit="offsets")], True),
+        ([lag(3, 0)], [replace(lag(3, 1), parts={"0": 3})], True),
         ([lag(3, 100)], [lag(2, 99)], True),  # the clock was put back
     ],
 )

@@ -32,7 +32,7 @@ from tidegate.protocol.facts.records import HandleKind
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reading.advice import ADVICE
 from tidegate.reading.answer import handles_of
-from tidegate.reading.pipeline_answers import Lag
+from tidegate.reading.lag_answers import LagOfSource
 
 
 def test_every_reason_says_what_to_do():
@@ -171,6 +171,12 @@ def test_a_source_is_where_its_splits_are(pages, store):
     assert [split.position for split in source.splits] == [{"files": ["a.csv"]}]
     assert [each.path for each in source.splits[0].files] == ["flights/chk-1/m"]
     with store.transaction(PIPELINE) as tx:
-        tx.record_lag([SourceLag("source", 3, "files", 30, at(5))])
+        tx.record_lag([SourceLag("source", 3, "rows", 30, at(5), {"0": 1, "10": 0, "2": 2})])
     (source,) = readings.sources(PIPELINE)
-    assert source.lag == Lag(pending=3, unit="files", bytes=30, polled_at=at(5))
+    parts = {"0": 1, "2": 2, "10": 0}
+    assert source.lag == LagOfSource(pending=3, unit="rows", bytes=30, polled_at=at(5), parts=parts)
+    assert list(source.lag.parts) == ["0", "2", "10"]
+    behind = readings.parts_behind(PIPELINE)
+    assert [(part.source, part.part, part.pending, part.unit) for part in behind] == [
+        ("source", part, pending, "rows") for part, pending in parts.items()
+    ]

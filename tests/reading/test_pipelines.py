@@ -9,7 +9,8 @@ from store_steps import PIPELINE, at, completed, fail_checkpoint, triggered
 from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.observing.lag import SourceLag
-from tidegate.reading.pipeline_answers import Lag, Need
+from tidegate.reading.lag_answers import Lag
+from tidegate.reading.pipeline_answers import Need
 
 
 def move(store, pipeline_id, *statuses):

@@ -10,14 +10,17 @@ from cases import for_each
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from receivers import receiving
 
-from tidegate.protocol.observing.gauges import UNITS
+from tidegate.protocol.observing.gauges import PARTS, UNITS
 
 PROCESS = """
 import json, os, sys, time
+from datetime import UTC, datetime
+from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reporting.configured import configured_meters
 (meter,) = configured_meters()
-for pipeline, figures in json.load(sys.stdin):
-    meter.record(pipeline, figures)
+for pipeline, figures, *parts in json.load(sys.stdin):
+    lag = [SourceLag("clicks", 0, "rows", -1, datetime.now(UTC), known) for known in parts]
+    meter.record(pipeline, figures, lag)
 begun = time.monotonic()
 try:
     meter.flush()
@@ -48,16 +51,20 @@ def points(receiver):
             for metric in (each for scope in of_resource.scope_metrics for each in scope.metrics):
                 for point in metric.gauge.data_points:
                     attributes = {each.key: each.value.string_value for each in point.attributes}
-                    found[metric.name, attributes["pipeline"]] = point.as_int, attributes, metric.unit
+                    of_part = [attributes["partition"]] if "partition" in attributes else []
+                    found[(metric.name, attributes["pipeline"], *of_part)] = point.as_int, attributes, metric.unit
     return found
 
 
 def test_a_collector_gets_every_figure_of_each_pipeline():
     with receiving() as collector:
         collector.answer = lambda request: 200
-        recorded = [("p", figures(1)), ("q", figures(9)), ("p", figures(2))]
+        recorded = [("p", figures(1)), ("q", figures(9)), ("p", figures(2), {"0": 7, "1": 8})]
         export(recorded, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
         known = points(collector)
+    of_parts = [known.pop((PARTS, "p", part)) for part in "01"]
+    named = [{"pipeline": "p", "source": "clicks", "partition": part} for part in "01"]
+    assert of_parts == [(7, named[0], "{record}"), (8, named[1], "{record}")]
     assert {request.path for request in collector.requests} == {"/v1/metrics"}
     assert known.keys() == {(name, pipeline) for name in UNITS for pipeline in "pq"}
     assert {value for (_, pipeline), (value, _, _) in known.items() if pipeline == "p"} == {2}

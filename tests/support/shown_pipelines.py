@@ -276,7 +276,8 @@ class ShownPipeline:
             position = {"read": read, "until": name}
             handle = self._file(task, key, HandleKind.POSITION, 1, attempt)
             metrics = replace(metrics, rows_in=-1, rows_out=rows, alignment_duration=0)
-            left = Pending(key.subtask_index, "files", key.subtask_index * 1_700_000)
+            parts = {str(key.subtask_index): key.subtask_index} if key.operator_id == "flights" else {}
+            left = Pending(key.subtask_index, "files", key.subtask_index * 1_700_000, parts)
             return Acknowledgement(key, attempt, Snapshot((*carried, handle)[-3:], position), metrics, left)
         if key.operator_id.endswith("-sink"):
             return Acknowledgement(key, attempt, Snapshot((self._staged(task, key, attempt, rows // 3),)), metrics)

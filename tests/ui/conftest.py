@@ -274,7 +274,7 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.clock.time = datetime.now(UTC) - timedelta(seconds=20)
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
-        tx.record_lag([SourceLag("flights", 12, "files", 48_000_000, flights.clock.now())])
+        tx.record_lag([SourceLag("flights", 12, "files", 48_000_000, flights.clock.now(), {"0": 5, "1": 7})])
         tx.record_dag("every hour", flights.clock.now())
         tx.record_dag("by hand", flights.clock.now())
         tx.record_dag("paused", flights.clock.now())

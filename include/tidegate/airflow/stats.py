@@ -1,7 +1,10 @@
 """A pipeline's figures as Airflow's own metrics: `tidegate.PIPELINE.lastCheckpointDuration` and so on, wherever Airflow
 sends its metrics to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from tidegate.protocol.observing.gauges import PARTS
+from tidegate.protocol.observing.lag import SourceLag
 
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -9,12 +12,18 @@ _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 class AirflowStats:
     """A meter."""
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
+    def record(self, pipeline_id: str, metrics: Mapping[str, int], lag: Sequence[SourceLag]) -> None:
         from airflow.sdk.observability.stats import gauge, normalize_name_for_stats
 
         pipeline = normalize_name_for_stats(pipeline_id, log_warning=False)
         for name, value in metrics.items():
             gauge(f"tidegate.{pipeline}.{name}", value, tags={"pipeline": pipeline_id})
+        for each in lag:
+            source = normalize_name_for_stats(each.source, log_warning=False)
+            for part, pending in each.parts.items():
+                tags = {"pipeline": pipeline_id, "source": each.source, "partition": part}
+                name = normalize_name_for_stats(part, log_warning=False)
+                gauge(f"tidegate.{pipeline}.{source}.{name}.{PARTS}", pending, tags=tags)
 
     def flush(self) -> None:
         """Airflow sends its metrics itself."""

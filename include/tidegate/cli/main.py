@@ -126,7 +126,7 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     readings = assembly.open_readings()
     line = readings.line(name)
     held = readings.history(name, before=line.held[-1] + 1, limit=1).history[0] if line.held else None
-    found = Statistics(**dict(readings.summary(name)) | {"held": held}, lag=line.lag)
+    found = Statistics(**dict(readings.summary(name)) | {"held": held}, lag=line.lag, parts=readings.parts_behind(name))
     show(found, output, views.statistics_tables)
 
 

@@ -16,10 +16,13 @@ from tidegate.documents.command_models import Dropped, Statistics, Taken
 from tidegate.protocol.facts.names import Fork
 from tidegate.reading.checkpoint_answers import Checkpoint, Hold
 from tidegate.reading.history_answers import SUMMARIZED, PipelineStatus
-from tidegate.reading.pipeline_answers import Lag
+from tidegate.reading.lag_answers import Lag, PartLag
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+_MOST_PARTS = 20
 
 
 def statistics_tables(found: Statistics) -> Group:
@@ -40,6 +43,8 @@ def statistics_tables(found: Statistics) -> Group:
     last = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
     last.title = "Latest"
     parts: list[Any] = [Text(_standing(found.pipeline)), lag_text(found.lag), counts, summary, last]
+    if behind := sorted((part for part in found.parts if part.pending), key=lambda part: -part.pending):
+        parts.insert(2, parts_table(behind))
     if found.held is not None and found.held.hold is not None:
         parts.insert(1, hold_text(found.held, found.held.hold))
     if restored := latest.restored:
@@ -48,6 +53,16 @@ def statistics_tables(found: Statistics) -> Group:
             f"{moment(restored.restored_at)}, {restored.external_path}"
         )
     return Group(*parts)
+
+
+def parts_table(behind: Sequence[PartLag]) -> Table:
+    """Those that are the furthest behind come first."""
+    title = "Lag" if len(behind) <= _MOST_PARTS else f"Lag: the first {_MOST_PARTS} of {len(behind):,}"
+    table = Table("Source", "Part", "Behind", title=title)
+    for part in behind[:_MOST_PARTS]:
+        unit = part.unit.removesuffix("s") if part.pending == 1 else part.unit
+        table.add_row(part.source, part.part, f"{part.pending:,} {unit}")
+    return table
 
 
 def lag_text(lags: Sequence[Lag]) -> Text:

@@ -16,7 +16,8 @@ from tidegate.protocol.recovery.comparison import Likeness, Part, Rows
 from tidegate.reading.answer import Document, MomentOrNone
 from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, WholeCheckpoint
 from tidegate.reading.history_answers import CheckpointStatistics
-from tidegate.reading.pipeline_answers import DoubtAt, Lag
+from tidegate.reading.lag_answers import Lag, PartLag
+from tidegate.reading.pipeline_answers import DoubtAt
 
 
 class DeliveredSink(Document):
@@ -39,9 +40,11 @@ class Dropped(Document):
 
 
 class Statistics(CheckpointStatistics):
-    """Flink's overview of the checkpoints, without the history, and how far the pipeline is behind its sources."""
+    """Flink's overview of the checkpoints, without the history, and how far the pipeline is behind its sources, also
+    in each of their parts, such as the partitions of a topic."""
 
     lag: tuple[Lag, ...]
+    parts: tuple[PartLag, ...]
 
 
 class Checked(Document):

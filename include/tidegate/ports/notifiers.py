@@ -1,9 +1,10 @@
 """Who is told of what happens to pipelines, outside of Tidegate."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidegate.protocol.observing.events import Event, EventKind
+from tidegate.protocol.observing.lag import SourceLag
 
 
 class Notifier(Protocol):
@@ -26,8 +27,8 @@ class Notifier(Protocol):
 class Meter(Protocol):
     """Where a pipeline's metrics go."""
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
-        """The current values, by their names in Flink."""
+    def record(self, pipeline_id: str, metrics: Mapping[str, int], lag: Sequence[SourceLag]) -> None:
+        """The current values, by their names in Flink, and how far the pipeline is behind each of its sources."""
         ...
 
     def flush(self) -> None:

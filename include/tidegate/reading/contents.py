@@ -16,9 +16,10 @@ from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.reading.answer import handles_of
 from tidegate.reading.described import MetadataFiles
+from tidegate.reading.lag_answers import LagOfSource, PartLag
 from tidegate.reading.need import utc
 from tidegate.reading.parts import subtasks_after
-from tidegate.reading.pipeline_answers import Lag, SourceAt, Split, StateAt, StateSlice, TableAt
+from tidegate.reading.pipeline_answers import SourceAt, Split, StateAt, StateSlice, TableAt
 
 _MOST_SUBTASKS = 1000
 
@@ -74,12 +75,21 @@ def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[Source
     positioned = set(connection.execute(_POSITIONED, asked).scalars())
     found = {name for name in positioned if not is_sink(name)} | recorded.keys()
     names = [plan.operator_id for plan in record.operators if plan.operator_id in found]
-    behind = {each.source: Lag.model_validate(each) for each in lag_of(connection, record.pipeline_id)}
+    behind = {each.source: LagOfSource.model_validate(each) for each in lag_of(connection, record.pipeline_id)}
     return tuple(_source(connection, record, name, recorded.get(name), behind.get(name)) for name in names)
 
 
+def parts_behind(connection: Connection, pipeline_id: str) -> tuple[PartLag, ...]:
+    """See `Readings.parts_behind`."""
+    return tuple(
+        PartLag(source=lag.source, part=part, pending=pending, unit=lag.unit)
+        for lag in lag_of(connection, pipeline_id)
+        for part, pending in lag.parts.items()
+    )
+
+
 def _source(
-    connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: Lag | None
+    connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: LagOfSource | None
 ) -> SourceAt:
     found, _ = subtasks_after(connection, record, name, -1, _MOST_SUBTASKS)
     return SourceAt(

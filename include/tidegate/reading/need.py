@@ -10,7 +10,8 @@ from tidegate.protocol.facts.errors import IllegalRequestError
 from tidegate.protocol.facts.names import operator_of_sink
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.steps.committing import COMMIT_LEASE
-from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
+from tidegate.reading.lag_answers import Lag
+from tidegate.reading.pipeline_answers import Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.
 _GRACE = timedelta(minutes=1)

@@ -15,6 +15,7 @@ from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.doubts import DoubtReason
 from tidegate.reading.answer import Document, Handle, Moment, MomentOrNone, RestoreAt, milliseconds
+from tidegate.reading.lag_answers import Lag, LagOfSource
 
 
 class Need(IntEnum):
@@ -31,16 +32,6 @@ class Need(IntEnum):
 
 _NAMES = {"enum": [each.name for each in Need], "type": "string"}
 NeedByName = Annotated[Need, PlainSerializer(lambda need: need.name, return_type=str), WithJsonSchema(_NAMES)]
-
-
-class Lag(Document):
-    """What polls have found and not read yet, in what the sources count in. `bytes` is -1 if that is not known.
-    `polled_at` is when it was so; of several splits the earliest."""
-
-    pending: int
-    unit: str
-    bytes: int
-    polled_at: Moment
 
 
 class PipelineLine(Document):
@@ -236,7 +227,7 @@ class SourceAt(Document):
     type: str | None
     place: str | None
     splits: tuple[Split, ...]
-    lag: Lag | None = None
+    lag: LagOfSource | None = None
 
 
 class FileRead(Document):

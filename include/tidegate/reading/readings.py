@@ -34,6 +34,7 @@ from tidegate.reading.history_answers import (
     Point,
     QualityHistory,
 )
+from tidegate.reading.lag_answers import PartLag
 from tidegate.reading.lookup import Lookups, find_split, find_states
 from tidegate.reading.pipeline_answers import (
     Configuration,
@@ -115,6 +116,10 @@ class Readings:
         if found is None:
             raise self._no_pipeline(pipeline_id)
         return found
+
+    def parts_behind(self, pipeline_id: str) -> tuple[PartLag, ...]:
+        """How far it is behind in each part that its sources have by name; empty if they have none."""
+        return self._of(pipeline_id, lambda c: contents.parts_behind(c, pipeline_id))
 
     def overview(self, pipeline_id: str) -> Overview:
         """The pipeline at its latest completed checkpoint."""

@@ -5,7 +5,7 @@ instruments for case-insensitive and writes them small: views give them back as 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -18,7 +18,8 @@ from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import Resource
 
 from tidegate.protocol.facts.errors import ConfigurationError
-from tidegate.protocol.observing.gauges import UNITS
+from tidegate.protocol.observing.gauges import PARTS, UNITS
+from tidegate.protocol.observing.lag import SourceLag
 from tidegate.reporting.deadline import within
 
 _GROUP = "opentelemetry_metrics_exporter"
@@ -33,12 +34,14 @@ class OpenTelemetry:
     def __init__(self, provider: Any) -> None:
         self._provider = provider
         self._figures: dict[str, Mapping[str, int]] = {}
+        self._lag: dict[str, Sequence[SourceLag]] = {}
         meter = provider.get_meter("tidegate")
         for name, unit in UNITS.items():
             meter.create_observable_gauge(name, [self._observed(name)], unit)
+        meter.create_observable_gauge(PARTS, [self._parts_observed], UNITS["pendingRecords"])
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
-        self._figures[pipeline_id] = metrics
+    def record(self, pipeline_id: str, metrics: Mapping[str, int], lag: Sequence[SourceLag]) -> None:
+        self._figures[pipeline_id], self._lag[pipeline_id] = metrics, lag
 
     def flush(self) -> None:
         within(PATIENCE, lambda: self._provider.force_flush(int(PATIENCE * 1000)))
@@ -49,6 +52,13 @@ class OpenTelemetry:
                 yield Observation(figures[name], {"pipeline": pipeline_id})
 
         return observe
+
+    def _parts_observed(self, options: CallbackOptions) -> Iterable[Observation]:
+        for pipeline_id, lags in list(self._lag.items()):
+            for lag in lags:
+                for part, pending in lag.parts.items():
+                    named = {"pipeline": pipeline_id, "source": lag.source, "partition": part}
+                    yield Observation(pending, named)
 
 
 @cache
@@ -66,7 +76,8 @@ def _provider(env: Mapping[str, str]) -> MeterProvider:
     readers = [PeriodicExportingMetricReader(_exporter(name.strip(), env)) for name in names]
     named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
     resource = Resource.create({} if named else {"service.name": "tidegate"})
-    return MeterProvider(readers, resource, views=[View(instrument_name=name.lower(), name=name) for name in UNITS])
+    views = [View(instrument_name=name.lower(), name=name) for name in (*UNITS, PARTS)]
+    return MeterProvider(readers, resource, views=views)
 
 
 def _exporter(name: str, env: Mapping[str, str]) -> MetricExporter:

@@ -23,9 +23,9 @@ class Metrics:
         if not self._meters:
             return
         try:
-            figures = gauges(self._store.figures(self._pipeline_id))
+            figures = self._store.figures(self._pipeline_id)
             for meter in self._meters:
-                meter.record(self._pipeline_id, figures)
+                meter.record(self._pipeline_id, gauges(figures), figures.lag)
         except Exception as error:
             log.warning("Metrics of pipeline %s were not recorded (%s).", self._pipeline_id, type(error).__name__)
 

@@ -5,8 +5,9 @@ No decision about a checkpoint depends on these rows. The figures could be summe
 many subtasks that takes seconds.
 """
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, ForeignKeyConstraint, Index, Table, Text
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, ForeignKeyConstraint, Index, Table, Text, text
 from sqlalchemy import PrimaryKeyConstraint as PrimaryKey
+from sqlalchemy.dialects.postgresql import JSONB
 
 from tidegate.postgres.guards import FIGURE_GUARDS
 from tidegate.postgres.tables.columns import INSTANT, after_create, metadata
@@ -59,6 +60,7 @@ source_lag = Table(
     Column("unit", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("polled_at", INSTANT, nullable=False),
+    Column("parts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     PrimaryKey("pipeline_id", "source", name="source_lag_pkey"),
     CheckConstraint("pending >= 0 AND bytes >= -1 AND source <> '' AND unit <> ''", name="source_lag_counted"),
 )

@@ -133,11 +133,13 @@ class Pending:
         pieces: How much.
         unit: What the source counts in, such as `files`.
         bytes: Its size; -1 if the source does not know.
+        parts: How much of each part that the split has by name, such as the partitions of a topic.
     """
 
     pieces: int
     unit: str
     bytes: int = -1
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,12 @@ from tidegate.protocol.observing.statistics import LatestFigures, count_checkpoi
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-#: Every gauge, with its unit as OpenTelemetry writes it.
+#: What a source counts in that knows its rows without reading them.
+ROWS = "rows"
+#: How far a pipeline is behind in one part of a source, such as a partition of a topic, by the name that Kafka's
+#: consumers have for it. It has attributes of its own: `source` and `partition`.
+PARTS = "recordsLag"
+#: Every other gauge, with its unit as OpenTelemetry writes it.
 UNITS = {
     "totalNumberOfCheckpoints": "{checkpoint}",
     "numberOfInProgressCheckpoints": "{checkpoint}",
@@ -24,6 +29,7 @@ UNITS = {
     "lastCompletedCheckpointId": "",
     "lastCheckpointCompletedTimestamp": "ms",
     "pendingBytes": "By",
+    "pendingRecords": "{record}",
     "numberOfExpiredRows": "{row}",
 }
 
@@ -47,6 +53,7 @@ def gauges(figures: LatestFigures) -> dict[str, int]:
         "lastCompletedCheckpointId": -1 if latest is None else latest.checkpoint_id,
         "lastCheckpointCompletedTimestamp": -1 if latest is None else _milliseconds(latest.completed_at),
         "pendingBytes": _pending_bytes(figures.lag),
+        "pendingRecords": _pending_records(figures.lag),
         "numberOfExpiredRows": figures.expired_rows,
     }
 
@@ -54,6 +61,11 @@ def gauges(figures: LatestFigures) -> dict[str, int]:
 def _pending_bytes(lag: Sequence[SourceLag]) -> int:
     """Of a source alone in Flink; here of all of a pipeline's together."""
     return -1 if not lag or any(each.bytes < 0 for each in lag) else sum(each.bytes for each in lag)
+
+
+def _pending_records(lag: Sequence[SourceLag]) -> int:
+    """As above. Sources that count files cannot say it."""
+    return -1 if not lag or any(each.unit != ROWS for each in lag) else sum(each.pending for each in lag)
 
 
 def _milliseconds(at: datetime | None) -> int:

@@ -5,7 +5,7 @@ code nor its sources.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegate.protocol.facts.records import Pending, SubtaskId
@@ -17,13 +17,15 @@ SAME_EVERY = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """All splits of a source together. `polled_at` is when the one was polled whose last poll is the longest ago."""
+    """All splits of a source together. `polled_at` is when the one was polled whose last poll is the longest ago.
+    `parts`: of each that the source has by name."""
 
     source: str
     pending: int
     unit: str
     bytes: int
     polled_at: datetime
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
 def lag_of(polls: Mapping[SubtaskId, tuple[Pending, datetime]]) -> tuple[SourceLag, ...]:
@@ -42,6 +44,7 @@ def _sum(source: str, polled: Sequence[tuple[Pending, datetime]]) -> SourceLag:
         polled[0][0].unit,
         -1 if min(sizes) < 0 else sum(sizes),
         min(at for _, at in polled),
+        {part: pieces for pending, _ in polled for part, pieces in pending.parts.items()},
     )
 
 
@@ -57,5 +60,5 @@ def needs_recording(recorded: Iterable[SourceLag], found: Iterable[SourceLag]) -
     return not timedelta(0) <= age < (SAME_EVERY if same else CHANGES_EVERY)  # a clock that was put back counts too
 
 
-def _figures(lag: SourceLag) -> tuple[int, str, int]:
-    return lag.pending, lag.unit, lag.bytes
+def _figures(lag: SourceLag) -> tuple[int, str, int, Mapping[str, int]]:
+    return lag.pending, lag.unit, lag.bytes, lag.parts

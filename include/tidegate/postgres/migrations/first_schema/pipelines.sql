@@ -166,6 +166,7 @@ CREATE TABLE tidegate.source_lag (
     unit TEXT NOT NULL,
     bytes BIGINT NOT NULL,
     polled_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    parts JSONB DEFAULT '{}'::jsonb NOT NULL,
     CONSTRAINT source_lag_pkey PRIMARY KEY (pipeline_id, source),
     CONSTRAINT source_lag_counted CHECK (pending >= 0 AND bytes >= -1 AND source <> '' AND unit <> ''),
     CONSTRAINT source_lag_pipeline_fkey FOREIGN KEY(pipeline_id) REFERENCES tidegate.pipelines (pipeline_id)
