@@ -19,7 +19,7 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import Verdict
-from tidegate.reading.lag_answers import Lag
+from tidegate.reading.lag_answers import Lag, PartLag
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
 
@@ -51,7 +51,8 @@ def test_no_screen_for_programs_is_padded():
 @pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])
 def test_a_value_from_data_does_not_control_the_terminal(field):
     if field == "pipeline":
-        found = Statistics(**dict(no_checkpoints("FAILED", HOSTILE)), lag=(lag(2, HOSTILE, 1500),))
+        behind = PartLag(source=HOSTILE, part=HOSTILE, pending=2, unit=HOSTILE)
+        found = Statistics(**dict(no_checkpoints("FAILED", HOSTILE)), lag=(lag(2, HOSTILE, 1500),), parts=(behind,))
         shown = printed(views.statistics_tables(found))
     else:
         failed = record(
