@@ -1,7 +1,8 @@
 """A broker of Kafka's protocol for tests: one binary on a free port, or a real one that TIDEGATE_TEST_KAFKA names.
 
 The binary writes what it holds some seconds later, so a test that kills it waits before. It knows no transaction
-timeout, no ids of topics, no passwords and no TLS: tests of these are marked `real_broker`.
+timeout, no ids of topics, no passwords and no TLS: tests of these are marked `real_broker`. A reader that begins behind
+a transaction that was aborted does not see what the same transactional id commits later: all of it is hidden.
 """
 
 import json

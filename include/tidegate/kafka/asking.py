@@ -1,7 +1,7 @@
 """What the driver asks the brokers: which partitions a topic has, and what they hold. It reads no rows, but a few to
 measure them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.polls import Bounds, Found
-from tidegate.kafka.refusals import Topic
+from tidegate.kafka.refusals import NO_TOPIC, Topic
 from tidegate.kafka.rows import told_by
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class Asked:
     """Questions about a topic. Each raises what `refusals.Topic` says."""
 
-    def __init__(self, brokers: Brokers, topic: Topic) -> None:
-        self._brokers, self._topic = brokers, topic
+    def __init__(self, brokers: Brokers, topic: Topic, was_read: bool) -> None:
+        self._brokers, self._topic, self._was_read = brokers, topic, was_read
         self._admin, self._heard = admin_of(brokers)
 
     def partitions(self) -> tuple[str | None, list[int]]:
@@ -42,7 +42,7 @@ class Asked:
         id_ = str(described.topic_id)
         return None if id_ == _NO_ID else id_, sorted(each.id for each in described.partitions)
 
-    def found(self, is_wanted: Any) -> Found:
+    def found(self, is_wanted: Callable[[int], bool]) -> Found:
         """The topic, with the partitions that are wanted."""
         topic_id, partitions = self.partitions()
         wanted = [each for each in partitions if is_wanted(each)]
@@ -82,4 +82,6 @@ class Asked:
             return future.result(TIME_LIMIT + 5)
         except KafkaException as error:
             told: KafkaError = error.args[0]
+            if told.name() in NO_TOPIC and not self._was_read:
+                raise self._topic.no_topic() from error
             raise self._topic.refused(told.name(), self._heard.why(told), self._heard.is_refused(told)) from error

@@ -1,9 +1,9 @@
 """How far a poll of a topic goes: decisions on what the brokers have said."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.kafka.positions import Position
+from tidegate.kafka.positions import Position, Range
 from tidegate.kafka.refusals import Topic
 
 
@@ -24,14 +24,6 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """Where a poll begins: by partition, the next offset; and where reading of the new ones began."""
-
-    offsets: Mapping[int, int]
-    began: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Polled:
     """Where a poll ends, and by partition the rows that it leaves for the next ones."""
 
@@ -39,7 +31,7 @@ class Polled:
     left: Mapping[int, int]
 
 
-def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping[int, int] | None) -> Begun:
+def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping[int, int] | None) -> Position:
     """Where a poll begins in the partitions of its split, of which `found` tells. A partition that was found after the
     start is read from its first record on. `starts`: by partition, what `start=` means; asked if there is no position.
 
@@ -48,7 +40,7 @@ def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping
         assert starts is not None
         for partition, offset in starts.items():
             _require_inside(topic, partition, offset, found.partitions[partition])
-        return Begun(starts, starts)
+        return Position(found.topic_id, starts, starts)
     if None not in (position.topic_id, found.topic_id) and position.topic_id != found.topic_id:
         raise topic.made_anew()
     if missing := sorted(set(position.offsets) - set(found.partitions)):
@@ -60,7 +52,29 @@ def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping
         if offset < bounds.first:
             raise topic.lost(partition, offset, bounds.first)
     new = {each: bounds.first for each, bounds in found.partitions.items() if each not in position.offsets}
-    return Begun({**position.offsets, **new}, new)
+    return Position(found.topic_id, {**position.offsets, **new}, {**position.began, **new}, position.bytes)
+
+
+def named(topic: Topic, starts: Mapping[int, int], found: Found) -> dict[int, int]:
+    """The offsets that `start=` names for the partitions that are there. Raises `PipelineDefinitionError`."""
+    if missing := sorted(set(found.partitions) - set(starts)):
+        raise topic.without_offset(missing)
+    if more := sorted(set(starts) - set(found.partitions)):
+        raise topic.no_such_partitions(more)
+    return dict(starts)
+
+
+def gone(topic: Topic, position: Position, found: Found, ranges: Sequence[Range]) -> list[Range]:
+    """What is not there any more of ranges that were read up to a position. Raises `SourceChangedError` if the topic is
+    another one."""
+    ends = {each: end for each, _, end in ranges}
+    begin(topic, Position(position.topic_id, ends), _as_if_nothing_was_deleted(found), None)
+    firsts = {each: bounds.first for each, bounds in found.partitions.items()}
+    return [(each, start, min(end, firsts[each])) for each, start, end in ranges if start < firsts[each]]
+
+
+def _as_if_nothing_was_deleted(found: Found) -> Found:
+    return Found(found.topic_id, {each: Bounds(0, bounds.end) for each, bounds in found.partitions.items()})
 
 
 def _require_inside(topic: Topic, partition: int, offset: int, bounds: Bounds) -> None:

@@ -15,7 +15,7 @@ class Position:
     Attributes:
         topic_id: Which topic it is, for brokers that say so: one made anew has another id.
         offsets: By partition, the offset of the next record.
-        began: By partition that was found since the position before, the offset where reading began.
+        began: By partition, the offset where reading began.
         bytes: The size of a record as a poll has measured it; None if none has.
     """
 
@@ -35,22 +35,42 @@ class Position:
 
 
 def ranges_between(start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> list[Range]:
-    """What lies between two stored positions, by partition. A partition of which nothing is there is left out."""
+    """What lies between two stored positions, by partition: of one that the first does not have, all that was read. A
+    partition of which nothing was read is left out."""
     before, after = {} if start is None else Position.read(start).offsets, Position.read(end)
     begins = {**after.began, **before}
     return [(each, begins[each], upto) for each, upto in sorted(after.offsets.items()) if begins[each] < upto]
 
 
+def pieces_of(ranges: Iterable[Range], most: int) -> list[Range]:
+    """The same, in pieces of so many offsets at most, which are read side by side."""
+    return [(partition, at, min(at + most, end)) for partition, start, end in ranges for at in range(start, end, most)]
+
+
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """The same, with those that follow one another as one."""
+    found: list[Range] = []
+    for partition, start, end in sorted(ranges):
+        if found and found[-1][0] == partition and found[-1][2] == start:
+            found[-1] = (partition, found[-1][1], end)
+        else:
+            found.append((partition, start, end))
+    return found
+
+
 def merged(stored: Iterable[Mapping[str, Any]], split: int, splits: int) -> Position:
     """Where a split goes on after the number of splits was changed: of each of its partitions, the furthest offset."""
-    offsets: dict[int, int] = {}
-    found = [Position.read(each) for each in stored]
+    offsets, began, found = dict[int, int](), dict[int, int](), [Position.read(each) for each in stored]
     for position in found:
         for partition, offset in position.offsets.items():
             if is_of(partition, split, splits):
                 offsets[partition] = max(offset, offsets.get(partition, offset))
+                first = position.began[partition]
+                began[partition] = min(first, began.get(partition, first))
     ids = [each.topic_id for each in found if each.topic_id is not None]
-    return Position(ids[0] if ids else None, offsets, {}, max((each.bytes or 0 for each in found), default=0) or None)
+    return Position(
+        ids[-1] if ids else None, offsets, began, max((each.bytes or 0 for each in found), default=0) or None
+    )
 
 
 def is_of(partition: int, split: int, splits: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.kafka.positions import Range
+from tidegate.kafka.positions import Range, joined
 from tidegate.kafka.rows import KafkaRead
 from tidegate.ports.declared_schemas import Schema
 from tidegate.sources.range_source import RangeSource, RangesReader
@@ -43,14 +43,16 @@ class KafkaReader(RangesReader):
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if self.ranges:
-            every = [one for ranged in self.ranges for one in ranged["to"]]
+            every = joined(one for ranged in self.ranges for one in ranged["to"])
             yield from self.read_one({"split": 0, "from": None, "to": every}, schema)
 
     def read_one(self, ranged: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from RangesReader(replace(self.source, wanted=schema), self.ranges).read_one(ranged, schema)
 
 
-def reader_of(what: KafkaRead, schema: Schema, described: Mapping[str, Any], ranges: Sequence[Range]) -> KafkaReader:
+def reader_of(
+    what: KafkaRead, schema: Schema, described: Mapping[str, Any], ranges: Sequence[Range], output: str
+) -> KafkaReader:
     """A task for each range."""
-    rows = KafkaRows(what, schema, described)
+    rows = KafkaRows(what, schema, described, None, output)
     return KafkaReader(rows, tuple({"split": 0, "from": None, "to": [one]} for one in ranges))

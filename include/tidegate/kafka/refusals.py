@@ -12,6 +12,8 @@ from tidegate.protocol.facts.errors import (
 )
 from tidegate.sources.read_errors import AS_BEFORE
 
+NO_TOPIC = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+_NO_LEADER = {"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"}
 _NO_RIGHT = {"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"}
 
 
@@ -48,11 +50,8 @@ class Topic:
             "Nothing was read. Name an offset that is there"
         )
 
-    def no_such_partitions(self, partitions: Sequence[int], there: int) -> PipelineDefinitionError:
-        return self.wrong(
-            f"start= names {_partitions(partitions)}, and the topic has {there}, from 0 on. Nothing was read. Take it "
-            "out"
-        )
+    def no_such_partitions(self, partitions: Sequence[int]) -> PipelineDefinitionError:
+        return self.wrong(f"start= names {_partitions(partitions)}, which the topic does not have. Nothing was read")
 
     def without_offset(self, partitions: Sequence[int]) -> PipelineDefinitionError:
         return self.wrong(
@@ -69,6 +68,10 @@ class Topic:
             "read: retention.ms and retention.bytes of the topic say how long. To go on without these records, run "
             "`tidegate source skip`."
         )
+
+    def records(self, partition: int, offset: int, end: int) -> str:
+        """How a plan names records that a restore would read again and cannot."""
+        return f"the offsets {offset} to {end - 1} of partition {partition} of topic {self.name}"
 
     def lost_meanwhile(self, partition: int, offset: int, end: int) -> SourceChangedError:
         return SourceChangedError(
@@ -102,8 +105,8 @@ class Topic:
     def refused(self, code: str, why: str, is_refused: bool) -> CheckpointError:
         """What to raise for an error of the brokers: its name, the text that tells most, and whether the brokers are
         there and refuse this client."""
-        if code == "UNKNOWN_TOPIC_OR_PART":
-            return self.no_topic()
+        if code in NO_TOPIC:
+            return self.gone()
         if code in _NO_RIGHT:
             return ConfigurationError(
                 f"The user of connection {self.connection!r} may not read topic {self.name!r} ({code}). {AS_BEFORE}"
@@ -114,7 +117,7 @@ class Topic:
                 f"The brokers of connection {self.connection!r} refuse it ({why}). {AS_BEFORE}Correct its user and "
                 "password, and whether it uses TLS: security.protocol, sasl.* and ssl.*."
             )
-        if code == "LEADER_NOT_AVAILABLE":
+        if code in _NO_LEADER:
             return self.leaderless(())
         return SourceUnavailableError(
             f"{self} cannot be read: its brokers do not answer ({why}). {AS_BEFORE}Check that they run and that their "

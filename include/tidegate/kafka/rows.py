@@ -16,6 +16,8 @@ from tidegate.kafka.refusals import Topic
 from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.read_errors import AS_BEFORE
 
+#: What goes to the quarantine.
+MALFORMED = "topic STRING, partition INT, offset BIGINT, value BINARY, reason STRING"
 #: Records of one batch, and the seconds without a word from the brokers that are too many.
 _BATCH, _PATIENCE = 10_000, 60.0
 _OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}

@@ -3,39 +3,43 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from tidegate.kafka import polls
 from tidegate.kafka.connections import DEFAULT, brokers_of
-from tidegate.kafka.positions import Position, is_of, merged, ranges_between
-from tidegate.ports import Segment
+from tidegate.kafka.declared import columns_of_rows, problems_of, start_as_json
+from tidegate.kafka.positions import Position, Range, is_of, merged, pieces_of, ranges_between
+from tidegate.kafka.refusals import Topic
+from tidegate.ports import ReadableStorage, ReadSince, Segment, Sink, Snapshot
 from tidegate.ports.declared_schemas import Schema, ddl_of
-from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import (
+    CheckpointError,
+    MissingConnectionError,
+    NotInstalledError,
+    PipelineDefinitionError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 from tidegate.protocol.facts.records import Pending
-from tidegate.protocol.schema.ddl import columns_of
 from tidegate.sources.range_source import RangeSource, RangesReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.kafka.asking import Asked
     from tidegate.kafka.polls import Found
-    from tidegate.kafka.refusals import Topic
     from tidegate.kafka.rows import KafkaRead
 
-#: What a column may have of a record besides its value, with the types of Spark's own source.
-METADATA: Mapping[str, str] = {
-    "key": "BINARY",
-    "timestamp": "TIMESTAMP",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    "topic": "STRING",
-}
-_WORDS = ("earliest", "latest")
+#: Offsets that one Spark task reads.
+_TASK = 250_000
 
 
 class KafkaSource(RangeSource):
     """A topic in Kafka. Each checkpoint reads the records that were committed since the one before, each once.
+
+    What a checkpoint has read is in its positions, and no offsets are stored in Kafka. A transaction that is open holds
+    back what lies behind it, and what was aborted is never read.
 
     Args:
         topic: The name of the topic.
@@ -45,19 +49,29 @@ class KafkaSource(RangeSource):
         format: How values are written.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model.
         metadata: By name of a column, what it has of the record besides the value: `key`, `timestamp`, `partition`,
-            `offset`, `headers` or `topic`. A column that `schema` does not name comes behind those that it does.
-        start: What is read first: all that is there, what arrives from now on, what is not older than a time, or by
-            partition an offset. A partition that is found later is read from its first record on.
-        max_rows: The rows that one checkpoint reads at most.
+            `offset`, `headers` or `topic`. Those that `schema` does not name come behind its columns.
+        start: What is read first: all that is there, what arrives from now on, what is not older than a time, or an
+            offset for each partition. A partition that is found later is read from its first record on.
+        malformed: What becomes of records that do not fit the schema: they fail the checkpoint, or go to the
+            quarantine.
+        quarantine: The sink of malformed records, with the columns topic, partition, offset, value and reason.
+        max_rows: The rows that one checkpoint reads at most, shared evenly between the splits.
 
     Raises:
-        PipelineDefinitionError: If an option is wrong.
+        PipelineDefinitionError: If an option is wrong, or does not fit the others.
 
     Example:
         ```python
         from tidegate import KafkaSource, ParquetSink, Pipeline, count
 
-        clicks = KafkaSource("clicks", splits=2, schema="page STRING, user BIGINT")
+        clicks = KafkaSource(
+            "clicks",
+            splits=2,
+            schema="page STRING, user BIGINT",
+            metadata={"at": "timestamp"},
+            malformed="quarantine",
+            quarantine=ParquetSink("tables/malformed"),
+        )
         pages = Pipeline("clicks").source("clicks", clicks).key_by("page").aggregate("pages", clicks=count())
         pages.sink("pages", ParquetSink("tables/pages", mode="latest"))
         ```
@@ -72,40 +86,27 @@ class KafkaSource(RangeSource):
         format: Literal["json"] = "json",
         schema: Schema,
         metadata: Mapping[str, str] | None = None,
-        start: str | datetime | Mapping[int, int] = "earliest",
+        start: Literal["earliest", "latest"] | datetime | Mapping[int, int] = "earliest",
+        malformed: Literal["fail", "quarantine"] = "fail",
+        quarantine: Sink | None = None,
         max_rows: int | None = None,
     ) -> None:
         self.topic, self.connection, self.splits, self.format = topic, connection, splits, format
         self.metadata, self.start, self.max_rows = dict(metadata or {}), start, max_rows
+        self.malformed, self._quarantine = malformed, quarantine
         self._declared = ddl_of(schema)
-        self._pending: dict[int, Mapping[int, int]] = {}
-        self._check()
-        self.schema = self._columns_of_rows()
+        self._left: dict[int, Mapping[int, int]] = {}  # of each split that was polled, by partition
+        if problem := next(problems_of(self, self._declared), None):
+            raise PipelineDefinitionError(f"KafkaSource({topic!r}): {problem}.")
+        self.schema = columns_of_rows(self._declared, self.metadata)
 
-    def _check(self) -> None:
-        for name, number in (("splits", self.splits), ("max_rows", self.max_rows)):
-            if number is not None and number < 1:
-                self._refuse(f"{name} is {number}, but must be at least 1")
-        for name, kind in self.metadata.items():
-            if kind not in METADATA:
-                self._refuse(f"metadata= has {kind!r} for column {name!r}, but must be one of {', '.join(METADATA)}")
-        if isinstance(self.start, datetime) and self.start.tzinfo is None:
-            self._refuse("start is a time without a zone, such as datetime(2026, 11, 28, tzinfo=UTC)")
-        if isinstance(self.start, str) and self.start not in _WORDS:
-            self._refuse(f'start is {self.start!r}, but must be "earliest", "latest", a time, or offsets by partition')
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise PipelineDefinitionError(f"KafkaSource({self.topic!r}): {why}.")
-
-    def _columns_of_rows(self) -> str:
-        """Those of the values, and of the metadata."""
-        declared = dict(columns_of(self._declared))
-        more = [f"`{name}` {METADATA[kind]}" for name, kind in self.metadata.items() if name not in declared]
-        return ", ".join([self._declared.strip(), *more])
+    @property
+    def quarantine(self) -> Sink | None:
+        """See `ports.QuarantiningSource`."""
+        return self._quarantine
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Source`."""
-        start = self.start.isoformat() if isinstance(self.start, datetime) else self.start
         return {
             "type": "KafkaSource",
             "path": f"kafka://{self.connection}/{self.topic}",
@@ -113,9 +114,22 @@ class KafkaSource(RangeSource):
             "format": self.format,
             "schema": self._declared,
             "metadata": dict(self.metadata),
-            "start": start if isinstance(start, str) else {str(each): offset for each, offset in start.items()},
+            "start": start_as_json(self.start),
+            "malformed": self.malformed,
             "max_rows": self.max_rows,
         }
+
+    def problems(self) -> list[str]:
+        """See `ports.CheckedSource`. Raises `NotInstalledError`."""
+        try:
+            self._asked(was_read=False).found(lambda _: True)
+        except (MissingConnectionError, SourceUnavailableError):  # the first run finds out
+            return []
+        except NotInstalledError:
+            raise
+        except CheckpointError as error:
+            return [str(error)]
+        return []
 
     # -- ranges of offsets
 
@@ -126,21 +140,21 @@ class KafkaSource(RangeSource):
 
     def latest_within(self, split: int, position: Any, max_bytes: int | None) -> Any:
         """See `RangeSource`."""
-        from tidegate.kafka import polls
-
-        asked = self._asked()
         before = None if position is None else Position.read(position)
+        asked = self._asked(was_read=before is not None)
         found = asked.found(partial(is_of, split=split, splits=self.splits))
         starts = self._starts(asked, found, split) if before is None else None
         begun = polls.begin(self._topic, before, found, starts)
-        row_bytes = None if before is None else before.bytes
         ends = {each: bounds.end for each, bounds in found.partitions.items()}
-        there = [each for each, offset in begun.offsets.items() if offset < ends[each]]
-        if row_bytes is None and there:
-            row_bytes = asked.row_bytes(there[0], begun.offsets[there[0]])
-        polled = polls.bounded(begun.offsets, ends, polls.rows_within(self._share(split), max_bytes, row_bytes))
-        self._pending[split] = polled.left
-        return Position(found.topic_id, polled.offsets, begun.began, row_bytes).stored()
+        size = begun.bytes or self._measured(asked, begun.offsets, ends)
+        polled = polls.bounded(begun.offsets, ends, polls.rows_within(self._share(split), max_bytes, size))
+        self._left[split] = polled.left
+        return Position(begun.topic_id, polled.offsets, begun.began, size).stored()
+
+    def _measured(self, asked: "Asked", begins: Mapping[int, int], ends: Mapping[int, int]) -> int | None:
+        """The bytes of a record, where some have arrived."""
+        arrived = [each for each, offset in begins.items() if offset < ends[each]]
+        return asked.row_bytes(arrived[0], begins[arrived[0]]) if arrived else None
 
     def _starts(self, asked: "Asked", found: "Found", split: int) -> dict[int, int]:
         """What `start=` means, by partition."""
@@ -153,11 +167,7 @@ class KafkaSource(RangeSource):
             return {each: min(at.get(each, bounds.end), bounds.end) for each, bounds in found.partitions.items()}
         assert not isinstance(self.start, str)
         mine = {each: offset for each, offset in self.start.items() if is_of(each, split, self.splits)}
-        if missing := sorted(set(found.partitions) - set(mine)):
-            raise self._topic.without_offset(missing)
-        if more := sorted(set(mine) - set(found.partitions)):
-            raise self._topic.no_such_partitions(more, len(found.partitions))
-        return mine
+        return polls.named(self._topic, mine, found)
 
     def _share(self, split: int) -> int | None:
         if self.max_rows is None:
@@ -176,11 +186,36 @@ class KafkaSource(RangeSource):
 
     def pending(self, split: int) -> Pending | None:
         """See `ports.LaggingSource`."""
-        return Pending(sum(self._pending[split].values()), "rows") if split in self._pending else None
+        return Pending(sum(self._left[split].values()), "rows") if split in self._left else None
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """See `ports.BacklogSource`."""
-        return any(self._pending.get(split, {}).values())
+        return any(self._left.get(split, {}).values())
+
+    def read_since(
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
+    ) -> ReadSince:
+        """See `ports.RereadingSource`. Of a partition that another split had when `restored` was taken, nothing is
+        known."""
+        if taken is None or taken.position is None:
+            return ReadSince(0, 0, ())
+        start = None if restored is None or restored.position is None else restored.position
+        end = taken.position["to"]
+        ranges = ranges_between(None if start is None else start["to"], end)
+        if start is not None and start["splits"] != taken.position["splits"]:
+            ranges = [each for each in ranges if str(each[0]) in start["to"]["offsets"]]
+        rows = sum(upto - begin for _, begin, upto in ranges)
+        return ReadSince(rows, rows * (end["bytes"] or 0), self._missing(ranges, end) if ranges else ())
+
+    def _missing(self, ranges: Sequence[Range], end: Any) -> list[str]:
+        """What retention has deleted of some ranges, or all of them if the topic is another one."""
+        wanted = {partition for partition, _, _ in ranges}
+        try:
+            found = self._asked(was_read=True).found(wanted.__contains__)
+            gone = polls.gone(self._topic, Position.read(end), found, ranges)
+        except SourceChangedError:
+            gone = list(ranges)
+        return [self._topic.records(*each) for each in gone]
 
     def _segment(self, ranged: Mapping[str, Any]) -> Segment | None:
         """None if its partitions have nothing new, even where the position says more than before."""
@@ -192,13 +227,27 @@ class KafkaSource(RangeSource):
 
         yield from self._read().batches(ranges_between(start, end), arrow_schema(self._columns()))
 
+    def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
+        """See `ports.Source`."""
+        if output != "malformed":
+            return super().read(spark, segments, output)
+        from pyspark.sql.types import StructType
+
+        from tidegate.kafka.rows import MALFORMED
+
+        reader = self._reader(segments, output) if segments else None
+        return self._frame(spark, reader, cast("StructType", StructType.fromDDL(MALFORMED)))
+
     def arrow_reader(self, segments: Sequence[Segment]) -> RangesReader:
-        """See `ports.ArrowSource`: a range for each partition."""
+        """See `ports.ArrowSource`: some of the offsets of a partition for each Spark task."""
+        return self._reader(segments, "rows")
+
+    def _reader(self, segments: Sequence[Segment], output: str) -> RangesReader:
         from tidegate.kafka.reading import reader_of
 
         bounds = [(segment.reference["from"], segment.reference["to"]) for segment in segments]
-        ranges = [one for start, end in bounds for one in ranges_between(start, end)]
-        return reader_of(self._read(), self.schema, self.describe(), ranges)
+        ranges = pieces_of((one for start, end in bounds for one in ranges_between(start, end)), _TASK)
+        return reader_of(self._read(), self.schema, self.describe(), ranges, output)
 
     def _read(self) -> "KafkaRead":
         from tidegate.kafka.rows import KafkaRead
@@ -206,16 +255,14 @@ class KafkaSource(RangeSource):
         return KafkaRead(brokers_of(self.connection), self._topic, self.format, self._declared, self.metadata)
 
     @property
-    def _topic(self) -> "Topic":
-        from tidegate.kafka.refusals import Topic
-
+    def _topic(self) -> Topic:
         return Topic(self.topic, self.connection)
 
-    def _asked(self) -> "Asked":
+    def _asked(self, was_read: bool) -> "Asked":
         """Raises `NotInstalledError`, `MissingConnectionError`, `ConfigurationError`."""
         from tidegate.kafka.clients import require_client
 
         require_client()
         from tidegate.kafka.asking import Asked
 
-        return Asked(brokers_of(self.connection), self._topic)
+        return Asked(brokers_of(self.connection), self._topic, was_read)

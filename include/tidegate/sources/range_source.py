@@ -178,13 +178,15 @@ class RangeSource:
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
         """See `tidegate.ports.Source`. A Spark task for each range of `arrow_reader`: by default each segment."""
+        if output != "rows":
+            raise PipelineDefinitionError(f"{type(self).__name__} has no output {output!r}.")
+        return self._frame(spark, self.arrow_reader(segments) if segments else None, self._columns())
+
+    def _frame(self, spark: "SparkSession", reader: "RangesReader | None", columns: "StructType") -> "DataFrame":
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql import functions as F
 
-        if output != "rows":
-            raise PipelineDefinitionError(f"{type(self).__name__} has no output {output!r}.")
-        columns = self._columns()
-        if not segments or not (reader := self.arrow_reader(segments)).ranges:
+        if reader is None or not reader.ranges:
             nothing = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
             return spark.range(1).select(nothing).limit(0)
         plan = RangesPlan(reader, arrow_schema(columns))
