@@ -32,6 +32,7 @@ BEHIND_AN_EXTRA = {
     "iceberg/spark_columns.py": {"pyiceberg"},
     "kafka/asking.py": {"confluent_kafka"},
     "kafka/reading.py": {"confluent_kafka"},
+    "kafka/record_columns.py": {"confluent_kafka"},
     "kafka/rows.py": {"confluent_kafka"},
     "reporting/lineage.py": {"openlineage"},
     "reporting/openlineage.py": {"openlineage"},

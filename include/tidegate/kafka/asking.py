@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
+from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of, told_by
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.polls import Bounds, Found
 from tidegate.kafka.refusals import NO_TOPIC, Topic
-from tidegate.kafka.rows import told_by
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -60,7 +59,7 @@ class Asked:
         consumer, _ = consumer_of(self._brokers)
         try:
             consumer.assign([TopicPartition(self._topic.name, partition, offset)])
-            told = next(told_by(consumer, _SAMPLE, _PATIENCE), [])
+            told = told_by(consumer, _SAMPLE, _PATIENCE)
         finally:
             consumer.close()
         sizes = [len(each.value() or b"") + len(each.key() or b"") for each in told if each.error() is None]

@@ -15,7 +15,7 @@ from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.text.installed import not_installed
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
     from confluent_kafka.admin import AdminClient
 
 #: Seconds until a broker must have answered.
@@ -107,6 +107,12 @@ def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, Heard]":
         return Consumer(configured(brokers, heard, **ours)), heard
     except KafkaException as error:
         raise unusable(brokers, error.args[0]) from error
+
+
+def told_by(consumer: "Consumer", most: int, patience: float) -> "list[Message]":
+    """Up to so many messages and events, as soon as there is one; none if none has come for so many seconds."""
+    first = consumer.consume(1, patience)
+    return [*first, *consumer.consume(most - 1, 0)] if first and most > 1 else first
 
 
 def producer_of(brokers: Brokers, **own: Any) -> "tuple[Producer, Heard]":

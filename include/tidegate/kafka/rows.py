@@ -1,93 +1,234 @@
-"""Records of a topic as Arrow: read by Spark's tasks, which need confluent-kafka and a way to the brokers."""
+"""Rows of a topic as Arrow: read by Spark's tasks, which need confluent-kafka and a way to the brokers.
 
-import json
+One consumer reads some ranges of offsets, a block of records at a time. It is assigned its partitions, joins no group
+and commits nothing.
+"""
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from time import monotonic
+from typing import Literal
 
+import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from tidegate.kafka.clients import Heard, consumer_of
+from tidegate.kafka.clients import consumer_of, told_by
+from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.connections import Brokers
+from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Range
+from tidegate.kafka.record_columns import Block
 from tidegate.kafka.refusals import Topic
-from tidegate.protocol.facts.errors import MalformedRowsError
+from tidegate.kafka.values.byte_values import binaries
+from tidegate.kafka.values.decoded import Decoder, Misfit
+from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError
+from tidegate.sources.arrow_columns import strings
 from tidegate.sources.read_errors import AS_BEFORE
 
-#: What goes to the quarantine.
+#: What goes to the quarantine. The value is null where the record has none.
 MALFORMED = "topic STRING, partition INT, offset BIGINT, value BINARY, reason STRING"
-#: Records of one batch, and the seconds without a word from the brokers that are too many.
-_BATCH, _PATIENCE = 10_000, 60.0
-_OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
+#: Seconds without a record, in which librdkafka looks for the brokers again and again.
+PATIENCE = 60.0
+
+#: Seconds, if the brokers have said that they refuse the client, or that a partition ends before the range does.
+_HOPE = 10.0
+#: Of one block.
+_ROWS, _BYTES = 32_768, 8 << 20
+_FIRST_ROWS = 1_024  # of a block, until it is known how large records are
+_WAIT = 1.0  # seconds, after which it is looked whether there is hope
+_AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
+_SHOWN = 300  # characters of a reason in an error
+_END, _OUT_OF_RANGE, _NO_ANSWER = KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError._TIMED_OUT
+#: Events that say no more than that something is tried again.
+_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, _NO_ANSWER}
 
 
 @dataclass(frozen=True)
 class KafkaRead:
-    """What is read of a topic, and how. The settings of the brokers are not shown: they have passwords.
+    """What is read of a topic, and as what.
 
     Attributes:
-        metadata: By column, what of the record it has besides the value.
+        brokers: Where it is.
+        topic: Which it is.
+        format: What its values are.
+        columns: All columns of a row, as Spark DDL.
+        metadata: The columns that are not of the value, and what of the record each has.
+        malformed: Whether a malformed record is an error, or left out of the rows.
     """
 
     brokers: Brokers
     topic: Topic
-    format: str
+    format: Format
     columns: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    malformed: Literal["fail", "quarantine"] = "fail"
 
     def batches(self, ranges: Sequence[Range], schema: pa.Schema, output: str = "rows") -> Iterator[pa.RecordBatch]:
-        """The rows of some ranges, a consumer for all of them. Raises `SourceChangedError` if one is not there."""
-        left = {partition: end for partition, _, end in ranges}
-        if not left:
+        """Read ranges whose ends are those of committed records.
+
+        Args:
+            ranges: What is read.
+            schema: Some of the columns, or some of `MALFORMED`.
+            output: `"rows"`, or `"malformed"` for records that are.
+
+        Returns:
+            Batches of the schema. A range may have no row: offsets are also those of aborted transactions.
+
+        Raises:
+            MalformedRowsError: If a record is malformed and there is no quarantine.
+            SourceChangedError: If a range is not there any more.
+            SourceUnavailableError: If the brokers do not answer for a minute.
+            ConfigurationError: If the brokers refuse the connection.
+        """
+        values = [each for each in arrow_columns(self.columns) if each.name not in self.metadata]
+        decoder = self.format.decoder(pa.schema(values))
+        reading = _Reading(self.brokers, self.topic)
+        for block in reading.blocks(ranges):
+            batch = self._batch(decoder, block, schema, output)
+            if batch.num_rows:
+                yield batch
+
+    def _batch(self, decoder: Decoder, block: Block, schema: pa.Schema, output: str) -> pa.RecordBatch:
+        found = decoder.decode(block.values())
+        if found.misfits and self.malformed == "fail":
+            raise self._unfit(block, found.misfits[0])
+        if output == "malformed":
+            arrays = [_of_misfits(each.name, block, found.misfits) for each in schema]
+        else:
+            rows = block if found.records is None else block.taken(found.records)
+            arrays = [
+                rows.column(self.metadata[each.name]) if each.name in self.metadata else found.columns.column(each.name)
+                for each in schema
+            ]
+        fitted = [
+            each if each.type == kind.type else each.cast(kind.type) for each, kind in zip(arrays, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+    def _unfit(self, block: Block, misfit: Misfit) -> MalformedRowsError:
+        """The record itself is not quoted: a topic that is not what the schema expects may hold secrets."""
+        place = f"partition {block.partitions[misfit.record]}, offset {block.offsets[misfit.record]}"
+        reason = misfit.reason if len(misfit.reason) <= _SHOWN else f"{misfit.reason[:_SHOWN]}…"
+        return MalformedRowsError(
+            f"{self.topic} has a malformed record: {place} ({reason}). {AS_BEFORE}"
+            'Correct the schema, or let the source quarantine such records with malformed="quarantine", then repeat '
+            "the step."
+        )
+
+
+def _of_misfits(name: str, block: Block, misfits: Sequence[Misfit]) -> pa.Array:
+    if name == "reason":
+        return strings(misfit.reason for misfit in misfits)
+    if name == "value":
+        return binaries([misfit.value for misfit in misfits])
+    return block.taken(np.array([misfit.record for misfit in misfits], np.int64)).column(name)
+
+
+class _Reading:
+    """The records of some ranges, by one consumer."""
+
+    def __init__(self, brokers: Brokers, topic: Topic) -> None:
+        self._brokers, self._topic = brokers, topic
+        self._rows = _FIRST_ROWS
+
+    def blocks(self, ranges: Sequence[Range]) -> Iterator[Block]:
+        """Blocks of records. Those of a partition are in the order of their offsets."""
+        waiting = [each for each in ranges if each[1] < each[2]]
+        if not waiting:
             return
-        consumer, heard = consumer_of(self.brokers)
+        own = {"queued_max_messages_kbytes": _AHEAD, **_given(self._brokers, "queued.max.messages.kbytes")}
+        self._consumer, self._heard = consumer_of(self._brokers, **own)
         try:
-            consumer.assign([TopicPartition(self.topic.name, partition, start) for partition, start, _ in ranges])
-            every = told_by(consumer, _BATCH, _PATIENCE)
-            while left:
-                told = next(every, [])
-                if not told:
-                    raise self.topic.refused("_TIMED_OUT", "no answer", False)
-                rows = [row for each in told if (row := self._row(each, left, heard)) is not None]
-                if rows:
-                    yield pa.RecordBatch.from_pylist(rows, schema=schema)
+            while waiting:
+                taken: dict[int, Range] = {}
+                for each in waiting:
+                    taken.setdefault(each[0], each)  # a partition may have two ranges, read one after the other
+                waiting = [each for each in waiting if taken[each[0]] is not each]
+                yield from self._assigned(taken)
         finally:
-            consumer.close()
+            self._consumer.close()
 
-    def _row(self, message: Message, left: dict[int, int], heard: Heard) -> dict[str, Any] | None:
-        partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
-        if error is not None and error.name() in _OUT_OF_RANGE:
-            raise self.topic.lost_meanwhile(partition, offset, left[partition])
-        if error is not None and error.name() != "_PARTITION_EOF":
-            raise self.topic.refused(error.name(), heard.why(error), heard.is_refused(error))
-        end = left.get(partition, 0)
-        if offset + 1 >= end:
-            left.pop(partition, None)
-        if offset >= end or error is not None:
-            return None
-        try:
-            value = json.loads(message.value() or b"")
-        except (TypeError, ValueError):
-            raise MalformedRowsError(
-                f"{self.topic}: record {offset} of partition {partition} is no JSON object. {AS_BEFORE}"
-            ) from None
-        return {**value, **{name: _metadata(message, kind) for name, kind in self.metadata.items()}}
+    def _assigned(self, ranges: Mapping[int, Range]) -> Iterator[Block]:
+        """One range of each partition."""
+        self._highs = np.full(max(ranges) + 1, -1, np.int64)
+        self._nexts = self._highs.copy()
+        for partition, low, high in ranges.values():
+            self._nexts[partition], self._highs[partition] = low, high
+        self._ends: dict[int, int] = {}  # of partitions that end before their range does
+        self._consumer.incremental_assign([self._place(each, low) for each, low, _ in ranges.values()])
+        last = monotonic()
+        while (left := int(np.maximum(self._highs - self._nexts, 0).sum())) > 0:
+            events = told_by(self._consumer, min(self._rows, left), _WAIT)
+            if not events:
+                self._require_hope(monotonic() - last)
+                continue
+            last = monotonic()
+            block = self._block(events)
+            if len(block.messages):
+                self._measure(block)
+                yield block
+
+    def _block(self, events: Sequence[Message]) -> Block:
+        """The records among some events, as far as they are in the ranges."""
+        errors = [event for event in events if event.error() is not None]
+        if errors:
+            events = [event for event in events if event.error() is None]
+        partitions = np.fromiter(map(Message.partition, events), np.int64, len(events))
+        offsets = np.fromiter(map(Message.offset, events), np.int64, len(events))
+        before = self._nexts < self._highs
+        np.maximum.at(self._nexts, partitions, offsets + 1)
+        for event in errors:
+            self._take(event)
+        inside = offsets < self._highs[partitions]
+        if done := np.flatnonzero(before & (self._nexts >= self._highs)).tolist():
+            self._consumer.incremental_unassign([self._place(each) for each in done])
+        if inside.all():
+            return Block(events, partitions, offsets)
+        return Block(events, partitions, offsets).taken(np.flatnonzero(inside))
+
+    def _take(self, event: Message) -> None:
+        """An event that is no record. Raises what it means."""
+        error, partition = event.error(), event.partition()
+        assert error is not None
+        if error.code() == _END and partition is not None:
+            end = int(event.offset() or 0)
+            if end < self._highs[partition]:
+                self._ends[partition] = end
+            else:
+                self._nexts[partition] = end
+        elif error.code() == _OUT_OF_RANGE and partition is not None:
+            raise self._lost(partition)
+        elif error.code() not in _PASSING:
+            raise self._refused(error)
+
+    def _require_hope(self, waited: float) -> None:
+        """Raises if nothing has come for too long."""
+        error = KafkaError(_NO_ANSWER)
+        if waited > _HOPE:
+            for partition, end in self._ends.items():
+                if end < self._highs[partition]:
+                    raise self._lost(partition)
+            if self._heard.is_refused(error):
+                raise self._refused(error)
+        if waited > PATIENCE:
+            raise self._refused(error)
+
+    def _lost(self, partition: int) -> CheckpointError:
+        return self._topic.lost_meanwhile(partition, int(self._nexts[partition]), int(self._highs[partition]))
+
+    def _refused(self, error: KafkaError) -> CheckpointError:
+        return self._topic.refused(error.name(), self._heard.why(error), self._heard.is_refused(error))
+
+    def _measure(self, block: Block) -> None:
+        """Let the next block have about as many bytes as one may have."""
+        bytes_ = sum(map(len, block.messages))
+        self._rows = max(1, min(_ROWS, _BYTES * len(block.messages) // max(1, bytes_)))
+
+    def _place(self, partition: int, offset: int = -1001) -> TopicPartition:
+        return TopicPartition(self._topic.name, partition, offset)
 
 
-def told_by(consumer: "Consumer", most: int, patience: float) -> Iterator[list[Message]]:
-    """Up to so many messages at once, as soon as there is one, until none has come for so many seconds."""
-    while first := consumer.consume(1, patience):
-        yield [*first, *consumer.consume(most - 1, 0)]
-
-
-def _metadata(message: Message, kind: str) -> Any:
-    match kind:
-        case "timestamp":
-            return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-        case "headers":
-            found: Any = message.headers() or []
-            return [{"key": key, "value": value} for key, value in found]
-        case _:
-            return getattr(message, kind)()
+def _given(brokers: Brokers, name: str) -> dict[str, object]:
+    """What a connection says itself."""
+    return {name.replace(".", "_"): brokers.settings[name]} if name in brokers.settings else {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from tidegate.kafka import polls
 from tidegate.kafka.connections import DEFAULT, brokers_of
 from tidegate.kafka.declared import columns_of_rows, problems_of, start_as_json
+from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Position, Range, is_of, merged, pieces_of, ranges_between
 from tidegate.kafka.refusals import Topic
 from tidegate.ports import ReadableStorage, ReadSince, Segment, Sink, Snapshot
@@ -83,7 +84,7 @@ class KafkaSource(RangeSource):
         connection: str = DEFAULT,
         splits: int = 1,
         *,
-        format: Literal["json"] = "json",
+        format: Literal["json", "bytes"] = "json",
         schema: Schema,
         metadata: Mapping[str, str] | None = None,
         start: Literal["earliest", "latest"] | datetime | Mapping[int, int] = "earliest",
@@ -252,7 +253,14 @@ class KafkaSource(RangeSource):
     def _read(self) -> "KafkaRead":
         from tidegate.kafka.rows import KafkaRead
 
-        return KafkaRead(brokers_of(self.connection), self._topic, self.format, self._declared, self.metadata)
+        return KafkaRead(
+            brokers_of(self.connection),
+            self._topic,
+            Format(self.format),
+            ddl_of(self.schema),
+            self.metadata,
+            self.malformed,
+        )
 
     @property
     def _topic(self) -> Topic:

@@ -29,6 +29,7 @@ _EXACT = 15  # characters of a number that survive a DOUBLE, by which Spark gets
 NOT_NUMBERS = "allownonnumericnumbers"  # the option that takes NaN and Infinity, which are not JSON
 
 _SHOWN = 1_000  # characters of a malformed file
+_ADVICE = "; "
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
@@ -52,13 +53,14 @@ class Floats(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Syntax:
     """What a text is read by. `whole`: it is a file. `names`: the keys that are columns. `floats`: only if a number
-    that is too large is malformed."""
+    that is too large is malformed. `record`: it is a record of a topic, which may have line ends and has no options."""
 
     places: Places = False
     not_numbers: bool = False
     whole: bool = False
     names: Names | None = None
     floats: Floats | None = None
+    record: bool = False
 
 
 class _NotJson(Exception):
@@ -116,12 +118,15 @@ def values(text: str, syntax: Syntax) -> list[Value] | None:
 
 def _reason(error: _NotJson, text: str, syntax: Syntax) -> str:
     if error.reason is not None:
-        return error.reason
+        return error.reason.partition(_ADVICE)[0] if syntax.record else error.reason
     if error.at < len(text.rstrip()):
-        line = f"line {text.count(chr(10), 0, error.at) + 1}, " if syntax.whole else ""
+        lines = syntax.whole or (syntax.record and "\n" in text.strip())
+        line = f"line {text.count(chr(10), 0, error.at) + 1}, " if lines else ""
         return f"not JSON from {line}character {error.at - text.rfind(chr(10), 0, error.at)} on"
     if syntax.whole:
         return "the file ends inside a JSON value"
+    if syntax.record:
+        return "the record ends inside a JSON value"
     return 'the line ends inside a JSON value; values over several lines are read with options={"multiLine": "true"}'
 
 
@@ -187,7 +192,9 @@ def _decode(text: str, at: int, syntax: Syntax) -> tuple[Any, int]:
 
 
 def _refuse(constant: str) -> None:
-    raise _NotJson(reason=f'{constant} is not JSON; it is taken with options={{"allowNonNumericNumbers": "true"}}')
+    raise _NotJson(
+        reason=f'{constant} is not JSON{_ADVICE}it is taken with options={{"allowNonNumericNumbers": "true"}}'
+    )
 
 
 _STRICT = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_refuse)

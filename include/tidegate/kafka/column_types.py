@@ -1,0 +1,105 @@
+"""The types of columns in Spark DDL, without Spark: those that the values of a topic can be read as.
+
+Only `arrow_columns` needs pyarrow; a definition is checked without it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.schema.ddl import columns_of, parts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPE = re.compile(r"(\w+)\s*(?:[<(](.*)[>)])?", re.DOTALL)
+_NAMES = {
+    **dict.fromkeys(("tinyint", "byte"), "int8"),
+    **dict.fromkeys(("smallint", "short"), "int16"),
+    **dict.fromkeys(("int", "integer"), "int32"),
+    **dict.fromkeys(("bigint", "long"), "int64"),
+    **dict.fromkeys(("float", "real"), "float"),
+    **dict.fromkeys(("string", "char", "character", "varchar"), "string"),
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), "timestamp"),
+    **dict.fromkeys(("decimal", "dec", "numeric"), "decimal"),
+    **{name: name for name in ("boolean", "double", "binary", "date", "timestamp_ntz", "array", "map", "struct")},
+}
+
+
+class ColumnType(NamedTuple):
+    """A type by one name. `inner`: of an array its element, of a map key and value, of a struct its fields, by name;
+    `digits`: of a decimal."""
+
+    name: str
+    inner: "tuple[tuple[str, ColumnType], ...]" = ()
+    digits: tuple[int, int] = (10, 0)
+
+    def all(self) -> "Iterator[ColumnType]":
+        """This type and those inside."""
+        yield self
+        for _, each in self.inner:
+            yield from each.all()
+
+
+def column_types(ddl: str) -> dict[str, ColumnType]:
+    """The columns of a DDL text. Raises `PipelineDefinitionError` for a type that no value of a topic can have."""
+    found = columns_of(ddl.strip())
+    if not found:
+        raise PipelineDefinitionError(
+            f"A schema is Spark DDL, a list of columns such as `page STRING, user BIGINT`, not {ddl!r}."
+        )
+    return {name: column_type(name, type_) for name, type_ in found}
+
+
+def column_type(column: str, text: str) -> ColumnType:
+    """Raises `PipelineDefinitionError`, which names the column."""
+    matched = _TYPE.fullmatch(text.strip())
+    name = None if matched is None else _NAMES.get(matched[1].lower())
+    if matched is None or name is None:
+        raise PipelineDefinitionError(
+            f"Column {column!r} has the type {text.strip()}, which no value of a topic can be read as. Declare it as "
+            "STRING, or as another type that a format has."
+        )
+    inside = (matched[2] or "").strip()
+    match name:
+        case "array":
+            return ColumnType(name, (("element", column_type(column, inside)),))
+        case "map":
+            key, value = (column_type(column, part) for part in parts_of(inside))
+            return ColumnType(name, (("key", key), ("value", value)))
+        case "struct":
+            return ColumnType(name, tuple((each, column_type(column, type_)) for each, type_ in columns_of(inside)))
+        case "decimal" if inside:
+            precision, _, scale = inside.partition(",")
+            return ColumnType(name, digits=(int(precision), int(scale or 0)))
+    return ColumnType(name)
+
+
+def arrow_columns(ddl: str) -> "pa.Schema":
+    """The columns in the types in which Spark sends them to Python."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(name, _arrow(type_)) for name, type_ in column_types(ddl).items()])
+
+
+def _arrow(type_: ColumnType) -> "pa.DataType":
+    import pyarrow as pa
+
+    inner = [(name, _arrow(each)) for name, each in type_.inner]
+    match type_.name:
+        case "array":
+            return pa.list_(pa.field(*inner[0]))
+        case "map":
+            return pa.map_(inner[0][1], inner[1][1])
+        case "struct":
+            return pa.struct([pa.field(*each) for each in inner])
+        case "decimal":
+            return pa.decimal128(*type_.digits)
+        case "timestamp":
+            return pa.timestamp("us", "UTC")
+        case "timestamp_ntz":
+            return pa.timestamp("us")
+        case "date":
+            return pa.date32()
+    return pa.type_for_alias({"boolean": "bool"}.get(type_.name, type_.name))

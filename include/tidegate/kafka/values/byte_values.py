@@ -1,0 +1,38 @@
+"""Values that nobody looks into: one column of bytes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.kafka.values.decoded import Decoded
+
+
+def binaries(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """A column of bytes. Quicker than `pa.array`, which looks at each value and imports pandas."""
+    valid = mask([value is not None for value in values]) if None in values else None
+    filled = values if valid is None else [value or b"" for value in values]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, filled), np.int64, len(values)), out=offsets[1:])  # type: ignore[arg-type]
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(filled))]  # type: ignore[arg-type]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def mask(valid: Sequence[bool]) -> pa.Buffer:
+    """Arrow's bits for which of some values there are."""
+    return pa.py_buffer(np.packbits(np.array(valid, np.bool_), bitorder="little"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """See `Decoder` and `Encoder`. A tombstone is null. `name`: of the column."""
+
+    name: str
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return Decoded(pa.RecordBatch.from_arrays([binaries(values)], names=[self.name]))
+
+    def encode(self, rows: pa.RecordBatch) -> list[bytes | None]:
+        values: list[bytes | None] = rows.column(self.name).to_pylist()
+        return values
