@@ -39,9 +39,9 @@ _FIRST_ROWS = 1_024  # of a block, until it is known how large records are
 _WAIT = 1.0  # seconds, after which it is looked whether there is hope
 _AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
 _SHOWN = 300  # characters of a reason in an error
-_END, _OUT_OF_RANGE, _NO_ANSWER = KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError._TIMED_OUT
+_END, _OUT_OF_RANGE, _NO_ANSWER = "_PARTITION_EOF", ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"), "_TIMED_OUT"
 #: Events that say no more than that something is tried again.
-_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, _NO_ANSWER}
+_PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", _NO_ANSWER}
 
 
 @dataclass(frozen=True)
@@ -191,20 +191,20 @@ class _Reading:
         """An event that is no record. Raises what it means."""
         error, partition = event.error(), event.partition()
         assert error is not None
-        if error.code() == _END and partition is not None:
+        if error.name() == _END and partition is not None:
             end = int(event.offset() or 0)
             if end < self._highs[partition]:
                 self._ends[partition] = end
             else:
                 self._nexts[partition] = end
-        elif error.code() == _OUT_OF_RANGE and partition is not None:
+        elif error.name() in _OUT_OF_RANGE and partition is not None:
             raise self._lost(partition)
-        elif error.code() not in _PASSING:
+        elif error.name() not in _PASSING:
             raise self._refused(error)
 
     def _require_hope(self, waited: float) -> None:
         """Raises if nothing has come for too long."""
-        error = KafkaError(_NO_ANSWER)
+        error = KafkaError(KafkaError.REQUEST_TIMED_OUT)
         if waited > _HOPE:
             for partition, end in self._ends.items():
                 if end < self._highs[partition]:
