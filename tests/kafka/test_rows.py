@@ -8,11 +8,11 @@ from kafka_brokers import Broker
 
 from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.connections import brokers_of
+from tidegate.kafka.declared import METADATA
 from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Range
 from tidegate.kafka.refusals import Topic
 from tidegate.kafka.rows import MALFORMED, KafkaRead
-from tidegate.kafka.source import METADATA
 from tidegate.protocol.facts.errors import MalformedRowsError
 
 BYTES = "value BINARY"
