@@ -12,6 +12,7 @@ import pytest
 import typer
 from cases import for_each
 from footprints import footprint
+from kafka_brokers import VARIABLE
 from quick_python import make_environment
 from run_document import LANGUAGES
 from typer.core import TyperGroup
@@ -65,11 +66,16 @@ def to_run():
 @pytest.mark.parametrize("document", list(to_run()))
 def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python, request):
     """On a Spark that runs and in a Python that does, which saves each command the start of a JVM and, but for the
-    first of its kind, the imports. It saves the blocks them, too. Buckets are those of the run's own server."""
-    if any("s3://" in block for language, block in fences(document) if language == "python"):
+    first of its kind, the imports. It saves the blocks them, too. Buckets and topics are of the run's
+    own servers."""
+    blocks = [block for language, block in fences(document) if language == "python"]
+    if any("s3://" in block for block in blocks):
         request.getfixturevalue("s3_server")
+    variables = {"TIDEGATE_SPARK_REMOTE": connect_server}
+    if any("Kafka" in block for block in blocks):
+        variables[VARIABLE] = request.getfixturevalue("kafka_server").variable
     make_environment(clone / ".venv", quick_python)
-    run_blocks(document, clone, quick_python, {"TIDEGATE_SPARK_REMOTE": connect_server})
+    run_blocks(document, clone, quick_python, variables)
     if os.environ.get("DOCUMENTS") == "write":
         ran = json.loads(RAN.read_text()) if RAN.exists() else {}
         now = {name_of(each) for each in RUN}

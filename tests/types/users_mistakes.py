@@ -26,6 +26,8 @@ tidegate.IcebergSource("db.rows", on_overwrite="ignore")  # reported
 tidegate.IcebergSource("db.rows", "lake", "earliest", "fail", "a INT")  # reported
 tidegate.PostgresSource("db.rows", on_change="skip")  # reported
 tidegate.PostgresSource("db.rows", "shop", "xid", "id")  # reported
+tidegate.KafkaSource("rows", schema="a INT", start="newest")  # reported
+tidegate.KafkaSource("rows", schema="a INT", malformed="drop")  # reported
 rows.key_by("a").aggregate("n", n="count")  # reported
 tidegate.collect_list("a")  # reported
 tidegate.approx_percentile("a", "0.5")  # reported

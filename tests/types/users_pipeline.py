@@ -15,6 +15,7 @@ from tidegate import (
     FileSource,
     IcebergSink,
     IcebergSource,
+    KafkaSource,
     KeyedStream,
     ParquetSink,
     Pipeline,
@@ -90,6 +91,8 @@ table = IcebergSource("shop.visits", start="chk-7", on_overwrite="skip", schema=
 assert_type(pipeline.source("table", table), Stream)
 outbox = PostgresSource("shop.outbox", "shop", key=["id"], on_change="ignore", schema=Visit, max_rows=10**6)
 assert_type(pipeline.source("outbox", outbox), Stream)
+topic = KafkaSource("visits", splits=2, schema=Visit, metadata={"at": "timestamp"}, start={0: 12}, max_rows=10**6)
+assert_type(pipeline.source("topic", topic), Stream)
 pipeline.listen(Log())
 
 
