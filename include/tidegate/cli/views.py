@@ -61,7 +61,7 @@ def parts_table(behind: Sequence[PartLag]) -> Table:
     table = Table("Source", "Part", "Behind", title=title)
     for part in behind[:_MOST_PARTS]:
         unit = part.unit.removesuffix("s") if part.pending == 1 else part.unit
-        table.add_row(part.source, part.part, f"{part.pending:,} {unit}")
+        table.add_row(*(Text(plain(said)) for said in (part.source, part.part, f"{part.pending:,} {unit}")))
     return table
 
 
