@@ -123,6 +123,7 @@ RESTORE = {
         {"source": "flights", "files": 12, "bytes": 48_000_000, "missing": ["landing/flights/2026-01-03.csv"]},
         {"source": "airlines", "files": 0, "bytes": 0, "missing": []},
     ],
+    "skipped": [{"source": "clicks", "checkpoint": 6, "lost": [{"part": "0", "first": 100, "last": 299, "next": 300}]}],
     "operators": [_CARRIERS, _CARRIERS | {"operator_id": "routes", "matched": False, "changes": []}],
     "sinks": [
         {
@@ -134,6 +135,14 @@ RESTORE = {
             "bytes": 60_000,
         },
         {"sink": "mail", "can_rewind": False, "withdrawn_checkpoints": [], "files": 0, "rows": None, "bytes": 0},
+    ],
+}  # fmt: skip
+SKIPPED = {
+    "pipeline": "clicks", "source": "clicks", "checkpoint": 7, "aborted_checkpoints": [8],
+    "lost": [
+        {"part": "0", "first": 100, "last": 299, "next": 300},
+        {"part": "1", "first": 50, "last": None, "next": 0},
+        {"part": "10", "first": 70, "last": None, "next": None},
     ],
 }  # fmt: skip
 FORK = {
@@ -194,6 +203,7 @@ REPLACED = {
 
 DRAWN = {
     "source-replace": (source.replacement_tables, REPLACED),
+    "source-skip": (source.skip_tables, SKIPPED),
     "restore": (restore.plan_tables, RESTORE),
     "fork": (fork.plan_tables, FORK),
     "plan": (plan.plan_tables, ChangePlan.model_validate(PLAN)),

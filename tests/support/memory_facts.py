@@ -22,6 +22,7 @@ from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps.committing import CommitterRecord
 
 
@@ -65,6 +66,9 @@ class MemoryFacts:
 
     def restores(self) -> list[Restore]:
         return list(self.state.restores)
+
+    def skips(self) -> list[SourceSkip]:
+        return list(self.state.skips)
 
     def named(self, name: str) -> CheckpointRecord | None:
         in_use = (Status.IN_PROGRESS, Status.COMPLETED)

@@ -23,6 +23,7 @@ from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAn
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps import committing
 from tidegate.protocol.steps.committing import is_committing
 from tidegate.protocol.text.storable import storable_json, storable_text
@@ -68,6 +69,11 @@ class MemoryPipelineWrites(MemoryEvents):
         for endpoint in endpoints:
             self._require(bool(endpoint.name and endpoint.type), "it has no name or type")
             self.state.endpoints[endpoint.key] = endpoint
+
+    def record_skips(self, skips: Sequence[SourceSkip]) -> None:
+        self._require(all(skip.lost for skip in skips), "nothing is lost")
+        stored = (replace(skip, position=as_json(skip.position)) for skip in skips)
+        self.state.skips = (*self.state.skips, *stored)
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
         self._require(bool(dag_id), "the DAG has no id")

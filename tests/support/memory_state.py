@@ -26,6 +26,7 @@ from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps.committing import CommitterRecord
 
 
@@ -55,6 +56,7 @@ class PipelineState:
     last_event: int = 0
     deliveries: dict[tuple[int, str], Undelivered | None] = field(default_factory=dict)  # None: it was taken
     lag: tuple[SourceLag, ...] = ()
+    skips: tuple[SourceSkip, ...] = ()
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -80,6 +82,7 @@ class PipelineState:
             self.last_event,
             dict(self.deliveries),
             self.lag,
+            self.skips,
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

@@ -26,6 +26,7 @@ from tidegate.protocol.facts.errors import (
     RestoreRefusedError,
     SavepointEditError,
     SavepointInUseError,
+    SkipRefusedError,
     StopIncompleteError,
     UnavailableError,
     UnknownOutcomeError,
@@ -80,6 +81,8 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
         case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
             return ExitCode.USAGE
         case ForkRefusedError() | RestoreRefusedError() | RecoveryRefusedError() | SavepointEditError():
+            return ExitCode.USAGE
+        case SkipRefusedError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

@@ -153,6 +153,12 @@ def _summary(document: dict[str, Any]) -> str:
         said.append(f"Checkpoints that come back: {_some(ids)}.")
     if ids := document["aborted_checkpoints"]:
         said.append(f"In progress, and aborted: {_some(ids)}.")
+    for each in document["skipped"]:
+        said.append(
+            f"Source {each['source']} meets again what was skipped after checkpoint {each['checkpoint']} (part "
+            f"{_some([rows['part'] for rows in each['lost']])}), and what it has lost since: skip it again with "
+            "`tidegate source skip`."
+        )
     return " ".join(said)
 
 

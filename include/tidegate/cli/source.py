@@ -1,18 +1,21 @@
-"""`tidegate source replace`: a file that was read and then corrected is taken on purpose, with the way back."""
+"""`tidegate source`: `replace` takes a file that was corrected after it was read, with the way back; `skip` goes on
+behind rows that a source has lost."""
 
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group
+from rich.text import Text
 
 from tidegate import assembly
+from tidegate.cli.console import plain
 from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.restore import AllowNonRestoredStateOption, LeaveOption, MissingFiles, MissingFilesOption, plan_tables
 from tidegate.cli.tables import Table
 from tidegate.cli.views import moment, size
 from tidegate.coordination.recovery.corrected_files import Replacement
-from tidegate.documents.restores import plan_document
+from tidegate.documents.restores import plan_document, skip_document
 from tidegate.ports import PieceVersion
 from tidegate.protocol.observing.gestures import GestureKind
 from tidegate.protocol.recovery.restore_plan import Accepted
@@ -64,6 +67,47 @@ def replace(
         f"Pipeline {defined.name} was restored to checkpoint {back}. The next checkpoint reads "
         f"{', '.join(piece.name for piece in planned.pieces)} as it is now."
     )
+
+
+@source.command(name="skip", epilog=EPILOG)
+def skip(
+    pipeline: PipelineArgument,
+    name: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of the pipeline.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Go on behind rows that were deleted before they were read, such as by the retention of a topic. First shows which
+    rows of each partition are lost for good. The next checkpoint goes on from the first that is left."""
+    defined = assembly.load_pipeline(pipeline)
+    coordinator = assembly.open_coordinator(defined)
+    asked = None if dry_run else assembly.new_gesture(GestureKind.SKIP, source=name)
+    with coordinator.auditing.attempt(asked):
+        planned = coordinator.skipping.plan(name)
+    document = skip_document(planned)
+    show(document, output, skip_tables)
+    if dry_run:
+        return
+    if not yes:
+        typer.confirm(f"Go on without these rows of {name}?", abort=True, err=True)
+    coordinator.skip(name, planned, assembly.new_gesture(GestureKind.SKIP, source=name, lost=document["lost"]))
+    say(f"Source {name} of pipeline {defined.name} goes on behind the lost rows with the next checkpoint.")
+
+
+def skip_tables(document: dict[str, Any]) -> Group:
+    """What a person decides by."""
+    table = Table("Part", "Lost from", "to", "Goes on at", title=f"Source {document['source']}", leave=())
+    for rows in document["lost"]:
+        table.add_row(*(Text(plain(f"{said}")) for said in _lost(rows)))
+    said = f"The next checkpoint goes on from checkpoint {document['checkpoint']}."
+    if ids := document["aborted_checkpoints"]:
+        said += f" In progress, and aborted: {', '.join(map(str, ids))}."
+    return Group(Text(said), table)
+
+
+def _lost(rows: dict[str, Any]) -> tuple[str, int, str, str]:
+    last = "not known" if rows["last"] is None else str(rows["last"])
+    return rows["part"], rows["first"], last, "the part is gone" if rows["next"] is None else str(rows["next"])
 
 
 def replacement_document(pipeline: str, planned: Replacement) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tidegate.coordination.recovery.export import Exporting
 from tidegate.coordination.recovery.fork import Forking, PlannedFork
 from tidegate.coordination.recovery.importing import Importing, ImportPlan
 from tidegate.coordination.recovery.restore import Restoring, Target
+from tidegate.coordination.recovery.skipping import Skipping
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.definitions import Definitions
 from tidegate.coordination.steps.finalize import CommitPoint
@@ -68,6 +69,7 @@ from tidegate.protocol.recovery.identity import Moved
 from tidegate.protocol.recovery.imports import ClaimMode
 from tidegate.protocol.recovery.ownership import Place
 from tidegate.protocol.recovery.restore_plan import Accepted, RestorePlan
+from tidegate.protocol.recovery.skipping import SkipPlan
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.steps.trigger import Triggered, TriggerOutcome
 from tidegate.protocol.steps.validate import ValidatedCheckpoint
@@ -127,6 +129,7 @@ class CheckpointCoordinator:
         back = context, self._delivery, self._identification, self.planning
         self._restoring = Restoring(*back, participants)
         self.replacing = Replacing(context, self._restoring)
+        self.skipping = Skipping(context, self._identification)
         self._importing = Importing(*back)
         self.forking = Forking(*back)
 
@@ -260,6 +263,11 @@ class CheckpointCoordinator:
             plan = self._restoring.restore(target, accepted or Accepted(), planned, deed)
         self.clean()
         return plan
+
+    def skip(self, source: str, planned: SkipPlan | None = None, gesture: Gesture | None = None) -> SkipPlan:
+        """See `Skipping.skip`: a source goes on behind rows that it has lost. `skipping.plan` says which."""
+        with self.auditing.attempt(gesture) as deed:
+            return self.skipping.skip(source, planned, deed)
 
     def plan_restore_from(self, url: str) -> ImportPlan:
         """See `Importing.plan`: what `restore_from` would do. Changes nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from tidegate.documents.audit import Answer, AuditLine
-from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
+from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore, Skip
 from tidegate.protocol.cleaning.clean_report import Damage
 from tidegate.protocol.facts.records import Deletion
 from tidegate.protocol.recovery.comparison import Likeness, Part, Rows
@@ -235,6 +235,7 @@ COMMANDS: dict[str, Any] = {
     "run": _TAKEN,
     "savepoint": _TAKEN | WholeCheckpoint,
     "source-replace": Replacement,
+    "source-skip": Skip,
     "savepoints": list[Checkpoint],
     "state": StateRows | StateChanges | KeyHistory,
     "stats": Statistics,

@@ -44,6 +44,24 @@ class ReadAgain(Document):
     missing: list[str]
 
 
+class Lost(Document):
+    """Rows of a part of a source, such as a partition of a topic, that nobody reads: the first and the last, and where
+    reading goes on. `last` is null if that is not known, `next` if the part is gone."""
+
+    part: str
+    first: int
+    last: int | None
+    next: int | None
+
+
+class SkippedAfter(Document):
+    """Rows that were skipped after a checkpoint, and are met again after a restore to before it."""
+
+    source: str
+    checkpoint: int
+    lost: list[Lost]
+
+
 class Withdrawal(Document):
     sink: str
     can_rewind: bool
@@ -66,8 +84,19 @@ class Restore(Document):
     returning_checkpoints: list[int]
     aborted_checkpoints: list[int]
     sources: list[ReadAgain]
+    skipped: list[SkippedAfter]
     operators: list[ReturningState]
     sinks: list[Withdrawal]
+
+
+class Skip(Document):
+    """What a source skips, or would skip, after the checkpoint that the next one goes on from."""
+
+    pipeline: str
+    source: str
+    checkpoint: int
+    aborted_checkpoints: list[int]
+    lost: list[Lost]
 
 
 class FileVersion(Document):

@@ -12,6 +12,7 @@ from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.recovery.metadata import edited_document
 from tidegate.protocol.recovery.restore_plan import RestorePlan, ReturningState
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document
+from tidegate.protocol.recovery.skipping import SkipPlan
 from tidegate.protocol.text.storable import storable_json
 from tidegate.reading.checkpoint_answers import DagRun
 from tidegate.reading.checkpoint_rows import checkpoint_of
@@ -36,6 +37,10 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
             {"source": each.source, "files": each.pieces, "bytes": each.bytes, "missing": list(each.missing)}
             for each in plan.sources
         ],
+        "skipped": [
+            {"source": each.source, "checkpoint": each.checkpoint_id, "lost": [asdict(rows) for rows in each.lost]}
+            for each in plan.skipped
+        ],
         "operators": [returning_state_document(each) for each in plan.operators],
         "sinks": [
             {
@@ -48,6 +53,17 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
             }
             for each in plan.sinks
         ],
+    }
+
+
+def skip_document(plan: SkipPlan) -> dict[str, Any]:
+    """What is skipped, as JSON."""
+    return {
+        "pipeline": plan.checkpoint.pipeline_id,
+        "source": plan.source,
+        "checkpoint": plan.checkpoint.checkpoint_id,
+        "aborted_checkpoints": list(plan.aborted),
+        "lost": [asdict(rows) for rows in plan.lost],
     }
 
 

@@ -61,6 +61,8 @@ from tidegate.ports.source_abilities import (
     ReadSince,
     ReplaceableSource,
     RereadingSource,
+    Skipped,
+    SkippingSource,
 )
 from tidegate.ports.sources import Segment, Source, SourceContext
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
@@ -137,6 +139,8 @@ __all__ = [
     "Source",
     "SourceContext",
     "StageContext",
+    "Skipped",
+    "SkippingSource",
     "StagingSink",
     "StateHandle",
     "StatementError",

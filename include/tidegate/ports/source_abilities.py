@@ -1,15 +1,17 @@
-"""What a source may be able to do besides: report its lag, list what it has read, and keep malformed rows apart."""
+"""What a source may be able to do besides: report its lag, list what it has read, go on behind lost rows, and keep
+malformed rows apart."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.sinks import Sink
 from tidegate.ports.sources import Segment
 from tidegate.ports.storage import ReadableStorage
 from tidegate.protocol.facts.records import Pending, Snapshot
+from tidegate.protocol.recovery.skipping import LostRows
 
 
 @runtime_checkable
@@ -189,6 +191,53 @@ class ReplaceableSource(Protocol):
 
         Returns:
             Those of the files that were read, by name.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What is left of a position or a segment when lost rows are skipped.
+
+    Attributes:
+        lost: The rows that nobody will read, of each part of the source.
+        rest: The position behind them, or the reference of what is left of the segment; None if nothing of it is left.
+    """
+
+    lost: Sequence[LostRows]
+    rest: Mapping[str, Any] | None
+
+
+@runtime_checkable
+class SkippingSource(Protocol):
+    """A source that may lose rows before they are read, refuses to go on then, and can say where it could. Both methods
+    look at the source as it is, and change nothing."""
+
+    def skip_lost(self, position: Mapping[str, Any]) -> Skipped | None:
+        """Find what a poll that goes on from a position would miss.
+
+        Args:
+            position: Of the snapshot of a split, which may be of another number of splits than there are now.
+
+        Returns:
+            What is lost, and the parts of the position that change; None if nothing is.
+
+        Raises:
+            SourceUnavailableError: If the source cannot be reached.
+        """
+        ...
+
+    def cut_lost(self, reference: Mapping[str, Any]) -> Skipped | None:
+        """Find what of a segment cannot be read any more.
+
+        Args:
+            reference: Of a segment that a checkpoint holds as being in flight.
+
+        Returns:
+            What is lost, and the reference of the rest; None if nothing is lost.
+
+        Raises:
+            SourceUnavailableError: If the source cannot be reached.
         """
         ...
 

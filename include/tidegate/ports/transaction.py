@@ -27,6 +27,7 @@ from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAn
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps.committing import CommitterRecord
 
 
@@ -65,6 +66,10 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
 
     def restores(self) -> list[Restore]:
         """All that the user asked for, oldest first."""
+        ...
+
+    def skips(self) -> list[SourceSkip]:
+        """What was skipped of the pipeline's sources, oldest first."""
         ...
 
     def named(self, name: str) -> CheckpointRecord | None:
@@ -138,6 +143,10 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
 
     def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
         """Each replaces the one of its role and name; the place of the old one is kept beside it."""
+        ...
+
+    def record_skips(self, skips: Sequence[SourceSkip]) -> None:
+        """Put on record, for good, where the pipeline goes on from completed checkpoints."""
         ...
 
     def record_dag(self, dag_id: str, at: datetime) -> None:

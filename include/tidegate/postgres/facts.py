@@ -25,6 +25,7 @@ from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps.committing import CommitterRecord
 
 Fact = TypeVar("Fact")
@@ -95,6 +96,9 @@ class Facts:
 
     def restores(self) -> list[Restore]:
         return list(self._pictured("restores"))
+
+    def skips(self) -> list[SourceSkip]:
+        return list(self._pictured("skips"))
 
     def named(self, name: str) -> CheckpointRecord | None:
         return reads.named(self._connection, self._pipeline_id, name)

@@ -32,6 +32,7 @@ RIGHTS = {
     "figures": "SELECT, INSERT",
     "pipeline_dags": _HISTORY,
     "source_lag": _COMES_AND_GOES,
+    "source_skips": "SELECT, INSERT",
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
     "audit": "SELECT, INSERT",

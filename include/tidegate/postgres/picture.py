@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, TextClause, text
 
 from tidegate.ports import Look
-from tidegate.postgres.rows import checkpoint_record, request_record, restore_record
+from tidegate.postgres.rows import checkpoint_record, request_record, restore_record, skip_record
 from tidegate.postgres.tables import checkpoints, pipelines
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import CheckpointRecord
@@ -41,6 +41,8 @@ SELECT COLUMNS, to_jsonb(p) AS pipeline,
     EXISTS (SELECT FROM tidegate.compactions k WHERE k.pipeline_id = :pipeline_id) AS compacted,
     (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.number), '[]')
      FROM tidegate.restores r WHERE r.pipeline_id = :pipeline_id) AS restores,
+    (SELECT coalesce(jsonb_agg(to_jsonb(k) ORDER BY k.number), '[]')
+     FROM tidegate.source_skips k WHERE k.pipeline_id = :pipeline_id) AS skips,
     (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.name), '[]')
      FROM tidegate.endpoints e WHERE e.pipeline_id = :pipeline_id) AS endpoints,
     (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.request_id), '[]')
@@ -128,6 +130,7 @@ def _seen(connection: Connection, statement: TextClause, pipeline_id: str, look:
         "cleaning": beside["cleaning"],
         "compacted": beside["compacted"],
         "restores": [restore_record(_with_times(row, "restored_at", "rewound_at")) for row in beside["restores"]],
+        "skips": [skip_record(_with_times(row, "skipped_at")) for row in beside["skips"]],
         "endpoints": [
             Endpoint(Role(row["role"]), row["name"], row["type"], row["place"]) for row in beside["endpoints"]
         ],

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, delete, select, text, update
+from sqlalchemy import ColumnElement, delete, insert, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import audit, lag, restore_plans
@@ -18,8 +18,9 @@ from tidegate.postgres.rows import (
     readable,
     region_values,
     request_values,
+    skip_values,
 )
-from tidegate.postgres.tables import checkpoints, pipelines, requests
+from tidegate.postgres.tables import checkpoints, pipelines, requests, source_skips
 from tidegate.protocol.continuous import regions
 from tidegate.protocol.continuous.regions import RegionRecord, begun, ended, is_current
 from tidegate.protocol.facts.branches import Branch, Restore
@@ -32,6 +33,7 @@ from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAn
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
+from tidegate.protocol.recovery.skipping import SourceSkip
 from tidegate.protocol.steps import committing
 from tidegate.protocol.steps.committing import is_committing
 from tidegate.protocol.text.storable import storable_text
@@ -74,6 +76,11 @@ class PipelineWrites(Events):
     def record_endpoints(self, endpoints_: Sequence[Endpoint], at: datetime) -> None:
         for endpoint in endpoints_:
             self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
+
+    def record_skips(self, skips: Sequence[SourceSkip]) -> None:
+        self._has_written("skips")
+        values = [{"pipeline_id": self._pipeline_id, **skip_values(skip)} for skip in skips]
+        self._connection.execute(insert(source_skips), values)
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
         self._touched = True  # which is no fact of a transaction

@@ -31,6 +31,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.recovery.skipping import LostRows, SourceSkip
 from tidegate.protocol.steps.committing import CommitterRecord
 from tidegate.protocol.text.storable import storable_json, storable_text
 
@@ -147,6 +148,29 @@ def restore_values(restore: Restore) -> dict[str, Any]:
 def restore_record(row: Mapping[str, Any] | RowMapping) -> Restore:
     values = {name: row[name] for name in Restore.__slots__}
     return Restore(**values | {name: _utc(row[name]) for name in ("restored_at", "rewound_at")})
+
+
+def skip_record(row: Mapping[str, Any]) -> SourceSkip:
+    return SourceSkip(
+        row["source"],
+        row["checkpoint_id"],
+        SubtaskId(row["operator_id"], row["subtask_index"]),
+        row["position"],
+        tuple(LostRows(**rows) for rows in row["lost"]),
+        row["skipped_at"].astimezone(UTC),
+    )
+
+
+def skip_values(skip: SourceSkip) -> dict[str, Any]:
+    return {
+        "source": skip.source,
+        "checkpoint_id": skip.checkpoint_id,
+        "operator_id": skip.subtask.operator_id,
+        "subtask_index": skip.subtask.subtask_index,
+        "position": dict(skip.position),
+        "lost": [asdict(rows) for rows in skip.lost],
+        "skipped_at": skip.skipped_at,
+    }
 
 
 def subtask_records(

@@ -130,7 +130,7 @@ class Restoring:
             self._context.clock.now(),
             None if undone is None else undone.number,
         )
-        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
+        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress(), tx.skips())
 
     # -- the restore itself
 

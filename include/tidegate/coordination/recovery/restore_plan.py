@@ -19,6 +19,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
 )
 from tidegate.protocol.recovery.restore_plan import Reread, RestorePlan, ReturningState, RewoundSink
+from tidegate.protocol.recovery.skipping import SourceSkip, apply_skips, skipped_since
 from tidegate.protocol.schema.state_schema import SchemaChange, StateSchema
 from tidegate.protocol.steps.finished import require_legal_restore
 from tidegate.protocol.steps.restored_snapshots import Renamed, assign_snapshots, former_names, restore_snapshots
@@ -39,6 +40,7 @@ class RestoreFacts:
     retained: Sequence[CheckpointRecord]
     abandoned: Sequence[CheckpointRecord]
     in_progress: Sequence[CheckpointRecord]
+    skips: Sequence[SourceSkip] = ()
 
     @property
     def present(self) -> Branch:
@@ -71,7 +73,8 @@ class RestorePlanner:
 
         Raises `StateSchemaError` if the definition cannot go on from them.
         """
-        snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
+        recorded = {subtask: known.snapshot for subtask, known in subtasks.items()}
+        snapshots = apply_skips(recorded, facts.record.checkpoint_id, facts.skips)
         renamed = former_names(facts.record, self._context.graph.renamed)
         operators = self._context.graph.plan_from(facts.record)
         restored = restore_snapshots(facts.record, snapshots, operators, compactions, True, renamed)
@@ -88,6 +91,7 @@ class RestorePlanner:
             tuple(self._sources(facts, restored, storage)),
             tuple(returning_states(self._context.graph, snapshots, renamed, changes)),
             tuple(self._sinks(facts)),
+            skipped=skipped_since(facts.skips, facts.record.checkpoint_id, branch_of(None, facts.restores)),
         )
 
     def _snapshots(self, record: CheckpointRecord) -> dict[SubtaskId, Snapshot]:

@@ -12,6 +12,7 @@ from tidegate.ports import CheckpointStore, PositionedSink, StoreTransaction
 from tidegate.protocol.facts.branches import drops_unmatched, is_restored
 from tidegate.protocol.facts.errors import CheckpointNotFoundError
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
+from tidegate.protocol.recovery.skipping import apply_skips
 from tidegate.protocol.steps.finished import require_legal_restore
 from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism, restore_snapshots
 from tidegate.protocol.steps.sink_marks import known_marks
@@ -39,6 +40,8 @@ def restore_latest(
     known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
     graph, config = context.graph, context.config
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
+    if latest is not None:
+        snapshots = apply_skips(snapshots, latest.checkpoint_id, tx.skips())
     restores = tx.restores()
     drop = config.allow_non_restored_state or drops_unmatched(latest, restores)
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)

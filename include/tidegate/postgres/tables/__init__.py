@@ -15,6 +15,7 @@ from tidegate.postgres.tables.identity_table import database_identity
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.plan_table import restore_plans
 from tidegate.postgres.tables.reading_tables import figures, pipeline_dags, source_lag
+from tidegate.postgres.tables.skip_table import source_skips
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "restore_plans",
     "restores",
     "source_lag",
+    "source_skips",
     "subtasks",
     "verdicts",
 ]

@@ -111,6 +111,10 @@ class RestoreRefusedError(DeterministicError):
     """The plan of a restore has a part that must be accepted explicitly."""
 
 
+class SkipRefusedError(DeterministicError):
+    """Rows of a source were not skipped: none are lost, or rows that were read would be skipped too."""
+
+
 class ForkRefusedError(DeterministicError):
     """A pipeline was not forked: it has a past of its own, or something would be shared with the original."""
 

@@ -51,6 +51,7 @@ class GestureKind(StrEnum):
     CANCEL = "CANCEL"
     RESTORE = "RESTORE"
     UNDO = "UNDO"
+    SKIP = "SKIP"  # rows that a source has lost
     FORK = "FORK"
     RENAME = "RENAME"
     DISPOSE = "DISPOSE"

@@ -10,6 +10,7 @@ from tidegate.protocol.facts.errors import RestoreRefusedError
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.recovery.identity import Moved
 from tidegate.protocol.recovery.metadata import Edited
+from tidegate.protocol.recovery.skipping import SkippedSince
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class RestorePlan:
     """`left_behind` are the completed checkpoints that are abandoned, `coming_back` those that were, and are not any
     more, `aborted` those in progress. `previous` is the latest completed checkpoint now. `origin` is the savepoint's
     directory if the state is copied from one, and `moved` are the sources and sinks that are elsewhere than it says, if
-    the database does not know the pipeline. `edited` says who has written that state, if it is no checkpoint's."""
+    the database does not know the pipeline. `edited` says who has written that state, if it is no checkpoint's.
+    `skipped` are lost rows that were skipped since, and that the pipeline meets again."""
 
     checkpoint: CheckpointRecord
     previous: CheckpointRecord | None
@@ -68,6 +70,7 @@ class RestorePlan:
     origin: str | None = None
     moved: tuple[Moved, ...] = ()
     edited: Edited | None = None
+    skipped: tuple[SkippedSince, ...] = ()
 
     def lines(self) -> list[str]:
         """For a log: what happens, one sentence a line. Sizes are bytes."""
@@ -87,6 +90,7 @@ class RestorePlan:
         for source in self.sources:
             missing = f", of which {len(source.missing)} are gone or have changed" if source.missing else ""
             lines.append(f"Source {source.source} reads {source.pieces} files ({source.bytes} bytes) again{missing}.")
+        lines += [f"{skipped}." for skipped in self.skipped]
         for state in self.operators:
             what = "gets back" if state.matched else "is not in the definition, and loses"
             lines.append(f"Operator {state.operator_id} {what} {state.rows} rows in files ({state.bytes} bytes).")

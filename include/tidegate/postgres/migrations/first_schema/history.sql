@@ -117,8 +117,8 @@ CREATE TABLE tidegate.audit (
     CONSTRAINT audit_asked_once UNIQUE (pipeline_id, request_id),
     CONSTRAINT audit_named CHECK (request_id <> ''),
     CONSTRAINT audit_kind CHECK (kind IN ('CHECKPOINT', 'SAVEPOINT', 'STOP', 'DRAIN', 'ABORT', 'APPROVE', 'REJECT',
-        'SUSPEND', 'RESUME', 'CANCEL', 'RESTORE', 'UNDO', 'FORK', 'RENAME', 'DISPOSE', 'RELOCATE', 'EXPORT', 'REWRITE',
-        'CLEAN', 'RECOVER', 'UPGRADE')),
+        'SUSPEND', 'RESUME', 'CANCEL', 'RESTORE', 'UNDO', 'SKIP', 'FORK', 'RENAME', 'DISPOSE', 'RELOCATE', 'EXPORT',
+        'REWRITE', 'CLEAN', 'RECOVER', 'UPGRADE')),
     CONSTRAINT audit_actor CHECK (actor_kind IN ('AIRFLOW_USER', 'CLI_USER', 'DAG_RUN')),
     CONSTRAINT audit_status CHECK (status IN ('DONE', 'REFUSED')),
     CONSTRAINT audit_pipeline_fkey FOREIGN KEY(pipeline_id) REFERENCES tidegate.pipelines (pipeline_id)

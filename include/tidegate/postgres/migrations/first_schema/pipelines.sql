@@ -172,6 +172,22 @@ CREATE TABLE tidegate.source_lag (
     CONSTRAINT source_lag_pipeline_fkey FOREIGN KEY(pipeline_id) REFERENCES tidegate.pipelines (pipeline_id)
 );
 
+CREATE TABLE tidegate.source_skips (
+    pipeline_id TEXT NOT NULL,
+    number BIGINT GENERATED ALWAYS AS IDENTITY,
+    source TEXT NOT NULL,
+    checkpoint_id BIGINT NOT NULL,
+    operator_id TEXT NOT NULL,
+    subtask_index INTEGER NOT NULL,
+    position JSONB NOT NULL,
+    lost JSONB NOT NULL,
+    skipped_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT source_skips_pkey PRIMARY KEY (pipeline_id, number),
+    CONSTRAINT source_skips_identity CHECK (source <> '' AND operator_id <> '' AND subtask_index >= 0),
+    CONSTRAINT source_skips_lost CHECK (jsonb_typeof(lost) = 'array' AND lost <> '[]'),
+    CONSTRAINT source_skips_pipeline_fkey FOREIGN KEY(pipeline_id) REFERENCES tidegate.pipelines (pipeline_id)
+);
+
 CREATE TABLE tidegate.compactions (
     pipeline_id TEXT NOT NULL,
     position BIGINT GENERATED ALWAYS AS IDENTITY,

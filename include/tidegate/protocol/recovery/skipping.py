@@ -1,0 +1,221 @@
+"""The way on for a source that has lost rows which were not read: the next checkpoint goes on behind them.
+
+How far a source has read is part of the latest completed checkpoint, which stays as it is. So a skip is a record beside
+it: who goes on from that checkpoint, now or after a restore, begins with the positions of the record. A restore to an
+earlier checkpoint goes back to before the skip, and needs another one.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from tidegate.protocol.continuous.regions import DeadRegion, LiveRegion, NoRegion
+from tidegate.protocol.facts.branches import Branch
+from tidegate.protocol.facts.errors import SkipRefusedError
+from tidegate.protocol.facts.lifecycle import Phase
+from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
+
+#: Such pipelines read nothing any more.
+_ENDED = (PipelineStatus.FINISHED, PipelineStatus.CANCELLED)
+#: Parts that a sentence names.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LostRows:
+    """Rows of one part of a source that nobody will read.
+
+    Attributes:
+        part: The part, such as a partition of a topic.
+        first: The first of them, such as an offset.
+        last: The last of them; None if nobody knows, as the part is gone or was made anew.
+        next: Where reading goes on; None if the part is gone.
+    """
+
+    part: str
+    first: int
+    last: int | None
+    next: int | None
+
+    def __str__(self) -> str:
+        lost = f"{self.first} and later" if self.last is None else f"{self.first} to {self.last}"
+        goes_on = "the part is gone" if self.next is None else f"goes on at {self.next}"
+        return f"{self.part}: {lost} ({goes_on})"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSkip:
+    """Replaces what one subtask of a checkpoint says of a source: the position of a split, or the segments that are in
+    flight to an operator. `lost` is what nobody reads for that."""
+
+    source: str
+    checkpoint_id: int
+    subtask: SubtaskId
+    position: Mapping[str, Any]
+    lost: tuple[LostRows, ...]
+    skipped_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SkipPlan:
+    """What a skip does: `checkpoint` is what the next one goes on from, `aborted` are those in progress. `before`:
+    the positions that it replaces."""
+
+    source: str
+    checkpoint: CheckpointRecord
+    aborted: tuple[int, ...]
+    skips: tuple[SourceSkip, ...]
+    before: Mapping[SubtaskId, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> tuple[LostRows, ...]:
+        return tuple(sorted((rows for skip in self.skips for rows in skip.lost), key=_in_order))
+
+    def sentence(self) -> str:
+        return (
+            f"Source {self.source} of pipeline {self.checkpoint.pipeline_id} goes on after checkpoint "
+            f"{self.checkpoint.checkpoint_id} without rows that it has lost: {listed(self.lost)}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedSince:
+    """A skip that a restore goes back to before."""
+
+    source: str
+    checkpoint_id: int
+    lost: tuple[LostRows, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"Source {self.source} meets again what was skipped after checkpoint {self.checkpoint_id} "
+            f"({listed(self.lost)}), and what it has lost since: skip it again with `tidegate source skip`"
+        )
+
+
+def listed(lost: Sequence[LostRows]) -> str:
+    """For a sentence."""
+    more = f"; and of {len(lost) - _NAMED} more parts" if len(lost) > _NAMED else ""
+    return "; ".join(str(rows) for rows in lost[:_NAMED]) + more
+
+
+def require_skippable(
+    source: str,
+    pipeline: PipelineRecord,
+    latest: CheckpointRecord | None,
+    in_progress: Iterable[CheckpointRecord],
+    presence: NoRegion | LiveRegion | DeadRegion,
+) -> CheckpointRecord:
+    """The checkpoint that the next one goes on from. Rows that somebody has read are not to be skipped: so none of its
+    successors may have all of its snapshots, and no region may run. Raises `SkipRefusedError`. Performs no I/O."""
+    id_ = pipeline.pipeline_id
+    if pipeline.status in _ENDED:
+        raise _refused(source, id_, f"The pipeline is {pipeline.status}, and reads nothing any more")
+    if isinstance(presence, LiveRegion):
+        raise _refused(
+            source,
+            id_,
+            "A continuous run is alive, and may have read them. If it cannot go on, suspend the pipeline with "
+            f"`tidegate suspend {id_}`, repeat this, and then resume it",
+        )
+    for record in in_progress:
+        if record.phase is not Phase.TRIGGERED:
+            number = record.checkpoint_id
+            raise _refused(
+                source,
+                id_,
+                f"Checkpoint {number} has read all that it needs. Let it complete, or abort it with `tidegate abort "
+                f"{id_} {number}`, then repeat this",
+            )
+    if latest is None:
+        raise _refused(
+            source,
+            id_,
+            "No checkpoint of it has completed, so its sources begin at their start. If one is in progress that cannot "
+            f"go on, abort it with `tidegate abort {id_}`",
+        )
+    return latest
+
+
+def require_lost(source: str, plan: SkipPlan) -> SkipPlan:
+    """Raises `SkipRefusedError` if there is nothing to skip. Performs no I/O."""
+    if not plan.skips:
+        id_ = plan.checkpoint.pipeline_id
+        raise _refused(
+            source,
+            id_,
+            f"It has lost nothing since checkpoint {plan.checkpoint.checkpoint_id}. If a checkpoint in progress cannot "
+            f"read again what it has read, abort it with `tidegate abort {id_}`: the next one reads what is there",
+        )
+    return plan
+
+
+def require_as_planned(plan: SkipPlan, latest: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
+    """`snapshots` are those of the latest checkpoint, as it is gone on from, before what is planned. Raises
+    `SkipRefusedError`. Performs no I/O."""
+    now = {subtask: snapshots[subtask].position for subtask in plan.before if subtask in snapshots}
+    if latest.checkpoint_id != plan.checkpoint.checkpoint_id or now != plan.before:
+        raise _refused(
+            plan.source,
+            latest.pipeline_id,
+            f"Since the plan was made, where the pipeline goes on has changed, to behind checkpoint "
+            f"{latest.checkpoint_id}. Look at the plan again",
+        )
+
+
+def apply_skips(
+    snapshots: Mapping[SubtaskId, Snapshot], checkpoint_id: int, skips: Iterable[SourceSkip]
+) -> dict[SubtaskId, Snapshot]:
+    """The snapshots of a checkpoint as it is gone on from. A later skip of the same checkpoint replaces earlier ones.
+    Performs no I/O."""
+    found = dict(snapshots)
+    for skip in skips:
+        if skip.checkpoint_id == checkpoint_id and skip.subtask in found:
+            found[skip.subtask] = replace(found[skip.subtask], position=skip.position)
+    return found
+
+
+def segments_in_flight(
+    snapshots: Mapping[SubtaskId, Snapshot], names: Collection[str]
+) -> Iterator[tuple[SubtaskId, int, Mapping[str, Any]]]:
+    """The segments of a source that an unaligned checkpoint holds, by the subtask that has them on record and their
+    place in it. Performs no I/O."""
+    for subtask, snapshot in sorted(snapshots.items()):
+        for place, (channel, data) in enumerate((snapshot.position or {}).get("in_flight", ())):
+            if channel.partition("/")[0] in names and "handles" not in data:
+                yield subtask, place, data["reference"]
+
+
+def with_segments(position: Mapping[str, Any], rest: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
+    """An operator's position with what is left of segments that are in flight to it, by their place; None of one of
+    which nothing is left. Performs no I/O."""
+    kept = []
+    for place, (channel, data) in enumerate(position["in_flight"]):
+        if place not in rest:
+            kept.append([channel, data])
+        elif (reference := rest[place]) is not None:
+            kept.append([channel, {**data, "reference": dict(reference)}])
+    return {**position, "in_flight": kept}
+
+
+def skipped_since(skips: Iterable[SourceSkip], checkpoint_id: int, behind: Branch) -> tuple[SkippedSince, ...]:
+    """What a restore to a checkpoint goes back to before, of the branch that the pipeline has `behind` it: each may be
+    needed again. The skip of that checkpoint itself is not among them, as it counts. Performs no I/O."""
+    found: dict[tuple[str, int], list[LostRows]] = {}
+    for skip in skips:
+        if skip.checkpoint_id > checkpoint_id and skip.checkpoint_id in behind:
+            found.setdefault((skip.source, skip.checkpoint_id), []).extend(skip.lost)
+    return tuple(SkippedSince(*key, tuple(sorted(lost, key=_in_order))) for key, lost in found.items())
+
+
+def _in_order(rows: LostRows) -> tuple[int, str, int]:
+    """Numbers as numbers."""
+    return len(rows.part), rows.part, rows.first
+
+
+def _refused(source: str, pipeline_id: str, why: str) -> SkipRefusedError:
+    return SkipRefusedError(
+        f"No rows of source {source} of pipeline {pipeline_id} were skipped. {why}. Nothing was changed."
+    )
