@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidegate import state as state
     from tidegate.iceberg.sink import IcebergSink
     from tidegate.iceberg.source import IcebergSource
+    from tidegate.kafka.sink import KafkaSink
     from tidegate.kafka.source import KafkaSource
     from tidegate.pipeline.aggregates import (
         approx_count_distinct,
@@ -56,8 +57,8 @@ __all__ = [
     "CheckpointingMode", "CheckpointListener", "DeliveryGuarantee", "count", "sum_", "min_", "max_", "avg", "min_by",
     "max_by", "first", "last", "count_distinct", "collect_list", "approx_count_distinct", "approx_percentile",
     "approx_top_k", "window", "session_window", "expect", "suite", "FileSource", "IcebergSink", "IcebergSource",
-    "KafkaSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet", "CheckpointError",
-    "read",
+    "KafkaSink", "KafkaSource", "ParquetSink", "PostgresSink", "PostgresSource", "RangeSource", "StagedParquet",
+    "CheckpointError", "read",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -93,6 +94,7 @@ _PUBLIC = {
     "FileSource": "tidegate.sources.files",
     "IcebergSink": "tidegate.iceberg.sink",
     "IcebergSource": "tidegate.iceberg.source",
+    "KafkaSink": "tidegate.kafka.sink",
     "KafkaSource": "tidegate.kafka.source",
     "ParquetSink": "tidegate.sinks.parquet",
     "PostgresSink": "tidegate.postgres_sink.sink",

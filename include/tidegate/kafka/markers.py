@@ -1,0 +1,243 @@
+"""What a topic has of each sink: a record for each sink on a compacted topic, written in the transactions of its rows.
+
+A consumer group's offset would say the same, and is forgotten after some days. A record on a compacted topic stays.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
+from tidegate.kafka.connections import Brokers
+from tidegate.kafka.sink_refusals import Refusals, not_compacted
+from tidegate.protocol.recovery.ownership import Owner
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+#: The topic of the markers, if the sink names no other one.
+TOPIC = "_tidegate_commits"
+#: What it is made with. A segment is compacted when it is closed, so that a reader has an hour's records to read.
+_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+#: Seconds between two looks whether a transaction has ended.
+_PAUSE = 0.2
+#: Milliseconds that the brokers wait for more before they say that this is the end.
+_WAIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sink of a pipeline, and the topic that it writes to."""
+
+    pipeline: str
+    sink: str
+    topic: str
+
+    @property
+    def key(self) -> bytes:
+        return json.dumps([self.pipeline, self.sink, self.topic], separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a topic has of a sink: whose the slot is, the newest checkpoint, the attempt that brought it, the number of
+    its rows, and the id that the topic had then."""
+
+    pipeline: str
+    sink: str
+    database: str
+    checkpoint_id: int = 0
+    attempt: int = 0
+    rows: int = 0
+    topic_id: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.pipeline, self.sink, self.database)
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def parse(cls, value: bytes) -> "Marker":
+        """Raises `ValueError` for what is no marker. Fields that a later release adds are passed over."""
+        try:
+            known: dict[str, Any] = json.loads(value)
+            names = cls.__dataclass_fields__
+            return cls(**{name: each for name, each in known.items() if name in names})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError("it is no marker") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """Those of a topic, by key. `undecided` are of transactions behind one of somebody else's that is open: whether
+    they were committed cannot be seen until that one has ended."""
+
+    committed: Mapping[bytes, Marker]
+    undecided: Mapping[bytes, int]
+
+    def of(self, slot: Slot) -> Marker | None:
+        return self.committed.get(slot.key)
+
+    def has(self, slot: Slot, checkpoint_id: int) -> bool:
+        """Whether the rows of a checkpoint were committed. Ids only grow, and are committed in their order."""
+        marker = self.of(slot)
+        return marker is not None and marker.checkpoint_id >= checkpoint_id
+
+    def may_have(self, slot: Slot, checkpoint_id: int) -> bool:
+        """Whether they may have been committed, where `has` says no."""
+        return self.undecided.get(slot.key, -1) >= checkpoint_id
+
+
+def read(brokers: Brokers, topic: str, refusals: Refusals) -> Markers:
+    """All that is there now; nothing if there is no such topic. Raises `SinkError`, `ConfigurationError`."""
+    if topic_id(brokers, topic, refusals) is None:
+        return Markers({}, {})
+    committed: dict[bytes, Marker] = {}
+    stable = _read(brokers, topic, refusals, "read_committed", 0, lambda m: committed.update(_parsed(m, refusals)))
+    undecided: dict[bytes, int] = {}
+    if stable < _end_of(brokers, topic, refusals):  # a transaction is open, or has just ended
+
+        def see(message: "Message") -> None:
+            for key, marker in _parsed(message, refusals).items():
+                undecided[key] = max(marker.checkpoint_id, undecided.get(key, 0))
+
+        _read(brokers, topic, refusals, "read_uncommitted", stable, see)
+    return Markers(committed, undecided)
+
+
+def read_decided(
+    brokers: Brokers,
+    topic: str,
+    refusals: Refusals,
+    slots: Collection[Slot],
+    checkpoint_id: int,
+    keep: Callable[[], None],
+) -> Markers:
+    """As `read`, once it is certain which of these slots have a checkpoint. Their own transactions have ended. Raises
+    `SinkUnavailableError` if a transaction of somebody else stays open."""
+    deadline = time.monotonic() + TIME_LIMIT
+    while True:
+        markers = read(brokers, topic, refusals)
+        if not any(not markers.has(each, checkpoint_id) and markers.may_have(each, checkpoint_id) for each in slots):
+            return markers
+        if time.monotonic() > deadline:
+            raise refusals.held_back(topic)
+        keep()
+        time.sleep(_PAUSE)
+
+
+def make(brokers: Brokers, topic: str, refusals: Refusals) -> None:
+    """Make the topic, unless it is there and compacted. Raises `SinkError`, `ConfigurationError`."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+    if policy_of(brokers, topic, refusals) is None:
+        admin, heard = admin_of(brokers)
+        [made] = admin.create_topics([NewTopic(topic, 1, config=_CONFIG)]).values()
+        try:
+            made.result(TIME_LIMIT)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise refusals.not_made(topic, error.args[0], heard) from error
+    if problem := problem_of(brokers, topic, refusals):
+        raise refusals.wrong_markers(problem)
+
+
+def problem_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
+    """Why a topic that is there cannot have markers; None if it can, or is not there."""
+    policy = policy_of(brokers, topic, refusals)
+    return None if policy is None or policy == "compact" else not_compacted(topic, policy)
+
+
+def policy_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
+    """The topic's `cleanup.policy`; None if there is no such topic. Raises `SinkError`, `ConfigurationError`."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+    if topic_id(brokers, topic, refusals) is None:
+        return None
+    admin, heard = admin_of(brokers)
+    [asked] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=TIME_LIMIT).values()
+    try:
+        return str(asked.result()["cleanup.policy"].value)
+    except KafkaException as error:
+        raise refusals.unmarked(topic, error.args[0], heard) from error
+
+
+def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
+    """The id of a topic; None if there is no such topic. Asking does not make it. Raises `SinkError`,
+    `ConfigurationError`."""
+    from confluent_kafka import KafkaException, TopicCollection
+
+    admin, heard = admin_of(brokers)
+    [asked] = admin.describe_topics(TopicCollection([topic]), request_timeout=TIME_LIMIT).values()
+    try:
+        return str(asked.result().topic_id)
+    except KafkaException as error:
+        if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+            return None
+        raise refusals.unmarked(topic, error.args[0], heard) from error
+
+
+def _end_of(brokers: Brokers, topic: str, refusals: Refusals) -> int:
+    """Behind the newest record, of whatever transaction."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+    admin, heard = admin_of(brokers)
+    latest = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    uncommitted = IsolationLevel.READ_UNCOMMITTED
+    [asked] = admin.list_offsets(latest, isolation_level=uncommitted, request_timeout=TIME_LIMIT).values()
+    try:
+        return int(asked.result().offset)
+    except KafkaException as error:
+        raise refusals.unmarked(topic, error.args[0], heard) from error
+
+
+def _parsed(message: "Message", refusals: Refusals) -> dict[bytes, Marker]:
+    key, value = message.key(), message.value()
+    if key is None or value is None:
+        return {}
+    try:
+        return {bytes(key): Marker.parse(bytes(value))}
+    except ValueError as error:
+        raise refusals.strange_marker(str(message.topic()), int(message.offset() or 0)) from error
+
+
+def _read(
+    brokers: Brokers,
+    topic: str,
+    refusals: Refusals,
+    isolation: str,
+    start: int,
+    see: Callable[["Message"], None],
+) -> int:
+    """Read to the end that this isolation has. Returns the offset of that."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    consumer, heard = consumer_of(
+        brokers, isolation_level=isolation, auto_offset_reset="earliest", fetch_wait_max_ms=_WAIT
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, start)])
+        deadline = time.monotonic() + TIME_LIMIT
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                see(message)
+            elif error.name() == "_PARTITION_EOF":
+                return int(message.offset() or 0)
+            else:
+                raise refusals.unmarked(topic, error, heard)
+        raise refusals.unmarked_in_time(topic, heard)
+    except KafkaException as error:
+        raise refusals.unmarked(topic, error.args[0], heard) from error
+    finally:
+        consumer.close()

@@ -1,0 +1,191 @@
+"""`KafkaSink`: a topic that has the rows of each checkpoint, by one transaction after it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from tidegate.kafka import markers
+from tidegate.kafka.clients import require_client
+from tidegate.kafka.connections import DEFAULT, Brokers, brokers_of
+from tidegate.kafka.formats import Format
+from tidegate.kafka.markers import TOPIC, Marker, Slot
+from tidegate.kafka.sink_refusals import Refusals, forward, outside
+from tidegate.kafka.transactions import Produced, Work, carry_out, take_slot
+from tidegate.ports import Branch, CommitAttempt, SinkInput, StateHandle
+from tidegate.postgres_sink.names import DELETE
+from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.sink_marks import gone_first
+from tidegate.sinks.staged_parquet import StagedParquet, StagedParquetWriter
+
+if TYPE_CHECKING:
+    Members = Sequence[tuple["KafkaSink", Sequence[StateHandle]]]
+
+_INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS}
+#: The header that says which checkpoint a record is of, and the one that says of which pipeline.
+CHECKPOINT, PIPELINE = "tidegate-checkpoint", "tidegate-pipeline"
+
+
+@dataclass(frozen=True)
+class KafkaSink(StagedParquet):
+    """A topic of Kafka. The rows of a checkpoint are written after it, in one transaction with those of all other
+    topics of the pipeline on the same connection: consumers with `isolation.level=read_committed` see a checkpoint
+    whole, and once.
+
+    What is written cannot be taken back, so a restore needs `--leave`. The topic must be there.
+
+    Args:
+        topic: The topic.
+        connection: The name of a connection to its brokers, in Airflow or the environment.
+        key: The column or columns that make the key of a record. One column of text, bytes or whole numbers is the key
+            as it is, null is none; anything else is a JSON object. With `"upsert"`: behind an operator that keeps
+            state, the operator's, as transforms have renamed them.
+        format: `"json"`: the value is an object of the row's columns. `"bytes"`: it is the one column that is not the
+            key, the time or the headers.
+        mode: `"append"`: each checkpoint adds rows. `"upsert"`: each checkpoint adds the rows of its keys, and a record
+            without value for each key that the state of the operator before it has no more. Behind anything but state,
+            a row whose column `_delete` is true is such a record.
+        timestamp: The column with the time of a record. Without it, that is when the record is written.
+        headers: The column with more headers of a record, as `ARRAY<STRUCT<key: STRING, value: BINARY>>`. It is no part
+            of the value.
+        checkpoint_headers: Whether records have the headers `tidegate-checkpoint` and `tidegate-pipeline`.
+        markers: The compacted topic on which sinks record what was committed. It is made if it is not there.
+
+    Raises:
+        PipelineDefinitionError: If an option is wrong.
+
+    Example:
+        ```python
+        from tidegate import FileSource, KafkaSink, Pipeline, sum_
+
+        orders = Pipeline("shop").source("orders", FileSource("landing", schema="customer STRING, cents BIGINT"))
+        orders.sink("orders", KafkaSink("orders", key="customer"))
+        totals = orders.key_by("customer").aggregate("totals", cents=sum_("cents"))
+        totals.sink("totals", KafkaSink("totals", mode="upsert", key="customer"))
+        ```
+    """
+
+    topic: str
+    connection: str = DEFAULT
+    key: str | Sequence[str] | None = None
+    format: Literal["json", "bytes"] = "json"
+    mode: Literal["append", "upsert"] = "append"
+    timestamp: str | None = None
+    headers: str | None = None
+    checkpoint_headers: bool = True
+    markers: str = TOPIC
+
+    def __post_init__(self) -> None:
+        if not self.topic or self.topic == self.markers:
+            self._refuse("it needs the name of a topic, which is not that of the markers")
+        if self.mode not in _INPUTS:
+            self._refuse(f'the mode is {self.mode!r}, but must be "append" or "upsert"')
+        if self.mode == "upsert" and not self._key:
+            self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise PipelineDefinitionError(f"KafkaSink({self.topic!r}): {why}.")
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """See `ports.KeyedSink`."""
+        return self._key if self.mode == "upsert" else ()
+
+    @property
+    def input(self) -> SinkInput:
+        return _INPUTS[self.mode]
+
+    def describe(self) -> dict[str, Any]:
+        """See `ports.Sink`. Options that change no key or value are no part of it."""
+        said: dict[str, Any] = {"type": "KafkaSink", "path": f"kafka://{self.connection}/{self.topic}"}
+        said |= {"mode": self.mode, "format": self.format}
+        return said | ({"key": list(self._key)} if self._key else {})
+
+    def writer(self) -> StagedParquetWriter:
+        """See `ports.Sink`. Raises `NotInstalledError` before anything is staged that could not be written."""
+        require_client()
+        return super().writer()
+
+    # -- after the commit
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
+        self.commit_group(checkpoint_id, [(self, staged)], attempt)
+
+    @property
+    def group(self) -> str:
+        """See `ports.GroupedSink`: the topics of a connection."""
+        return f"kafka:{self.connection}:{self.markers}"
+
+    def commit_group(self, checkpoint_id: int, members: "Members", attempt: CommitAttempt) -> None:
+        """See `ports.GroupedSink`."""
+        works = [sink._work(checkpoint_id, staged) for sink, staged in members]
+        if any(work.rows or sink.keys for work, (sink, _) in zip(works, members, strict=True)):
+            refusals = forward(self.connection, [sink.topic for sink, _ in members], checkpoint_id)
+            carry_out(self._brokers(), self.markers, works, checkpoint_id, attempt, refusals)
+
+    def rewind_group(self, checkpoint_id: int, branch: Branch, members: "Members", attempt: CommitAttempt) -> None:
+        """See `ports.GroupedSink`. It is never called: the sink cannot go back."""
+        raise NotImplementedError
+
+    def _work(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Work:
+        rows = sum(handle.rows for handle in staged)
+        return Work(self._slot, rows, partial(self._records, checkpoint_id, staged))
+
+    def _records(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Iterator[Produced]:
+        from tidegate.kafka.records import Records
+
+        own = ((CHECKPOINT, str(checkpoint_id)), (PIPELINE, self._slot.pipeline)) if self.checkpoint_headers else ()
+        headers = tuple((name, value.encode()) for name, value in own)
+        for batch in self.batches(gone_first(staged)):
+            made = Records(
+                Format(self.format), self._value(batch.schema.names), self._key, self.timestamp, self.headers, headers
+            )
+            yield from made.of(batch)
+
+    def _value(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The columns of the value. Bytes have no place for others."""
+        apart = {DELETE, self.headers, *((*self._key, self.timestamp) if self.format == "bytes" else ())}
+        return tuple(name for name in names if name not in apart)
+
+    # -- whose it is, and what it has
+
+    @property
+    def _slot(self) -> Slot:
+        _, pipeline, sink = (self._place or self.root).rsplit("/", 2)
+        return Slot(pipeline, sink, self.topic)
+
+    def numbers(self) -> tuple[int, int]:
+        """See `ports.NumberedSink`."""
+        marker = self._marker()
+        return (0, 0) if marker is None else (marker.checkpoint_id, marker.attempt)
+
+    def owner(self) -> Owner | None:
+        """See `ports.OwnedSink`. A topic may have any number of writers. What has one owner is the record of what this
+        sink of a pipeline has written: a pipeline of the same name in another database counts its checkpoints anew."""
+        marker = self._marker()
+        return None if marker is None else marker.owner
+
+    def mark(self, owner: Owner) -> Owner:
+        return take_slot(self._brokers(), self.markers, self._slot, owner, False, self._outside())
+
+    def mark_anew(self, owner: Owner) -> None:
+        take_slot(self._brokers(), self.markers, self._slot, owner, True, self._outside())
+
+    def is_used(self) -> bool:
+        """Records that others have written do not count: they stay."""
+        return self.numbers()[0] > 0
+
+    def _marker(self) -> Marker | None:
+        return markers.read(self._brokers(), self.markers, self._outside()).of(self._slot)
+
+    def _brokers(self) -> Brokers:
+        return brokers_of(self.connection)
+
+    def _outside(self) -> Refusals:
+        return outside(self.connection, self.topic)

@@ -1,0 +1,271 @@
+"""The rows of a checkpoint in one transaction of Kafka's, with what the topics have of each sink by then.
+
+The last one that asks for a transactional.id fences all before it, whichever attempt that is. So an attempt that was
+overtaken must not go on after it has asked, and the newest, which it has fenced, begins again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from tidegate.kafka import markers
+from tidegate.kafka.clients import TIME_LIMIT, Heard, producer_of
+from tidegate.kafka.connections import Brokers
+from tidegate.kafka.markers import Marker, Slot
+from tidegate.kafka.sink_refusals import FENCED, Record, Refusals
+from tidegate.ports import CommitAttempt
+from tidegate.protocol.facts.errors import SupersededAttemptError
+from tidegate.protocol.recovery.ownership import Owner
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+log = logging.getLogger("tidegate")
+
+#: How often an attempt begins again that others have fenced.
+_TRIES = 3
+#: Milliseconds until brokers end a transaction that nobody ends: as many as they allow if nobody has set that.
+TRANSACTION_TIMEOUT = 900_000
+#: What a producer is made with, where the connection says nothing else.
+_DEFAULTS = {"transaction.timeout.ms": TRANSACTION_TIMEOUT, "linger.ms": 20, "queue.buffering.max.kbytes": 65536}
+
+
+class Produced(NamedTuple):
+    """A record to write. `timestamp`: milliseconds since 1970; 0 for now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None = None
+    timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one sink writes for a checkpoint."""
+
+    slot: Slot
+    rows: int
+    records: Callable[[], Iterator[Produced]]
+
+
+class FencedError(Exception):
+    """Somebody has asked for the same transactional.id since, or the brokers have ended the transaction."""
+
+
+def carry_out(
+    brokers: Brokers, topic: str, works: Sequence[Work], checkpoint_id: int, attempt: CommitAttempt, refusals: Refusals
+) -> None:
+    """Write what the topics do not have yet; `topic` has the markers. Raises `SinkError`, `ConfigurationError`, and
+    `SupersededAttemptError`."""
+    slots = [work.slot for work in works]
+    for _ in range(_TRIES):
+        known = markers.read(brokers, topic, refusals)
+        if all(known.has(slot, checkpoint_id) for slot in slots):
+            return
+        marker = known.of(slots[0])
+        if marker is None:
+            raise refusals.lost_markers(slots[0].topic, topic)
+        try:
+            with transaction(brokers, transactional_id(marker.owner), refusals) as writing:
+                return _write(writing, brokers, topic, works, checkpoint_id, attempt)
+        except FencedError:
+            attempt.confirm()  # an attempt that was overtaken has asked for the same id, or has given way to this one
+            log.info("A producer of attempt %s was fenced. It begins again.", attempt.number)
+    raise SupersededAttemptError(
+        f"Attempt {attempt.number} at checkpoint {checkpoint_id} was fenced {_TRIES} times by another producer with "
+        f"its transactional.id on the brokers of connection {brokers.connection!r}. Nothing of it is visible. If a "
+        "copy of the pipeline's database is in use, let its pipelines write to other brokers."
+    )
+
+
+def _write(
+    writing: "Transaction",
+    brokers: Brokers,
+    topic: str,
+    works: Sequence[Work],
+    checkpoint_id: int,
+    attempt: CommitAttempt,
+) -> None:
+    attempt.confirm()  # else the newest attempt, which is fenced by now, could not tell that from its own end
+    slots = [work.slot for work in works]
+    known = markers.read_decided(brokers, topic, writing.refusals, slots, checkpoint_id, attempt.keep)
+    left = [(work, known.of(work.slot)) for work in works if not known.has(work.slot, checkpoint_id)]
+    ids = {work.slot.topic: _present(brokers, work.slot.topic, writing.refusals) for work, _ in left}
+    if not left:
+        return
+    writing.begin()
+    for work, _ in left:
+        for record in work.records():
+            writing.produce(work.slot.topic, record, attempt.keep)
+    writing.flush(attempt.keep)
+    for work, marker in left:  # last, because others that read markers wait for an open transaction
+        if marker is None:
+            raise writing.refusals.lost_markers(work.slot.topic, topic)
+        said = replace(marker, checkpoint_id=checkpoint_id, attempt=attempt.number, rows=work.rows)
+        said = replace(said, topic_id=ids[work.slot.topic])
+        writing.produce(topic, Produced(work.slot.key, said.to_json()), attempt.keep)
+    writing.flush(attempt.keep)
+    attempt.confirm()
+    writing.commit()
+
+
+def _present(brokers: Brokers, topic: str, refusals: Refusals) -> str:
+    """Its id. Producing would make a topic that is not there, if the brokers do so."""
+    found = markers.topic_id(brokers, topic, refusals)
+    if found is None:
+        raise refusals.no_topic(topic)
+    return found
+
+
+def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool, refusals: Refusals) -> Owner:
+    """Make a slot the owner's if it is nobody's; `anew`, whosever it is. Returns whose it is then. Raises
+    `SinkError`, `ConfigurationError`."""
+    markers.make(brokers, topic, refusals)
+    while True:
+        try:
+            with transaction(brokers, f"tidegate-owner-{slot.key.decode()}", refusals) as writing:
+                known = markers.read_decided(brokers, topic, refusals, [slot], 0, lambda: None)
+                marker = known.of(slot)
+                if marker is not None and (marker.owner == owner or not anew):
+                    return marker.owner
+                if marker is not None:
+                    _fence(brokers, marker.owner, refusals)
+                before = marker or Marker("", "", "")
+                said = replace(before, pipeline=owner.pipeline, sink=owner.sink, database=owner.database)
+                writing.begin()
+                writing.produce(topic, Produced(slot.key, said.to_json()), lambda: None)
+                writing.commit()
+                return owner
+        except FencedError:  # another process marks it at this moment
+            continue
+
+
+def _fence(brokers: Brokers, former: Owner, refusals: Refusals) -> None:
+    """A process of the former owner that has stopped in a transaction does not end that any more."""
+    with transaction(brokers, transactional_id(former), refusals):
+        pass
+
+
+def transactional_id(owner: Owner) -> str:
+    """That of all sinks of a pipeline: it is the same for each attempt, so that a later one fences those before."""
+    return f"tidegate-{owner.database}-{owner.pipeline}"
+
+
+@contextmanager
+def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Transaction]":
+    """A producer, for at most one transaction, which is aborted unless it was committed. Others with this id are fenced
+    from here on, and what they had not committed is aborted."""
+    settings = {name: value for name, value in _DEFAULTS.items() if name not in brokers.settings}
+    own = {name.replace(".", "_"): value for name, value in settings.items()}
+    producer, heard = producer_of(
+        brokers, transactional_id=id_, delivery_report_only_error=True, partitioner="murmur2_random", **own
+    )
+    writing = Transaction(producer, heard, refusals)
+    writing.fence_others()
+    try:
+        yield writing
+    finally:
+        writing.end()
+
+
+class Transaction:
+    """`refusals`: what its errors say."""
+
+    def __init__(self, producer: "Producer", heard: Heard, refusals: Refusals) -> None:
+        self.refusals = refusals
+        self._producer, self._heard = producer, heard
+        self._refused: tuple[KafkaError, Record] | None = None
+        self._since: float | None = None
+
+    def fence_others(self) -> None:
+        self._until_done(lambda: self._producer.init_transactions(TIME_LIMIT))
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+        self._since = time.monotonic()
+
+    def produce(self, topic: str, record: Produced, keep: Callable[[], None]) -> None:
+        from confluent_kafka import KafkaException
+
+        key, value, headers, timestamp = record
+        options: dict[str, Any] = {"headers": headers} if headers else {}
+        if timestamp:
+            options["timestamp"] = timestamp
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=self._delivered, **options)
+            except BufferError:  # enough is on its way
+                keep()
+                self._producer.poll(0.1)
+                self._raise_refused()
+            except KafkaException as error:
+                self._raise(error, Record(topic, key, len(value or b"")))
+            else:
+                return
+
+    def flush(self, keep: Callable[[], None]) -> None:
+        """Wait until the brokers have all records."""
+        while self._producer.flush(1):
+            keep()
+            self._raise_refused()
+        self._raise_refused()
+
+    def commit(self) -> None:
+        """If its answer is lost, it is asked for again. What is not known after that, a next attempt finds out."""
+        self._until_done(lambda: self._producer.commit_transaction(TIME_LIMIT))
+        self._since = None
+
+    def end(self) -> None:
+        """Abort what is not committed. If the brokers are away, the next producer does that."""
+        from confluent_kafka import KafkaException
+
+        if self._since is not None:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(TIME_LIMIT)
+        self._producer.purge()
+
+    def _until_done(self, call: Callable[[], object]) -> None:
+        """librdkafka says which calls go on where they have stopped when they are repeated."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + TIME_LIMIT
+        while True:
+            try:
+                call()
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    self._raise(error)
+            else:
+                return
+
+    def _call(self, call: Callable[[], object]) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            call()
+        except KafkaException as error:
+            self._raise(error)
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None and self._refused is None and error.name() != "_PURGE_QUEUE":
+            value, key = message.value(), message.key()
+            self._refused = error, Record(str(message.topic()), key, len(value or b""))
+
+    def _raise_refused(self) -> None:
+        if self._refused is not None:
+            self._raise_for(*self._refused)
+
+    def _raise(self, raised: "KafkaException", record: Record | None = None) -> NoReturn:
+        self._raise_refused()  # which is why this call failed
+        self._raise_for(raised.args[0], record, raised)
+
+    def _raise_for(self, error: "KafkaError", record: Record | None, raised: Exception | None = None) -> NoReturn:
+        if error.name() in FENCED:
+            self._since, since = None, self._since
+            if since is not None and (open_for := time.monotonic() - since) > TRANSACTION_TIMEOUT / 1000:
+                raise self.refusals.took_too_long(open_for) from raised
+            raise FencedError from raised
+        raise self.refusals.of(error, self._heard, record) from raised
