@@ -39,10 +39,11 @@ class Records:
         rows = batch.select([name for name in self.value if name in batch.schema.names])
         if DELETE not in batch.schema.names:
             return self.format.encoder(rows.schema).encode(rows)
+        import pyarrow as pa
+
         gone = [bool(each) for each in batch.column(DELETE).to_pylist()]
-        left = iter(
-            self.format.encoder(rows.schema).encode(rows.take([at for at, each in enumerate(gone) if not each]))
-        )
+        there = rows.filter(pa.array([not each for each in gone], pa.bool_()))
+        left = iter(self.format.encoder(rows.schema).encode(there))
         return [None if each else next(left) for each in gone]
 
     def _keys(self, batch: "pa.RecordBatch") -> list[bytes | None] | None:

@@ -142,11 +142,10 @@ class KafkaSink(StagedParquet):
 
         own = ((CHECKPOINT, str(checkpoint_id)), (PIPELINE, self._slot.pipeline)) if self.checkpoint_headers else ()
         headers = tuple((name, value.encode()) for name, value in own)
+        format_, key = Format(self.format), self._key
         for batch in self.batches(gone_first(staged)):
-            made = Records(
-                Format(self.format), self._value(batch.schema.names), self._key, self.timestamp, self.headers, headers
-            )
-            yield from made.of(batch)
+            value = self._value(batch.schema.names)
+            yield from Records(format_, value, key, self.timestamp, self.headers, headers).of(batch)
 
     def _value(self, names: Sequence[str]) -> tuple[str, ...]:
         """The columns of the value. Bytes have no place for others."""
