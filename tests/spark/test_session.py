@@ -72,7 +72,7 @@ def test_the_archive_holds_what_executors_need_and_no_more() -> None:
 
 
 #: What runs in Spark tasks, or is imported by what reads and writes rows there.
-SENT = ("spark.executor", "sinks", "sources", "state", "iceberg", "postgres_sink", "postgres_source")
+SENT = ("spark.executor", "sinks", "sources", "state", "iceberg", "kafka", "postgres_sink", "postgres_source")
 
 
 def test_whatever_a_task_imports_is_in_the_archive() -> None:

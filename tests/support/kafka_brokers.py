@@ -7,12 +7,11 @@ a transaction that was aborted does not see what the same transactional id commi
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -127,13 +126,14 @@ class OwnBroker(Broker):
         super().__init__(f"127.0.0.1:{self.port}")
 
     def start(self) -> None:
-        binary = shutil.which("noida-db", path=sysconfig.get_path("scripts"))
-        assert binary is not None, "the test group is not installed"
+        found = find_spec("noida_db")
+        assert found is not None, "the test group is not installed"
+        package = Path(str(found.origin)).parent
         log = self._directory / "broker.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    binary,
+                    package / "noida-db",  # and not the script that starts it, which ends before it
                     "start",
                     "--data-dir",
                     str(self._directory / "data"),

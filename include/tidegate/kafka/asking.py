@@ -3,10 +3,11 @@ measure them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of, told_by
@@ -14,11 +15,10 @@ from tidegate.kafka.connections import Brokers
 from tidegate.kafka.polls import Bounds, Found
 from tidegate.kafka.refusals import NO_TOPIC, Topic
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
 #: Records that are measured, and the seconds that this may take.
 _SAMPLE, _PATIENCE = 200, 5.0
+#: Seconds until it counts that brokers refuse this client, as one that starts may do for a moment.
+_HOPE = 5
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 #: Of a topic at brokers that have no ids.
@@ -31,6 +31,8 @@ class Asked:
     def __init__(self, brokers: Brokers, topic: Topic, was_read: bool) -> None:
         self._brokers, self._topic, self._was_read = brokers, topic, was_read
         self._admin, self._heard = admin_of(brokers)
+        self._listen()
+        self._heard.forget()
 
     def partitions(self) -> tuple[str | None, list[int]]:
         """The id of the topic, and its partitions, each of which has a leader. It is never made by this question."""
@@ -78,9 +80,25 @@ class Asked:
 
     def _result(self, future: "Future[Any]") -> Any:
         try:
-            return future.result(TIME_LIMIT + 5)
+            return self._answer(future)
         except KafkaException as error:
             told: KafkaError = error.args[0]
+            self._listen()
             if told.name() in NO_TOPIC and not self._was_read:
                 raise self._topic.no_topic() from error
             raise self._topic.refused(told.name(), self._heard.why(told), self._heard.is_refused(told)) from error
+
+    def _answer(self, future: "Future[Any]") -> Any:
+        """What the brokers answer. If they refuse this client, it is not waited for much longer."""
+        no_answer = KafkaError(KafkaError._TIMED_OUT)
+        for _ in range(_HOPE):
+            with suppress(TimeoutError):
+                return future.result(1)
+        self._listen()
+        if self._heard.is_refused(no_answer):
+            raise KafkaException(no_answer)
+        return future.result(TIME_LIMIT)
+
+    def _listen(self) -> None:
+        """Have the client tell what it has heard."""
+        self._admin.poll(0)

@@ -36,6 +36,10 @@ class Heard:
     def __call__(self, error: "KafkaError") -> None:
         self._errors.append(error)
 
+    def forget(self) -> None:
+        """What was heard before a question says nothing about its answer."""
+        self._errors.clear()
+
     def why(self, error: "KafkaError") -> str:
         """The most telling text there is for an error that a call has raised."""
         told = [each for each in self._errors if each.name() != _COUNTS_OTHERS]

@@ -187,7 +187,9 @@ class KafkaSource(RangeSource):
 
     def pending(self, split: int) -> Pending | None:
         """See `ports.LaggingSource`."""
-        return Pending(sum(self._left[split].values()), "rows") if split in self._left else None
+        if (left := self._left.get(split)) is None:
+            return None
+        return Pending(sum(left.values()), "rows", parts={str(each): rows for each, rows in left.items()})
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """See `ports.BacklogSource`."""
