@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 #: Rows that are Python objects at once.
 _ROWS = 4096
+#: How Arrow writes the type of a column of headers, as Spark makes it and as Parquet returns it.
+_HEADERS = {
+    f"list<{element}: struct<key: string{not_null}, value: binary>{element_null}>"
+    for element in ("element", "item")
+    for not_null in ("", " not null")
+    for element_null in ("", " not null")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class Records:
 
     def _values(self, batch: "pa.RecordBatch") -> list[bytes | None]:
         rows = batch.select([name for name in self.value if name in batch.schema.names])
+        if self.format.name == "bytes":
+            return [_text(value) for value in rows.column(0).to_pylist()]
         if DELETE not in batch.schema.names:
             return self.format.encoder(rows.schema).encode(rows)
         import pyarrow as pa
@@ -76,6 +85,19 @@ def is_plain(key: "pa.Schema") -> bool:
 
     tests = (of.is_integer, of.is_string, of.is_large_string, of.is_binary, of.is_large_binary)
     return len(key) == 1 and any(test(key.field(0).type) for test in tests)
+
+
+def unwritable(columns: "pa.Schema", key: Sequence[str], timestamp: str | None, headers: str | None) -> list[str]:
+    """A phrase for each column that a sink names and that is not there, or has another type."""
+    import pyarrow.types as of
+
+    named = dict.fromkeys([*key, *(each for each in (timestamp, headers) if each is not None)])
+    found = [f"the stream has no column {each!r}, which the sink names" for each in named if each not in columns.names]
+    if timestamp in columns.names and not of.is_timestamp(kind := columns.field(timestamp).type):
+        found.append(f"column {timestamp!r} is {kind}, and the timestamp of records is of a TIMESTAMP")
+    if headers in columns.names and str(kind := columns.field(headers).type) not in _HEADERS:
+        found.append(f"column {headers!r} is {kind}, and headers are an ARRAY<STRUCT<key: STRING, value: BINARY>>")
+    return found
 
 
 def _text(value: Any) -> bytes | None:

@@ -12,16 +12,24 @@ from tidegate.kafka.formats import Format
 from tidegate.kafka.markers import TOPIC, Marker, Slot
 from tidegate.kafka.sink_refusals import Refusals, forward, outside
 from tidegate.kafka.transactions import Produced, Work, carry_out, take_slot
-from tidegate.ports import Branch, CommitAttempt, SinkInput, StateHandle
+from tidegate.ports import Branch, CommitAttempt, SinkInput, StageContext, StateHandle
 from tidegate.postgres_sink.names import DELETE
-from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.facts.errors import (
+    ConfigurationError,
+    PipelineDefinitionError,
+    RowsRefusedError,
+    SinkUnavailableError,
+)
 from tidegate.protocol.recovery.ownership import Owner
 from tidegate.protocol.steps.sink_marks import gone_first
 from tidegate.sinks.staged_parquet import StagedParquet, StagedParquetWriter
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     Members = Sequence[tuple["KafkaSink", Sequence[StateHandle]]]
 
+_BYTES = ("binary", "large_binary", "string", "large_string")
 _INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS}
 #: The header that says which checkpoint a record is of, and the one that says of which pipeline.
 CHECKPOINT, PIPELINE = "tidegate-checkpoint", "tidegate-pipeline"
@@ -81,6 +89,8 @@ class KafkaSink(StagedParquet):
             self._refuse("it needs the name of a topic, which is not that of the markers")
         if self.mode not in _INPUTS:
             self._refuse(f'the mode is {self.mode!r}, but must be "append" or "upsert"')
+        if self.format not in ("json", "bytes"):
+            self._refuse(f'the format is {self.format!r}, but must be "json" or "bytes"')
         if self.mode == "upsert" and not self._key:
             self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
 
@@ -106,10 +116,35 @@ class KafkaSink(StagedParquet):
         said |= {"mode": self.mode, "format": self.format}
         return said | ({"key": list(self._key)} if self._key else {})
 
+    def unstorable(self, columns: "pa.Schema") -> list[str]:
+        """See `ports.TypedSink`: also what a topic lacks, if its brokers can be reached."""
+        from tidegate.kafka.records import unwritable
+
+        found = [*super().unstorable(columns), *unwritable(columns, self._key, self.timestamp, self.headers)]
+        value = self._value(columns.names)
+        if self.format == "bytes" and (len(value) != 1 or str(columns.field(value[0]).type) not in _BYTES):
+            found.append(
+                'format="bytes" takes rows with one column of bytes or text beside the key, the timestamp and the '
+                f"headers, and these have {', '.join(value) or 'none'}"
+            )
+        if found:
+            return found
+        try:
+            there = markers.topic_id(self._brokers(), self.topic, self._outside()) is not None
+            problem = markers.problem_of(self._brokers(), self.markers, self._outside())
+        except (SinkUnavailableError, ConfigurationError):  # the first run finds out, before anything is visible
+            return []
+        missing = [] if there else [f"there is no topic {self.topic!r} at connection {self.connection!r}: make it"]
+        return [*missing, *([problem] if problem else [])]
+
     def writer(self) -> StagedParquetWriter:
         """See `ports.Sink`. Raises `NotInstalledError` before anything is staged that could not be written."""
         require_client()
-        return super().writer()
+        return self.writer_at(self.root)
+
+    def writer_at(self, url: str) -> "KeyedWriter":
+        """See `ports.PortableSink`."""
+        return KeyedWriter(url, self.input is not SinkInput.CHANGES, self.keys if len(self.keys) == 1 else ())
 
     # -- after the commit
 
@@ -176,6 +211,13 @@ class KafkaSink(StagedParquet):
     def mark_anew(self, owner: Owner) -> None:
         take_slot(self._brokers(), self.markers, self._slot, owner, True, self._outside())
 
+    def shown_checkpoint(self) -> int | None:
+        """See `ports.PositionedSink`. A topic that was made anew has nothing of what was written to the one before."""
+        marker = self._marker()
+        if marker is None or markers.topic_id(self._brokers(), self.topic, self._outside()) != marker.topic_id:
+            return None
+        return marker.checkpoint_id
+
     def is_used(self) -> bool:
         """Records that others have written do not count: they stay."""
         return self.numbers()[0] > 0
@@ -188,3 +230,21 @@ class KafkaSink(StagedParquet):
 
     def _outside(self) -> Refusals:
         return outside(self.connection, self.topic)
+
+
+@dataclass(frozen=True)
+class KeyedWriter(StagedParquetWriter):
+    """`never_null`: columns whose nulls are refused while nothing is visible. They would be records without a key."""
+
+    never_null: tuple[str, ...]
+
+    def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
+        """See `ports.SinkWriter`. Raises `RowsRefusedError`, `StorageError`, `SinkError`."""
+        for name in self.never_null:
+            if rows.column(name).null_count:
+                raise RowsRefusedError(
+                    f"Rows of checkpoint {context.checkpoint_id} have null in the column {name!r}, which is the key of "
+                    "their records: the rows of no key would never be replaced or removed. Nothing became visible. "
+                    "Leave them out by a transform, or put a value there, then run again."
+                )
+        return super().stage(rows, context)
