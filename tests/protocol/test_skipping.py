@@ -6,7 +6,6 @@ import pytest
 from cases import for_each
 from records import at, record
 
-from tidegate.protocol.continuous.regions import DeadRegion, LiveRegion, NoRegion
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SkipRefusedError
 from tidegate.protocol.facts.lifecycle import Phase, Status
@@ -40,27 +39,27 @@ def status(status):
 
 
 @for_each(
-    ("pipeline", "latest", "phases", "presence", "said"),
+    ("pipeline", "latest", "phases", "is_live", "said"),
     [
-        (PipelineStatus.RUNNING, LATEST, [], NoRegion(), None),
-        (PipelineStatus.SUSPENDED, LATEST, [Phase.TRIGGERED, Phase.TRIGGERED], DeadRegion(at(0)), None),
-        (PipelineStatus.FAILED, LATEST, [], NoRegion(), None),
-        (PipelineStatus.FINISHED, LATEST, [], NoRegion(), "is FINISHED, and reads nothing any more"),
-        (PipelineStatus.CANCELLED, LATEST, [], NoRegion(), "is CANCELLED"),
-        (PipelineStatus.RUNNING, LATEST, [], LiveRegion(), "may have read them.*`tidegate suspend p`, repeat this"),
-        (PipelineStatus.RUNNING, LATEST, [Phase.ACKNOWLEDGED], NoRegion(), "8 has read all.*`tidegate abort p 8`"),
-        (PipelineStatus.RUNNING, LATEST, [Phase.TRIGGERED, Phase.HELD], NoRegion(), "9 has read all"),
-        (PipelineStatus.RUNNING, LATEST, [Phase.VALIDATED], NoRegion(), "8 has read all"),
-        (PipelineStatus.RUNNING, None, [], NoRegion(), "begin at their start.*`tidegate abort p`"),
+        (PipelineStatus.RUNNING, LATEST, [], False, None),
+        (PipelineStatus.SUSPENDED, LATEST, [Phase.TRIGGERED, Phase.TRIGGERED], False, None),
+        (PipelineStatus.FAILED, LATEST, [], False, None),
+        (PipelineStatus.FINISHED, LATEST, [], False, "is FINISHED, and reads nothing any more"),
+        (PipelineStatus.CANCELLED, LATEST, [], False, "is CANCELLED"),
+        (PipelineStatus.RUNNING, LATEST, [], True, "may have read them.*`tidegate suspend p`, repeat this"),
+        (PipelineStatus.RUNNING, LATEST, [Phase.ACKNOWLEDGED], False, "8 has read all.*`tidegate abort p 8`"),
+        (PipelineStatus.RUNNING, LATEST, [Phase.TRIGGERED, Phase.HELD], False, "9 has read all"),
+        (PipelineStatus.RUNNING, LATEST, [Phase.VALIDATED], False, "8 has read all"),
+        (PipelineStatus.RUNNING, None, [], False, "begin at their start.*`tidegate abort p`"),
     ],
 )
-def test_rows_that_somebody_has_read_are_not_skipped(pipeline, latest, phases, presence, said):
+def test_rows_that_somebody_has_read_are_not_skipped(pipeline, latest, phases, is_live, said):
     going = [record(8 + number).moved(phase=phase) for number, phase in enumerate(phases)]
     if said is None:
-        assert require_skippable("clicks", status(pipeline), latest, going, presence) is latest
+        assert require_skippable("clicks", status(pipeline), latest, going, is_live) is latest
     else:
         with pytest.raises(SkipRefusedError, match=f"source clicks of pipeline p.*{said}.*Nothing was changed"):
-            require_skippable("clicks", replace(status(pipeline), pipeline_id="p"), latest, going, presence)
+            require_skippable("clicks", replace(status(pipeline), pipeline_id="p"), latest, going, is_live)
 
 
 def test_the_newest_skip_of_a_checkpoint_is_where_it_is_gone_on_from_and_those_of_others_are_not():

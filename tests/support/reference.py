@@ -58,7 +58,7 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {
             "tidegate": "StagedParquet RangeSource",
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
-            "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource "
+            "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion SkippingSource Skipped QuarantiningSource "
             "DiscoveringSource CheckedSource ArrowSource ArrowReader LeftToSparkError Sink SinkInput SinkCommit "
             "SinkWriter StageContext StateHandle HandleKind CommitAttempt CommittingSink GroupedSink Participant "
             "CommitStatements StatementError RewindableSink Branch Withdrawn ReadableSink ReadableAtSink "

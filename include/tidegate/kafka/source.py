@@ -5,13 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from tidegate.kafka import polls
+from tidegate.kafka import polls, skipping
 from tidegate.kafka.connections import DEFAULT, brokers_of
 from tidegate.kafka.declared import columns_of_rows, problems_of, start_as_json
 from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Position, Range, is_of, merged, pieces_of, ranges_between
 from tidegate.kafka.refusals import Topic
-from tidegate.ports import ReadableStorage, ReadSince, Segment, Sink, Snapshot
+from tidegate.ports import ReadableStorage, ReadSince, Segment, Sink, Skipped, Snapshot
 from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import (
     CheckpointError,
@@ -219,6 +219,21 @@ class KafkaSource(RangeSource):
         except SourceChangedError:
             gone = list(ranges)
         return [self._topic.records(*each) for each in gone]
+
+    def skip_lost(self, position: Mapping[str, Any]) -> Skipped | None:
+        """See `ports.SkippingSource`."""
+        before = Position.read(position["to"])
+        lost, behind = skipping.skip_lost(before, self._asked(was_read=True).found(before.offsets.__contains__))
+        return Skipped(lost, {"from": behind.stored(), "to": behind.stored()}) if lost else None
+
+    def cut_lost(self, reference: Mapping[str, Any]) -> Skipped | None:
+        """See `ports.SkippingSource`."""
+        start, end = reference["from"], reference["to"]
+        wanted = {partition for partition, _, _ in ranges_between(start, end)}
+        found = self._asked(was_read=True).found(wanted.__contains__)
+        lost, rest = skipping.cut_lost(start, end, found)
+        ends = None if rest is None else {"from": rest[0].stored(), "to": rest[1].stored()}
+        return Skipped(lost, None if ends is None else {**reference, **ends}) if lost else None
 
     def _segment(self, ranged: Mapping[str, Any]) -> Segment | None:
         """None if its partitions have nothing new, even where the position says more than before."""

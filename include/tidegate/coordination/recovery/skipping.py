@@ -14,6 +14,7 @@ from tidegate.coordination.steps.pipeline_status import abort_all
 from tidegate.coordination.steps.region_lease import find_presence
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SkippingSource, StoreTransaction
+from tidegate.protocol.continuous.regions import LiveRegion
 from tidegate.protocol.facts.errors import ConfigurationError
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
@@ -91,7 +92,8 @@ class Skipping:
 
     def _facts(self, tx: StoreTransaction, source: str) -> _Facts:
         going, presence = tx.in_progress(), find_presence(tx, self._context.clock.now())
-        latest = require_skippable(source, tx.pipeline(), tx.latest_completed(), going, presence)
+        is_live = isinstance(presence, LiveRegion)
+        latest = require_skippable(source, tx.pipeline(), tx.latest_completed(), going, is_live)
         known = {id_: subtask.snapshot for id_, subtask in tx.subtasks(latest.checkpoint_id).items()}
         snapshots = apply_skips(known, latest.checkpoint_id, tx.skips())
         return _Facts(latest, tuple(record.checkpoint_id for record in going), snapshots)

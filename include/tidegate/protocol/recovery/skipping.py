@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from tidegate.protocol.continuous.regions import DeadRegion, LiveRegion, NoRegion
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SkipRefusedError
 from tidegate.protocol.facts.lifecycle import Phase
@@ -106,14 +105,14 @@ def require_skippable(
     pipeline: PipelineRecord,
     latest: CheckpointRecord | None,
     in_progress: Iterable[CheckpointRecord],
-    presence: NoRegion | LiveRegion | DeadRegion,
+    has_live_region: bool,
 ) -> CheckpointRecord:
     """The checkpoint that the next one goes on from. Rows that somebody has read are not to be skipped: so none of its
     successors may have all of its snapshots, and no region may run. Raises `SkipRefusedError`. Performs no I/O."""
     id_ = pipeline.pipeline_id
     if pipeline.status in _ENDED:
         raise _refused(source, id_, f"The pipeline is {pipeline.status}, and reads nothing any more")
-    if isinstance(presence, LiveRegion):
+    if has_live_region:
         raise _refused(
             source,
             id_,
