@@ -58,10 +58,10 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {
             "tidegate": "StagedParquet RangeSource",
             "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
-            "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion SkippingSource Skipped QuarantiningSource "
-            "DiscoveringSource CheckedSource ArrowSource ArrowReader LeftToSparkError Sink SinkInput SinkCommit "
-            "SinkWriter StageContext StateHandle HandleKind CommitAttempt CommittingSink GroupedSink Participant "
-            "CommitStatements StatementError RewindableSink Branch Withdrawn ReadableSink ReadableAtSink "
+            "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource SkippingSource "
+            "Skipped DiscoveringSource CheckedSource ArrowSource ArrowReader LeftToSparkError Sink SinkInput "
+            "SinkCommit SinkWriter StageContext StateHandle HandleKind CommitAttempt CommittingSink GroupedSink "
+            "Participant CommitStatements StatementError RewindableSink Branch Withdrawn ReadableSink ReadableAtSink "
             "TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink NumberedSink "
             "JournalingSink DirectorySink EvolvingSink SelectingSink PositionedSink LingeringSink PortableSink "
             "PlacedSink KeyedSink CheckpointStorage ReadableStorage",

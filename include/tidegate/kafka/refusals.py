@@ -83,21 +83,20 @@ class Topic:
     def made_anew(self) -> SourceChangedError:
         return SourceChangedError(
             f"{self} was deleted and made anew since it was read: it has another id. {AS_BEFORE}Its offsets are not "
-            "those of this pipeline. To read the new topic from its start, give the source another name."
+            "those of this pipeline. To read the new topic from its start, run `tidegate source skip`."
         )
 
     def fewer(self, partitions: Sequence[int]) -> SourceChangedError:
         return SourceChangedError(
             f"{self} has no {_partitions(partitions)} any more, which a topic never loses: it was deleted and made "
-            f"anew. {AS_BEFORE}To read the new topic from its start, give the source another name."
+            f"anew. {AS_BEFORE}To read the new topic from its start, run `tidegate source skip`."
         )
 
     def ends_before(self, partition: int, offset: int, end: int) -> SourceChangedError:
         return SourceChangedError(
             f"{self} ends at offset {end} in partition {partition}, but was read up to {offset}: the topic was made "
             f"anew, or its brokers have lost records. {AS_BEFORE}The offsets {end} to {offset - 1} are other records "
-            "now, or none. To read the new topic from its start, give the source another name. To go on with what "
-            "arrives from now on, run `tidegate source skip`."
+            "now, or none. To read what is there from its start, run `tidegate source skip`."
         )
 
     # -- what brokers say
