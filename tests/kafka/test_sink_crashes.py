@@ -1,4 +1,4 @@
-"""A process that dies, or a network that is cut, at any moment of a commit: each checkpoint is there once, and whole."""
+"""A process that dies, or a network that is cut, at any moment of a commit: each checkpoint is there once and whole."""
 
 import os
 import random
