@@ -2,7 +2,9 @@
 
 The binary writes what it holds some seconds later, so a test that kills it waits before. It knows no transaction
 timeout, no ids of topics, no passwords and no TLS: tests of these are marked `real_broker`. A reader that begins behind
-a transaction that was aborted does not see what the same transactional id commits later: all of it is hidden.
+a transaction that was aborted does not see what the same transactional id commits later: all of it is hidden. A reader
+waits for ever at records that were aborted if another transaction was open then and is still, as what was aborted is
+left out and nothing tells that it was.
 """
 
 import json

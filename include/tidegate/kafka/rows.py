@@ -41,7 +41,7 @@ _AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
 _SHOWN = 300  # characters of a reason in an error
 _END, _OUT_OF_RANGE, _NO_ANSWER = "_PARTITION_EOF", ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"), "_TIMED_OUT"
 #: Events that say no more than that something is tried again.
-_PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", _NO_ANSWER}
+_PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", _NO_ANSWER, "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION"}
 
 
 @dataclass(frozen=True)
