@@ -12,7 +12,7 @@ from tidegate.project.scaffold import begin
 from tidegate.protocol.facts.errors import NotInstalledError
 from tidegate.spark.session.installed import check_pair
 
-EXTRAS = ["spark", "quality", "postgres", "iceberg", "sketches", "airflow"]
+EXTRAS = ["spark", "quality", "postgres", "iceberg", "kafka", "sketches", "airflow"]
 ALL = ["python", "java", *EXTRAS, "pipelines", "storage", "database", "schema", "clock"]
 
 

@@ -65,7 +65,7 @@ ROOMS = {
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),
     "reporting": room("pipeline ports protocol", HEAVY, DATABASE),
-    "project": room("embedded_postgres pipeline postgres protocol settings spark state", HEAVY),
+    "project": room("embedded_postgres pipeline ports postgres protocol settings spark state", HEAVY),
     "assembly": room(
         "clock coordination dataflow embedded_postgres pipeline ports postgres project protocol quality reading "
         "reporting settings spark state"

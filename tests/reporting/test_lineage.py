@@ -287,6 +287,15 @@ def test_rows_that_failed_are_in_no_event():
     assert "private" not in json.dumps(event)
 
 
+def test_what_names_itself_has_that_name():
+    graph = compile_graph(small_pipeline(MemorySink()))
+    named = {"src": ("kafka://broker:9092", "clicks"), "out-sink": ("kafka://broker:9092", "pages")}
+    event = lineage(sources=graph.sources, sinks=graph.sinks, datasets=named)
+    validate(event)
+    places = [(each["namespace"], each["name"]) for each in (*event["inputs"], *event["outputs"])]
+    assert places == list(named.values())
+
+
 @pytest.mark.parametrize(
     ("place", "dataset"),
     [

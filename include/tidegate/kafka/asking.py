@@ -28,15 +28,16 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class Asked:
     """Questions about a topic. Each raises what `refusals.Topic` says."""
 
-    def __init__(self, brokers: Brokers, topic: Topic, was_read: bool) -> None:
+    def __init__(self, brokers: Brokers, topic: Topic, was_read: bool, time_limit: float | None = None) -> None:
         self._brokers, self._topic, self._was_read = brokers, topic, was_read
+        self._time_limit = TIME_LIMIT if time_limit is None else time_limit
         self._admin, self._heard = admin_of(brokers)
         self._listen()
         self._heard.forget()
 
     def partitions(self) -> tuple[str | None, list[int]]:
         """The id of the topic, and its partitions, each of which has a leader. It is never made by this question."""
-        asked = self._admin.describe_topics(TopicCollection([self._topic.name]), request_timeout=TIME_LIMIT)
+        asked = self._admin.describe_topics(TopicCollection([self._topic.name]), request_timeout=self._time_limit)
         described = self._result(asked[self._topic.name])
         if leaderless := [each.id for each in described.partitions if each.leader is None]:
             raise self._topic.leaderless(sorted(leaderless))

@@ -11,6 +11,7 @@ from tidegate.kafka.connections import DEFAULT, Brokers, brokers_of
 from tidegate.kafka.formats import Format
 from tidegate.kafka.markers import TOPIC, Marker, Slot
 from tidegate.kafka.sink_refusals import Refusals, forward, outside
+from tidegate.kafka.topics import OnTopic
 from tidegate.kafka.transactions import Produced, Work, carry_out, take_slot
 from tidegate.ports import Branch, CommitAttempt, SinkInput, StageContext, StateHandle
 from tidegate.postgres_sink.names import DELETE
@@ -36,7 +37,7 @@ CHECKPOINT, PIPELINE = "tidegate-checkpoint", "tidegate-pipeline"
 
 
 @dataclass(frozen=True)
-class KafkaSink(StagedParquet):
+class KafkaSink(OnTopic, StagedParquet):
     """A topic of Kafka. The rows of a checkpoint are written after it, in one transaction with those of all other
     topics of the pipeline on the same connection: consumers with `isolation.level=read_committed` see a checkpoint
     whole, and once.

@@ -11,6 +11,7 @@ from tidegate.kafka.declared import columns_of_rows, problems_of, start_as_json
 from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Position, Range, is_of, merged, pieces_of, ranges_between
 from tidegate.kafka.refusals import Topic
+from tidegate.kafka.topics import OnTopic
 from tidegate.ports import ReadableStorage, ReadSince, Segment, Sink, Skipped, Snapshot
 from tidegate.ports.declared_schemas import Schema, ddl_of
 from tidegate.protocol.facts.errors import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _TASK = 250_000
 
 
-class KafkaSource(RangeSource):
+class KafkaSource(OnTopic, RangeSource):
     """A topic in Kafka. Each checkpoint reads the records that were committed since the one before, each once.
 
     What a checkpoint has read is in its positions, and no offsets are stored in Kafka. A transaction that is open holds

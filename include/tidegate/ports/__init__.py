@@ -21,6 +21,7 @@ from tidegate.ports.regions import (
     Round,
     Validator,
 )
+from tidegate.ports.remote import RemoteEndpoint
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.sink_abilities import (
     JournalingSink,
@@ -126,6 +127,7 @@ __all__ = [
     "ReadableStorage",
     "ReferencingSink",
     "Region",
+    "RemoteEndpoint",
     "RereadingSource",
     "RewindableSink",
     "Round",

@@ -6,6 +6,7 @@ It changes nothing, except for a file that it writes to the checkpoint storage a
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
@@ -22,6 +23,8 @@ from tidegate.embedded_postgres.locate import (
     has_airflow,
     locate_database,
 )
+from tidegate.pipeline.vertices import SinkVertex, SourceVertex
+from tidegate.ports import RemoteEndpoint
 from tidegate.postgres.engine import connect
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.migrate import answers, check
@@ -59,9 +62,11 @@ def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
         _quality(),
         _postgres(),
         _iceberg(),
+        _kafka(),
         _sketches(),
         _airflow(),
         _pipelines(),
+        *_remote(),
         _storage(env),
     ]
     url, found = _database(env)
@@ -126,6 +131,14 @@ def _iceberg() -> Finding:
     return Finding("iceberg", False, f"pyiceberg {version}", "pip install --upgrade 'tidegate[iceberg]'")
 
 
+def _kafka() -> Finding:
+    found = _extra("kafka", "confluent-kafka", "confluent-kafka", "KafkaSource and KafkaSink do not run")
+    avro = _extra("kafka", "fastavro", "fastavro", 'format="avro" does not run')
+    if found.ok and not avro.ok:
+        return Finding("kafka", avro.ok, f"{found.says}. {avro.says}", avro.mend)
+    return Finding("kafka", found.ok, f"{found.says}, {avro.says}", None) if found.ok else found
+
+
 def _sketches() -> Finding:
     without = "approx_count_distinct, approx_percentile and approx_top_k do not run"
     return _extra("sketches", "datasketches", "datasketches", without)
@@ -158,6 +171,30 @@ def _pipelines() -> Finding:
     if not names:
         return Finding("pipelines", None, "None is registered in this directory.", "tidegate init")
     return Finding("pipelines", True, ", ".join(names))
+
+
+def _remote() -> list[Finding]:
+    """The systems that registered pipelines read and write by a connection, each once."""
+    found: dict[str, Finding] = {}
+    with suppress(CheckpointError):  # `_pipelines` has said it
+        for name in sorted(registered_pipelines()):
+            for vertex in load_pipeline(name).vertices:
+                if not isinstance(vertex, SourceVertex | SinkVertex):
+                    continue
+                endpoint = vertex.source if isinstance(vertex, SourceVertex) else vertex.sink
+                if (
+                    isinstance(endpoint, RemoteEndpoint)
+                    and (place := str(endpoint.describe().get("path"))) not in found
+                ):
+                    found[place] = _reached(endpoint, name)
+    return list(found.values())
+
+
+def _reached(endpoint: RemoteEndpoint, pipeline: str) -> Finding:
+    try:
+        return Finding("brokers", True, endpoint.reached())
+    except CheckpointError as error:
+        return Finding("brokers", False, str(error), f"tidegate check {pipeline}")
 
 
 def _storage(env: Mapping[str, str]) -> Finding:

@@ -5,7 +5,7 @@ Standard facets only, so that any backend understands them. The same checkpoint 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
@@ -35,7 +35,8 @@ MOST_FILES = 1000
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """What is known of one completed checkpoint. `files` are those that each source read for it, with their bytes, as
-    far as the source can say; `state` names the keyed operators."""
+    far as the source can say; `datasets` are namespace and name of what a source or sink names itself, by operator
+    id."""
 
     namespace: str
     version: str
@@ -46,6 +47,7 @@ class Lineage:
     sinks: Sequence[SinkVertex]
     checks: Sequence[CheckVertex]
     files: Mapping[str, Mapping[str, int] | None]
+    datasets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def snapshots(self, operator_id: str) -> dict[int, Snapshot]:
         """By subtask."""
@@ -95,7 +97,8 @@ def dataset_of(description: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def _input(known: Lineage, vertex: SourceVertex) -> InputDataset:
-    namespace, name = dataset_of(vertex.source.describe(), vertex.name)
+    named = known.datasets.get(vertex.operator_id)
+    namespace, name = named or dataset_of(vertex.source.describe(), vertex.name)
     fields = [
         schema_dataset.SchemaDatasetFacetFields(column, type_)
         for column, type_ in columns_of(vertex.declared_schema or "")
@@ -129,7 +132,8 @@ def _subset(condition: Any) -> base_subset_dataset.InputSubsetInputDatasetFacet:
 
 
 def _output(known: Lineage, vertex: SinkVertex) -> OutputDataset:
-    namespace, name = dataset_of(vertex.sink.describe(), vertex.name)
+    named = known.datasets.get(vertex.operator_id)
+    namespace, name = named or dataset_of(vertex.sink.describe(), vertex.name)
     staged = committables(known.subtasks, vertex.operator_id)
     written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=sum(handle.rows for handle in staged),

@@ -2,6 +2,7 @@
 (`OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, `openlineage.yml`)."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from openlineage.client import OpenLineageClient
@@ -9,7 +10,7 @@ from openlineage.client import OpenLineageClient
 import tidegate
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
-from tidegate.ports import CheckpointStore, ListingSource, ReadableStorage
+from tidegate.ports import CheckpointStore, ListingSource, ReadableStorage, RemoteEndpoint
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.records import SubtaskId, SubtaskRecord
 from tidegate.protocol.observing.events import Event, EventKind
@@ -51,7 +52,19 @@ class OpenLineage:
             sinks=self._graph.sinks,
             checks=[vertex for vertex in pipeline.vertices if isinstance(vertex, CheckVertex)],
             files={vertex.name: self._files(vertex, checkpoint_id, subtasks) for vertex in self._graph.sources},
+            datasets=self._datasets(),
         )
+
+    def _datasets(self) -> dict[str, tuple[str, str]]:
+        """Without those whose connection is not there any more."""
+        endpoints: dict[str, object] = {vertex.operator_id: vertex.source for vertex in self._graph.sources}
+        endpoints |= {vertex.operator_id: vertex.sink for vertex in self._graph.sinks}
+        found = {}
+        for operator_id, endpoint in endpoints.items():
+            if isinstance(endpoint, RemoteEndpoint):
+                with suppress(CheckpointError):
+                    found[operator_id] = endpoint.dataset()
+        return found
 
     def _files(
         self, vertex: SourceVertex, checkpoint_id: int, subtasks: dict[SubtaskId, SubtaskRecord]
