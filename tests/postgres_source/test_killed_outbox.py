@@ -1,20 +1,17 @@
 """The outbox example beside writers whose transactions commit in any order, killed with SIGKILL again and again, and
 restored to earlier checkpoints: its tables are what plain SQL says of the outbox."""
 
-import contextlib
-import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
 
 import pytest
-from driver import Killable
 from marts import Server
-from outbox_driver import OutboxDriver
 from outbox_lives import Writers
+from repeating_driver import Lives, RepeatingDriver, completed
 from sizes import sizes
 
 from outbox.orders import OUTBOX, orders_pipeline
@@ -66,26 +63,13 @@ def writing(server: Server, seed: int) -> Iterator[None]:
         thread.join()
 
 
-def completed(store: PostgresCheckpointStore) -> list[int]:
-    found = store.history("outbox", 1000)
-    return [record.checkpoint_id for record in found if record.status in (Status.COMPLETED, Status.SUBSUMED)]
-
-
-def wait_for_another(store: PostgresCheckpointStore, driver: Killable, more: int) -> None:
-    first, deadline = max(completed(store), default=0), time.monotonic() + 120
-    while max(completed(store), default=0) < first + more:
-        assert driver.is_running(), driver.log()
-        assert time.monotonic() < deadline, driver.log()
-        store.wait_for_change("outbox", 1)
-
-
 def restore(store: PostgresCheckpointStore, url: str, random: Random) -> None:
     """The home of the driver is that of this process."""
     coordinator = assembly.open_coordinator(orders_pipeline(), Settings.from_environment(), url)
     for record in store.history("outbox", 5):
         if record.status is Status.IN_PROGRESS:
             coordinator.abort(record.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "restored")
-    if len(ids := completed(store)) > 1:
+    if len(ids := completed(store, "outbox")) > 1:
         coordinator.restore(ToCheckpoint(random.choice(ids[1:6])), Accepted())
 
 
@@ -102,36 +86,16 @@ def test_every_event_counts_once_however_often_it_is_killed_and_restored(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", postgres_url)
     shop.do("SET search_path = public", *OUTBOX)
-    random, store = Random(f"{mode} {kills}"), assembly.open_store(postgres_url)
+    random, store, mart = Random(f"{mode} {kills}"), assembly.open_store(postgres_url), Server(postgres_url)
+    make = partial(RepeatingDriver, tmp_path, postgres_url, mode, connect_server, "outbox.orders:orders_pipeline")
+    lives = Lives(store, "outbox", make, random)
     with writing(shop, kills):
         for number in range(kills):
-            driver = OutboxDriver(tmp_path, postgres_url, mode, connect_server)
-            with contextlib.closing(driver):
-                driver.wait_ready()
-                if number % 3 == 0:
-                    wait_for_another(store, driver, random.randint(1, 3))
-                time.sleep(random.uniform(0, 3))
-                assert driver.is_running(), driver.log()
-                driver.send(signal.SIGKILL)
+            lives.live(number)
             if number % 5 == 1:
                 restore(store, postgres_url, random)
-    finish(tmp_path, store, postgres_url, mode, shop, connect_server)
-    mart = Server(postgres_url)
+    [rows] = shop.rows("SELECT count(*) FROM public.outbox")
+    lives.finish(lambda: mart.rows("SELECT count(*) FROM public.events") == [rows])
     for table, (asked, shown) in QUESTIONS.items():
         assert mart.rows(shown) == shop.rows(asked), f"table {table} differs"
     assert len(shop.rows(QUESTIONS["events"][0])) > 100
-
-
-def finish(home: Path, store: PostgresCheckpointStore, url: str, mode: str, shop: Server, connect_server: str) -> None:
-    """Run until all was read."""
-    [rows] = shop.rows("SELECT count(*) FROM public.outbox")
-    driver = OutboxDriver(home, url, mode, connect_server)
-    deadline = time.monotonic() + 300
-    with contextlib.closing(driver):
-        driver.wait_ready()
-        while Server(url).rows("SELECT count(*) FROM public.events") < [rows]:
-            assert driver.is_running(), driver.log()
-            assert time.monotonic() < deadline, driver.log()
-            store.wait_for_change("outbox", 1)
-        wait_for_another(store, driver, 2)  # whatever was read twice is there by now
-        driver.send(signal.SIGKILL)
