@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.kafka import polls, skipping
 from tidegate.kafka.connections import DEFAULT, brokers_of
@@ -244,18 +244,16 @@ class KafkaSource(OnTopic, RangeSource):
         """See `RangeSource`. Spark's tasks read by `arrow_reader` instead, a task for each partition."""
         from tidegate.sources.parquet_frames import arrow_schema
 
-        yield from self._read().batches(ranges_between(start, end), arrow_schema(self._columns()))
+        yield from self._read().batches(ranges_between(start, end), arrow_schema(self._columns(self.schema)))
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
         """See `ports.Source`."""
         if output != "malformed":
             return super().read(spark, segments, output)
-        from pyspark.sql.types import StructType
-
         from tidegate.kafka.rows import MALFORMED
 
         reader = self._reader(segments, output) if segments else None
-        return self._frame(spark, reader, cast("StructType", StructType.fromDDL(MALFORMED)))
+        return self._frame(spark, reader, MALFORMED)
 
     def arrow_reader(self, segments: Sequence[Segment]) -> RangesReader:
         """See `ports.ArrowSource`: some of the offsets of a partition for each Spark task."""

@@ -180,12 +180,13 @@ class RangeSource:
         """See `tidegate.ports.Source`. A Spark task for each range of `arrow_reader`: by default each segment."""
         if output != "rows":
             raise PipelineDefinitionError(f"{type(self).__name__} has no output {output!r}.")
-        return self._frame(spark, self.arrow_reader(segments) if segments else None, self._columns())
+        return self._frame(spark, self.arrow_reader(segments) if segments else None, self.schema)
 
-    def _frame(self, spark: "SparkSession", reader: "RangesReader | None", columns: "StructType") -> "DataFrame":
+    def _frame(self, spark: "SparkSession", reader: "RangesReader | None", schema: Schema) -> "DataFrame":
         # pyspark is heavy and this module is imported when Airflow parses a DAG.
         from pyspark.sql import functions as F
 
+        columns = self._columns(schema)
         if reader is None or not reader.ranges:
             nothing = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
             return spark.range(1).select(nothing).limit(0)
@@ -223,11 +224,11 @@ class RangeSource:
                 "Let it be a number, a text, or a list or object of these."
             ) from error
 
-    def _columns(self) -> "StructType":
+    def _columns(self, schema: Schema) -> "StructType":
         from pyspark.errors import ParseException
         from pyspark.sql.types import StructType
 
-        text = ddl_of(self.schema)
+        text = ddl_of(schema)
         try:
             columns = StructType.fromDDL(text)
         except ParseException as error:
