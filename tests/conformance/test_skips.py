@@ -1,11 +1,9 @@
 """Going on behind rows that a source has lost: on every store, wherever it crashes, and before and after a restore."""
 
-from dataclasses import replace
-
 import pytest
-from losing_sources import LosingSource
-from pasts import OP, Past
-from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
+from losing_sources import SPLITS, Reading
+from pasts import OP
+from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.protocol.facts.errors import (
@@ -17,53 +15,13 @@ from tidegate.protocol.facts.errors import (
 )
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.reasons import FailureReason
-from tidegate.protocol.facts.records import Acknowledgement, Snapshot, SubtaskId
 from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, Gesture, GestureKind
-
-SPLITS = (SubtaskId("src", 0), SubtaskId("src", 1))
-
-
-class Reading(Past):
-    """What checkpoints have read is in `read`, by checkpoint and partition. `flight` is in flight to the operator."""
-
-    flight: tuple = ()
-    restored = ()
-
-    def __init__(self, store, **config):
-        super().__init__(store, **{"retained": 9} | config)
-        self.topic = self.coordinator.graph.sources[0].source
-        self.read = {}
-
-    def snapshot(self, checkpoint_id):
-        def report(task):
-            self.task = task
-            acks = [
-                Acknowledgement(key, attempt, self.taken(task, key, attempt)) for key, attempt in task.attempts.items()
-            ]
-            self.coordinator.record_acknowledgements(checkpoint_id, acks)
-
-        self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
-
-    def taken(self, task, key, attempt):
-        known = task.restored.get(key, Snapshot())
-        if key in SPLITS:
-            position = self.topic.poll(known.position, key.subtask_index)
-            self.read[task.checkpoint_id, position["part"]] = range(position["from"], position["to"])
-            return Snapshot((), {"event_time": 1, **position})
-        self.restored = known.handles if key == OP else self.restored
-        snapshot = self.made(task.checkpoint_id, key, attempt)
-        return replace(snapshot, position={"in_flight": list(self.flight)}) if key == OP and self.flight else snapshot
 
 
 @pytest.fixture
 def world(store, monkeypatch):
     """Checkpoint 1 has read three rows of each partition; then six more came, and two of partition 0 are lost."""
-    monkeypatch.setattr("worlds.SplitSource", LosingSource)
-    world = Reading(store)
-    world.topic.ends = [3, 3]
-    world.take("r1")
-    world.topic.ends, world.topic.first = [9, 9], [5, 0]
-    return world
+    return Reading.that_has_lost(store, monkeypatch)
 
 
 def gesture(request_id="g1", **details):

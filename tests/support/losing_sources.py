@@ -1,13 +1,20 @@
 """A topic in memory whose retention deletes what was not read. Rows are numbers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from worlds import SplitSource
+import pytest
+from pasts import OP, Past
+from worlds import CapturingRegion, SplitSource
 
-from tidegate.ports import Skipped
+from tidegate.ports import CheckpointStore, Skipped
 from tidegate.protocol.facts.errors import SourceChangedError
+from tidegate.protocol.facts.records import Acknowledgement, Snapshot, SubtaskId
 from tidegate.protocol.recovery.skipping import LostRows
+from tidegate.protocol.steps.snapshot import SnapshotTask
+
+SPLITS = (SubtaskId("src", 0), SubtaskId("src", 1))
 
 
 class LosingSource(SplitSource):
@@ -38,3 +45,45 @@ class LosingSource(SplitSource):
             return None
         rest = None if first == end else {**reference, "from": first}
         return Skipped([LostRows(str(part), start, first - 1, first)], rest)
+
+
+class Reading(Past):
+    """What checkpoints have read is in `read`, by checkpoint and partition. `flight` is in flight to the operator."""
+
+    flight: Any = ()
+    restored: Any = ()
+
+    def __init__(self, store: CheckpointStore, **config: object) -> None:
+        super().__init__(store, **{"retained": 9} | config)
+        self.topic = self.coordinator.graph.sources[0].source
+        self.read: dict[tuple[int, int], range] = {}
+
+    @classmethod
+    def that_has_lost(cls, store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> "Reading":
+        """Checkpoint 1 has read three rows of each partition; then six more came, and two of partition 0 are lost."""
+        monkeypatch.setattr("worlds.SplitSource", LosingSource)
+        world = cls(store)
+        world.topic.ends = [3, 3]
+        world.take("r1")
+        world.topic.ends, world.topic.first = [9, 9], [5, 0]
+        return world
+
+    def snapshot(self, checkpoint_id: int) -> None:
+        def report(task: SnapshotTask) -> None:
+            self.task = task
+            acks = [
+                Acknowledgement(key, attempt, self.taken(task, key, attempt)) for key, attempt in task.attempts.items()
+            ]
+            self.coordinator.record_acknowledgements(checkpoint_id, acks)
+
+        self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
+
+    def taken(self, task: SnapshotTask, key: SubtaskId, attempt: int) -> Snapshot:
+        known = task.restored.get(key, Snapshot())
+        if key in SPLITS:
+            position = self.topic.poll(known.position, key.subtask_index)
+            self.read[task.checkpoint_id, position["part"]] = range(position["from"], position["to"])
+            return Snapshot((), {"event_time": 1, **position})
+        self.restored = known.handles if key == OP else self.restored
+        snapshot = self.made(task.checkpoint_id, key, attempt)
+        return replace(snapshot, position={"in_flight": list(self.flight)}) if key == OP and self.flight else snapshot
