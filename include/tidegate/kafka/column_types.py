@@ -27,6 +27,9 @@ _NAMES = {
 }
 
 
+_DDL = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
+
+
 class ColumnType(NamedTuple):
     """A type by one name. `inner`: of an array its element, of a map key and value, of a struct its fields, by name;
     `digits`: of a decimal."""
@@ -34,6 +37,19 @@ class ColumnType(NamedTuple):
     name: str
     inner: "tuple[tuple[str, ColumnType], ...]" = ()
     digits: tuple[int, int] = (10, 0)
+
+    def ddl(self) -> str:
+        """As Spark writes it."""
+        inner = [each.ddl() for _, each in self.inner]
+        match self.name:
+            case "array" | "map":
+                return f"{self.name.upper()}<{', '.join(inner)}>"
+            case "struct":
+                fields = (f"`{name}`: {type_}" for (name, _), type_ in zip(self.inner, inner, strict=True))
+                return f"STRUCT<{', '.join(fields)}>"
+            case "decimal":
+                return f"DECIMAL({self.digits[0]},{self.digits[1]})"
+        return _DDL.get(self.name, self.name.upper())
 
     def all(self) -> "Iterator[ColumnType]":
         """This type and those inside."""
@@ -103,3 +119,21 @@ def _arrow(type_: ColumnType) -> "pa.DataType":
         case "date":
             return pa.date32()
     return pa.type_for_alias({"boolean": "bool"}.get(type_.name, type_.name))
+
+
+def of_arrow(kind: "pa.DataType") -> ColumnType:
+    """The type of a column in Arrow."""
+    import pyarrow.types as of
+
+    if of.is_map(kind):
+        return ColumnType("map", (("key", of_arrow(kind.key_type)), ("value", of_arrow(kind.item_type))))
+    if of.is_list(kind) or of.is_large_list(kind):
+        return ColumnType("array", (("element", of_arrow(kind.value_type)),))
+    if of.is_struct(kind):
+        return ColumnType("struct", tuple((each.name, of_arrow(each.type)) for each in kind))
+    if of.is_decimal(kind):
+        return ColumnType("decimal", digits=(kind.precision, kind.scale))
+    if of.is_timestamp(kind):
+        return ColumnType("timestamp" if kind.tz is not None else "timestamp_ntz")
+    names = {"bool": "boolean", "large_string": "string", "large_binary": "binary", "date32[day]": "date"}
+    return ColumnType(names.get(str(kind), str(kind)))

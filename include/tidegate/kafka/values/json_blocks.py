@@ -27,6 +27,10 @@ class _DoubtfulError(Exception):
     """The records must be looked at one by one."""
 
 
+#: What says so.
+_DOUBTFUL = (_DoubtfulError, pa.ArrowException, UnicodeDecodeError)
+
+
 class _Piece(NamedTuple):
     """The rows of the records from `begin` on."""
 
@@ -75,7 +79,7 @@ class JsonDecoder:
         if self._parsed is not None and len(values) > _FEW:
             try:
                 return [_Piece(begin, len(values), Decoded(self._block(values)))]
-            except (_DoubtfulError, pa.ArrowException, UnicodeDecodeError):
+            except _DOUBTFUL:
                 half = len(values) // 2
                 return self._pieces(values[:half], begin) + self._pieces(values[half:], begin + half)
         return [_Piece(begin, len(values), self._records.decode(values))] if values else []

@@ -21,8 +21,8 @@ EMPTY = "it has no JSON"
 _NO_OBJECT = "not a JSON object"
 _NO_COLUMN = "it has none of the columns of the schema"
 _NOT_FINITE = {
-    **dict.fromkeys(("NaN",), float("nan")),
-    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    "NaN": float("nan"),
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
