@@ -31,6 +31,12 @@ def columns_of_rows(declared: str, metadata: Mapping[str, str]) -> str:
     return ", ".join([declared.strip(), *more] if declared.strip() else more)
 
 
+def columns_of_value(declared: str, metadata: Mapping[str, str]) -> str | None:
+    """The columns of the schema that are of the value; None if it names none."""
+    found = [f"`{name}` {type_}" for name, type_ in columns_of(declared) if name not in metadata]
+    return ", ".join(found) or None
+
+
 def problems_of(source: "KafkaSource", declared: str) -> Iterator[str]:
     """What is wrong with its options."""
     if not source.topic or "/" in source.topic:
@@ -46,6 +52,7 @@ def problems_of(source: "KafkaSource", declared: str) -> Iterator[str]:
     elif source.quarantine is not None and source.quarantine.input is not SinkInput.CHANGES:
         yield "the quarantine must append: malformed records have no key"
     yield from _of_metadata(source.metadata, declared)
+    yield from source.form.problems(columns_of_value(declared, source.metadata))
     yield from _of_start(source.start)
 
 

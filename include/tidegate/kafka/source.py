@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.kafka import polls, skipping
+from tidegate.kafka.avro_schemas import AvroSchema
 from tidegate.kafka.connections import DEFAULT, brokers_of
-from tidegate.kafka.declared import columns_of_rows, problems_of, start_as_json
+from tidegate.kafka.declared import columns_of_rows, columns_of_value, problems_of, start_as_json
 from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Position, Range, is_of, merged, pieces_of, ranges_between
 from tidegate.kafka.refusals import Topic
@@ -48,8 +49,9 @@ class KafkaSource(OnTopic, RangeSource):
         connection: The name of a connection to its brokers, in Airflow or the environment.
         splits: The number of splits, each of which has its own position. Partition p belongs to split p mod `splits`.
             It may be changed.
-        format: How values are written.
-        schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model.
+        format: How values are written: as JSON, as Avro, or as bytes that nobody looks into.
+        schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default those of the Avro schema,
+            and of bytes `value BINARY`.
         metadata: By name of a column, what it has of the record besides the value: `key`, `timestamp`, `partition`,
             `offset`, `headers` or `topic`. Those that `schema` does not name come behind its columns.
         start: What is read first: all that is there, what arrives from now on, what is not older than a time, or an
@@ -58,6 +60,12 @@ class KafkaSource(OnTopic, RangeSource):
             quarantine.
         quarantine: The sink of malformed records, with the columns topic, partition, offset, value and reason.
         max_rows: The rows that one checkpoint reads at most, shared evenly between the splits.
+        avro: The schema of a record as JSON: an object or its text. By default the one in `schemas` with the largest
+            id.
+        schemas: By id, the schemas with which values were written that begin with a zero and an id, as registries of
+            schemas have it.
+        tombstones: What becomes of records without a value: they are malformed, left out, or rows of nulls. With
+            `format="bytes"`, their value is null.
 
     Raises:
         PipelineDefinitionError: If an option is wrong, or does not fit the others.
@@ -85,21 +93,27 @@ class KafkaSource(OnTopic, RangeSource):
         connection: str = DEFAULT,
         splits: int = 1,
         *,
-        format: Literal["json", "bytes"] = "json",
-        schema: Schema,
+        format: Literal["json", "avro", "bytes"] = "json",
+        schema: Schema | None = None,
         metadata: Mapping[str, str] | None = None,
         start: Literal["earliest", "latest"] | datetime | Mapping[int, int] = "earliest",
         malformed: Literal["fail", "quarantine"] = "fail",
         quarantine: Sink | None = None,
         max_rows: int | None = None,
+        avro: AvroSchema | None = None,
+        schemas: Mapping[int, AvroSchema] | None = None,
+        tombstones: Literal["malformed", "skip", "null"] = "malformed",
     ) -> None:
         self.topic, self.connection, self.splits, self.format = topic, connection, splits, format
         self.metadata, self.start, self.max_rows = dict(metadata or {}), start, max_rows
         self.malformed, self._quarantine = malformed, quarantine
-        self._declared = ddl_of(schema)
+        self.form = Format(format, tombstones, avro, dict(schemas or {}))
+        self._declared = "" if schema is None else ddl_of(schema)
         self._left: dict[int, Mapping[int, int]] = {}  # of each split that was polled, by partition
         if problem := next(problems_of(self, self._declared), None):
             raise PipelineDefinitionError(f"KafkaSource({topic!r}): {problem}.")
+        if columns_of_value(self._declared, self.metadata) is None:
+            self._declared = ", ".join(each for each in (self.form.columns(), self._declared.strip()) if each)
         self.schema = columns_of_rows(self._declared, self.metadata)
 
     @property
@@ -119,6 +133,7 @@ class KafkaSource(OnTopic, RangeSource):
             "start": start_as_json(self.start),
             "malformed": self.malformed,
             "max_rows": self.max_rows,
+            **self.form.described(),
         }
 
     def problems(self) -> list[str]:
@@ -272,7 +287,7 @@ class KafkaSource(OnTopic, RangeSource):
         return KafkaRead(
             brokers_of(self.connection),
             self._topic,
-            Format(self.format),
+            self.form,
             ddl_of(self.schema),
             self.metadata,
             self.malformed,
