@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats documents mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-commit bench-iceberg bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats documents mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-commit bench-iceberg bench-kafka bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,6 +174,9 @@ bench-commit: $(INSTALLED) ## Measure an upsert of a million rows in the commit 
 
 bench-iceberg: $(INSTALLED) ## Measure IcebergSink beside pyiceberg's own append and upsert, and three tables in one commit
 	@$(BIN)/python benchmarks/beside_pyiceberg.py $(ARGS)
+
+bench-kafka: $(INSTALLED) ## Measure a topic as KafkaSource reads it beside confluent-kafka's consume alone, and pyarrow's JSON
+	@$(BIN)/python benchmarks/beside_consume.py $(ARGS)
 
 bench-polling: $(INSTALLED) ## Measure polls of a directory of which a million files were read before
 	@$(BIN)/python benchmarks/polling.py $(ARGS)

@@ -51,13 +51,19 @@ TOGETHER = (
     "Three tables in one commit, a thousand rows into each and five checkpoints kept: seconds by the clock, and "
     "processor time without that of Postgres."
 )
+BESIDE_CONSUME = (
+    "`make bench-kafka` reads the same records of one partition, of about 110 bytes, by what Spark's tasks read a topic "
+    "with, and by confluent-kafka's `consume` alone, a thousand at a time, which nobody looks into; pyarrow parses the "
+    "same JSON from memory. In turns, in one process, without Spark. What counts is the processor time of that process, "
+    "so not that of the broker. There is no figure of Structured Streaming: its jar for Kafka is not on PyPI."
+)
 
 
 def main() -> None:
-    bench, flink, iceberg, shapes = (kept_figures.read(name) for name in ("bench", "flink", "iceberg", "shapes"))
+    bench, flink, iceberg, shapes, kafka = map(kept_figures.read, ("bench", "flink", "iceberg", "shapes", "kafka"))
     if bench is None:
         sys.exit("There are no figures yet: make bench ARGS=--keep, and make bench-flink ARGS=--keep.")
-    print(*page(bench, flink, iceberg, shapes), sep="\n")
+    print(*page(bench, flink, iceberg, shapes, kafka), sep="\n")
 
 
 def page(
@@ -65,6 +71,7 @@ def page(
     flink: Mapping[str, Any] | None,
     iceberg: Mapping[str, Any] | None,
     shapes: Mapping[str, Any] | None,
+    kafka: Mapping[str, Any] | None,
 ) -> Iterator[str]:
     """All of it, line by line."""
     yield from ("# Speed", "", INTRODUCTION, "", STREAMING)
@@ -75,6 +82,8 @@ def page(
         yield from ("", "## Beside Flink", "", BESIDE_FLINK, "", *beside_flink(flink))
     if iceberg is not None:
         yield from ("", "## Iceberg tables", "", BESIDE_PYICEBERG, "", *beside_pyiceberg(iceberg))
+    if kafka is not None:
+        yield from ("", "## Topics", "", BESIDE_CONSUME, "", *beside_consume(kafka))
 
 
 def beside_streaming(kept: Mapping[str, Any]) -> Iterator[str]:
@@ -139,6 +148,19 @@ def beside_pyiceberg(kept: Mapping[str, Any]) -> Iterator[str]:
             checkpoint, _, step = what.rpartition(": ")
             took = " | ".join(_spread(sides["tidegate"][kind]) for kind in ("seconds", "processors"))
             yield f"| {checkpoint.rpartition(' ')[2]} | {step} | {took} |"
+
+
+def beside_consume(kept: Mapping[str, Any]) -> Iterator[str]:
+    """The last column says how many records a second Tidegate reads, of those of `consume` alone."""
+    series: Mapping[str, Sides] = kept["series"]
+    yield conditions(kept)
+    yield ""
+    yield "| processor time | Tidegate | consume alone | pyarrow's JSON alone | rate, of consume alone |"
+    yield "|---|---|---|---|---|"
+    for what, sides in series.items():
+        ours, theirs = (sides[side]["processors"] for side in ("tidegate", "consume"))
+        parsed = _spread(sides["pyarrow"]["processors"]) if "pyarrow" in sides else ""
+        yield f"| {what} | {_spread(ours)} | {_spread(theirs)} | {parsed} | {median(theirs) / median(ours):.2f} |"
 
 
 def _is_faster(found: Sides) -> bool:

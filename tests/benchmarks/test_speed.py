@@ -77,11 +77,23 @@ def test_iceberg_tables_are_compared_by_processor_time_and_their_commit_is_told_
     assert table[-2:] == ["| 1 | metadata | 0.20 s | 0.10 s |", "| 100 | metadata | 0.30 s | 0.15 s |"]
 
 
+def test_a_topic_is_compared_by_records_a_second_of_processor_time() -> None:
+    from speed import beside_consume
+
+    as_bytes = {"tidegate": cost(0.5), "consume": cost(0.4)}
+    as_json = {"tidegate": cost(1.0), "consume": cost(0.4), "pyarrow": cost(0.2)}
+    table = list(beside_consume(kept({"records as bytes": as_bytes, "records as JSON": as_json})))
+    assert table[4:] == [
+        "| records as bytes | 0.25 s | 0.20 s |  | 0.80 |",
+        "| records as JSON | 0.50 s | 0.20 s | 0.10 s | 0.40 |",
+    ]
+
+
 def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it() -> None:
     from kept_figures import read
     from speed import page
 
-    printed = list(page(read("bench"), read("flink"), read("iceberg"), read("shapes")))
+    printed = list(page(*map(read, ("bench", "flink", "iceberg", "shapes", "kafka"))))
     assert (ROOT / "docs" / "speed.md").read_text().splitlines() == printed
     section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
     rows = [_medians(line) for line in section.splitlines() if line.startswith("|")]

@@ -34,8 +34,8 @@ PATIENCE = 60.0
 #: Seconds, if the brokers have said that they refuse the client, or that a partition ends before the range does.
 _HOPE = 10.0
 #: Of one block.
-_ROWS, _BYTES = 32_768, 8 << 20
-_FIRST_ROWS = 1_024  # of a block, until it is known how large records are
+_ROWS, _BYTES = 1_000, 8 << 20
+_FIRST_ROWS = 200  # of a block, until it is known how large records are
 _WAIT = 1.0  # seconds, after which it is looked whether there is hope
 _AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
 _SHOWN = 300  # characters of a reason in an error

@@ -51,6 +51,11 @@ class JsonDecoder:
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """See `Decoder`."""
+        if self._parsed is not None and len(values) > _FEW:
+            try:
+                return Decoded(self._block(values))
+            except (*_DOUBTFUL, TypeError):  # the latter for a tombstone
+                pass
         places: npt.NDArray[np.int64] | None = None
         misfits: list[Misfit] = []
         if None in values:
@@ -84,10 +89,9 @@ class JsonDecoder:
                 return self._pieces(values[:half], begin) + self._pieces(values[half:], begin + half)
         return [_Piece(begin, len(values), self._records.decode(values))] if values else []
 
-    def _block(self, values: list[bytes]) -> pa.RecordBatch:
+    def _block(self, values: Sequence[bytes | None]) -> pa.RecordBatch:
         """Raises `_DoubtfulError` and whatever pyarrow raises."""
-        values = _objects(values)
-        data = b"\n".join(values)
+        data = _objects(values)
         data.decode()  # pyarrow does not look at what it leaves out
         if b"\0" in data or ((b"NaN" in data or b"Inf" in data) and _NOT_NUMBER.search(data)):
             raise _DoubtfulError
@@ -120,13 +124,26 @@ class JsonDecoder:
         )
 
 
-def _objects(values: list[bytes]) -> list[bytes]:
-    """Values that begin and end like an object. Of these, a whole block is valid JSON only if each value is: between
-    two of them, pyarrow is behind a brace that was closed, and a brace that opens can only follow at the top."""
-    for attempt in (values, [value.strip(_BLANKS) for value in values]):
-        if all(value[:1] == b"{" and value[-1:] == b"}" for value in attempt):
-            return attempt
-    raise _DoubtfulError
+def _objects(values: Sequence[bytes | None]) -> bytes:
+    """The values in one text, if each begins and ends like an object. Then the text is valid JSON only if each value
+    is: between two of them, pyarrow is behind a brace that was closed, and one that opens can only follow at the top.
+    """
+    data = b"\n".join(values)  # type: ignore[arg-type]
+    if not _are_objects(data, values):
+        stripped = [value.strip(_BLANKS) for value in values if value is not None]
+        data = b"\n".join(stripped)
+        if not _are_objects(data, stripped):
+            raise _DoubtfulError
+    return data
+
+
+def _are_objects(data: bytes, values: Sequence[bytes | None]) -> bool:
+    sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+    ends = np.cumsum(sizes + 1) - 2
+    letters = np.frombuffer(data, np.uint8)
+    if not sizes.all():
+        return False
+    return bool((letters[ends - sizes + 1] == ord("{")).all() and (letters[ends] == ord("}")).all())
 
 
 def _any_empty(arrays: list[pa.Array]) -> bool:
