@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kafka_brokers import Broker
+from kafka_brokers import Broker, OwnBroker
 
 from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.connections import brokers_of
@@ -13,7 +13,7 @@ from tidegate.kafka.formats import Format
 from tidegate.kafka.positions import Range
 from tidegate.kafka.refusals import Topic
 from tidegate.kafka.rows import MALFORMED, KafkaRead
-from tidegate.protocol.facts.errors import MalformedRowsError
+from tidegate.protocol.facts.errors import MalformedRowsError, SourceChangedError, SourceUnavailableError
 
 BYTES = "value BINARY"
 JSON = "id BIGINT, name STRING"
@@ -99,3 +99,45 @@ def test_malformed_records_are_told_one_by_one_with_their_place(broker: Broker) 
         MalformedRowsError, match=rf"Topic '{topic}'.*partition 0, offset 1 \(not JSON from character 1"
     ):
         rows(read(topic, JSON), [(0, 0, 6)])
+
+
+def test_records_that_retention_deletes_are_an_error_and_no_jump(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.produce(topic, [f"{each}" for each in range(10)])
+    broker.forget(topic, 0, 4)
+    with pytest.raises(SourceChangedError, match=rf"Topic '{topic}'.*has lost offsets of partition 0, between 2 and 9"):
+        rows(read(topic), [(0, 2, 10)])
+    assert len(rows(read(topic), [(0, 4, 10)])) == 6
+
+
+def test_a_partition_that_ends_before_its_range_is_an_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.kafka.rows._HOPE", 0.1)
+    topic = broker.topic()
+    broker.produce(topic, ["a", "b"])
+    with pytest.raises(SourceChangedError, match="has lost offsets of partition 0, between 2 and 4"):
+        rows(read(topic), [(0, 0, 5)])
+
+
+def test_large_records_are_read_in_small_blocks(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.kafka.rows._BYTES", 4_000)
+    monkeypatch.setattr("tidegate.kafka.rows._FIRST_ROWS", 1)
+    topic = broker.topic()
+    broker.produce(topic, ["x" * 1_000] * 9)
+    schema = arrow_columns(BYTES)
+    sizes = [batch.num_rows for batch in read(topic).batches([(0, 0, 9)], schema)]
+    assert sum(sizes) == 9
+    assert max(sizes) <= 4
+    broker.produce(topic, ["y" * 900_000])
+    (row,) = rows(read(topic), [(0, 9, 10)])
+    assert len(row["value"]) == 900_000
+
+
+def test_brokers_that_go_away_are_waited_for_and_then_an_error(
+    own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.kafka.rows.PATIENCE", 3.0)
+    topic = own_broker.topic()
+    own_broker.produce(topic, ["a"])
+    own_broker.stop()
+    with pytest.raises(SourceUnavailableError, match=rf"Topic '{topic}'.*cannot be read: its brokers do not answer"):
+        rows(read(topic), [(0, 0, 1)])
