@@ -6,7 +6,7 @@ A consumer group's offset would say the same, and is forgotten after some days. 
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 TOPIC = "_tidegate_commits"
 #: What it is made with. A segment is compacted when it is closed, so that a reader has an hour's records to read.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+#: Ranges of ids that a marker names. Checkpoints without rows, and such as have failed, are not committed.
+_MOST_RANGES = 500
 #: Seconds between two looks whether a transaction has ended.
 _PAUSE = 0.2
 #: Milliseconds that the brokers wait for more before they say that this is the end.
@@ -42,8 +44,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a topic has of a sink: whose the slot is, the newest checkpoint, the attempt that brought it, the number of
-    its rows, and the id that the topic had then."""
+    """What a topic has of a sink: whose the slot is, the newest checkpoint, the ids below it that were passed over, as
+    ranges; and of the last commit its attempt, the number of its rows, and the id that the topic had then."""
 
     pipeline: str
     sink: str
@@ -52,10 +54,26 @@ class Marker:
     attempt: int = 0
     rows: int = 0
     topic_id: str = ""
+    passed: tuple[tuple[int, int], ...] = ()
 
     @property
     def owner(self) -> Owner:
         return Owner(self.pipeline, self.sink, self.database)
+
+    def has(self, checkpoint_id: int) -> bool:
+        """Whether the rows of a checkpoint were committed. Ids grow, but are not always committed in their order: a
+        restore may lead back to a checkpoint that another one had left behind before the sinks were notified of it."""
+        return checkpoint_id <= self.checkpoint_id and not any(a <= checkpoint_id <= b for a, b in self.passed)
+
+    def with_commit(self, checkpoint_id: int, attempt: int, rows: int, topic_id: str) -> "Marker":
+        """The marker that goes with the rows of one more checkpoint."""
+        before = [*self.passed, (self.checkpoint_id + 1, checkpoint_id - 1)]
+        parts = (part for a, b in before for part in ((a, min(b, checkpoint_id - 1)), (max(a, checkpoint_id + 1), b)))
+        passed = sorted({(a, b) for a, b in parts if a <= b})
+        while len(passed) > _MOST_RANGES:  # the oldest, as if nothing between them had been committed
+            passed[:2] = [(passed[0][0], passed[1][1])]
+        newest = max(self.checkpoint_id, checkpoint_id)
+        return replace(self, checkpoint_id=newest, attempt=attempt, rows=rows, topic_id=topic_id, passed=tuple(passed))
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -65,6 +83,7 @@ class Marker:
         """Raises `ValueError` for what is no marker. Fields that a later release adds are passed over."""
         try:
             known: dict[str, Any] = json.loads(value)
+            known["passed"] = tuple((first, last) for first, last in known.get("passed", ()))
             names = cls.__dataclass_fields__
             return cls(**{name: each for name, each in known.items() if name in names})
         except (ValueError, TypeError, AttributeError) as error:
@@ -83,9 +102,9 @@ class Markers:
         return self.committed.get(slot.key)
 
     def has(self, slot: Slot, checkpoint_id: int) -> bool:
-        """Whether the rows of a checkpoint were committed. Ids only grow, and are committed in their order."""
+        """Whether the rows of a checkpoint were committed."""
         marker = self.of(slot)
-        return marker is not None and marker.checkpoint_id >= checkpoint_id
+        return marker is not None and marker.has(checkpoint_id)
 
     def may_have(self, slot: Slot, checkpoint_id: int) -> bool:
         """Whether they may have been committed, where `has` says no."""

@@ -104,8 +104,7 @@ def _write(
     for work, marker in left:  # last, because others that read markers wait for an open transaction
         if marker is None:
             raise writing.refusals.lost_markers(work.slot.topic, topic)
-        said = replace(marker, checkpoint_id=checkpoint_id, attempt=attempt.number, rows=work.rows)
-        said = replace(said, topic_id=ids[work.slot.topic])
+        said = marker.with_commit(checkpoint_id, attempt.number, work.rows, ids[work.slot.topic])
         writing.produce(topic, Produced(work.slot.key, said.to_json()), attempt.keep)
     writing.flush(attempt.keep)
     attempt.confirm()
