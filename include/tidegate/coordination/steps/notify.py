@@ -179,7 +179,7 @@ class Delivery:
             self._mark(record, outstanding.restores, committer)
             self._commit(record, subtasks, committer)
         except (SinkError, StateIntegrityError, StorageError) as error:
-            if not self._is_left_behind(record):
+            if not self._is_over(record):
                 raise
             committer.release()  # its files may be gone by now, and nobody needs them
             raise committer.superseded() from error
@@ -218,10 +218,10 @@ class Delivery:
                 return None
             return known or tx.subtasks(record.checkpoint_id)
 
-    def _is_left_behind(self, record: CheckpointRecord) -> bool:
+    def _is_over(self, record: CheckpointRecord) -> bool:
+        """Whether another attempt has delivered the checkpoint, or a restore has left it behind."""
         with self._context.transaction() as tx:
-            known = tx.checkpoint(record.checkpoint_id)
-        return known is not None and known.abandoned_by is not None
+            return self._work(record).is_done(tx)
 
     def _mark(self, record: CheckpointRecord, restores: Sequence[Restore], committer: Committer) -> None:
         """Say beside the metadata that it was committed, before any row is visible: if the database is lost, what is
