@@ -28,6 +28,7 @@ class Comparison:
         self.graph = graph
         self.sequential = SequentialExecution(graph)
         self.committables: dict[int, dict[str, list[str]]] = {}  # by checkpoint and sink, paths
+        self.promised: dict[int, dict[str, list[Row]]] = {}  # and rows
 
     def completes(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
@@ -61,7 +62,7 @@ class Comparison:
     def _compare_staged(
         self, id_: int, snapshots: Mapping[SubtaskId, Snapshot], given: Mapping[str, Sequence[Row]]
     ) -> None:
-        self.committables[id_] = {}
+        self.committables[id_], self.promised[id_] = {}, {}
         for vertex in self.graph.sinks:
             sink = self.world.sinks[vertex.name]
             handles = self._handles(vertex.operator_id, snapshots, HandleKind.STAGED)
@@ -75,6 +76,7 @@ class Comparison:
             )
             require(all(map(sink.is_whole, handles)), f"checkpoint {id_} completed without all of {vertex.name}")
             self.committables[id_][vertex.name] = [handle.path for handle in handles]
+            self.promised[id_][vertex.name] = staged
 
     def _cut(
         self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]

@@ -103,6 +103,7 @@ class ForkObserver(Observer):
         self.history.complete(id_, moment.states, tables, moment.read)
         self.world.comparison.sequential.go_on_from(moment.states, tables)
         self.world.comparison.committables[id_] = {name: [] for name in self.world.sinks}
+        self.world.comparison.promised[id_] = {name: [] for name in self.world.sinks}
 
 
 def check_record(

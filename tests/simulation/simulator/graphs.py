@@ -15,6 +15,7 @@ from simulator.expiring import draw_ttl
 from simulator.folding import draw_history
 from simulator.in_the_commit import accepted
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
+from simulator.topic_sinks import has_topics, with_more
 from simulator.versions import VersionsSource, is_versioned
 from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
@@ -165,11 +166,11 @@ def _draw_source(world: "World", random: Random, number: int) -> SimulatedSource
         ]
         for _ in range(random.choice([1, 2, 2, 3]))
     ]
-    kind = random.choice([LogSource, DirectorySource])
+    kind, pieces = random.choice([LogSource, DirectorySource]), with_more(world.seed, number, pieces)
     limit, is_bounded = random.choice([None, None, 3]), random.random() < 0.3
     if is_versioned(world.seed, number):
         kind, pieces, is_bounded = VersionsSource, pieces[:1], False
-    source = kind(world, f"source{number}", pieces, limit)
+    source = kind(world, f"source{number}", pieces, 2 if has_topics(world.seed) else limit)
     source.bounded = is_bounded
     world.sources[f"source{number}"] = source
     return source

@@ -16,6 +16,7 @@ from simulator.scheduler import require
 from simulator.sinks import FULL, SimulatedSink
 from simulator.sources import Row
 from simulator.temper import CALM
+from simulator.topic_sinks import TopicSink
 from tidegate.ports import (
     CommitAttempt,
     CommitStatements,
@@ -312,5 +313,5 @@ class _Fence:
 def check_tables(sinks: Mapping[str, SimulatedSink]) -> None:
     """After every commit."""
     for sink in sinks.values():
-        if isinstance(sink, CommittedSink):
+        if isinstance(sink, CommittedSink | TopicSink):
             sink.check()

@@ -60,6 +60,17 @@ class Overlapping:
         world.attempt(lambda: coordinator.finalize(coordinator.validate(other, Judge(world)).record.checkpoint_id))
         self._is_meddling = False
 
+    def notify(self, world: "Running") -> None:
+        """Another process takes over from one that stands still while it commits sinks."""
+        newest = max(
+            (id_ for id_, each in world.store.state.checkpoints.items() if each.status in COMMITTED), default=0
+        )
+        if not self._is_meddling and newest:
+            self._is_meddling = True
+            world.tell(f"somebody notifies {newest} meanwhile")
+            world.attempt(lambda: world.coordinator().notify(newest))
+            self._is_meddling = False
+
     def judges(self, world: "Running", id_: int, subtasks: Any) -> None:
         """A checkpoint is judged, with what its subtasks have staged."""
         self.judged[id_] = {h.path for row in subtasks.values() for h in row.snapshot.handles if _is_staged(h)}

@@ -20,6 +20,7 @@ from simulator.emitting import emitting
 from simulator.expiring import expiring
 from simulator.hearing import listening
 from simulator.holding import Holding
+from simulator.kafka import in_memory
 from simulator.overlapping import Overlapping
 from simulator.running_ages import Ages, ToldDriver
 from simulator.running_checks import Checks
@@ -31,6 +32,7 @@ from simulator.running_parts import (
 )
 from simulator.running_ports import NAME, Absent, Judge, Shaky
 from simulator.running_restores import clean, draw_target, restore
+from simulator.running_topics import kafka_of, with_commits
 from simulator.running_windows import draw_windows
 from simulator.scheduler import require
 from simulator.windowed import windows
@@ -79,6 +81,7 @@ class Running:
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
+        self.kafka = kafka_of(self)
         self.disk = Disk(
             self.effect, self.checks.deletes, lambda directory: require_closed(self.store.state, NAME, directory)
         )
@@ -88,6 +91,7 @@ class Running:
         self._unique = 0
         self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
         self.config = draw_config(random, aside)
+        with_commits(self)
         self.has_windows = draw_windows(self)
         self.config = self.overlapping.draw(self.config)
         self.pipeline = with_rules(self, draw_pipeline(self))
@@ -288,7 +292,8 @@ class Running:
 
     def run(self) -> "Running":
         """Raises `Violation`, or whatever else should not have happened."""
-        for _ in range(self.random.choice([100, 200, 400])):
-            self.step()
-        Ending(self).finish()
+        with in_memory(self.clock):
+            for _ in range(self.random.choice([100, 200, 400])):
+                self.step()
+            Ending(self).finish()
         return self

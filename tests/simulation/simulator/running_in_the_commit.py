@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from simulator import running_topics
 from simulator.running_tables import Table
 from simulator.scheduler import require
 from tidegate.ports import CommitAttempt, CommitStatements, SinkCommit, SinkInput, StatementError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 def make_table(world: "Running", name: str, input: SinkInput) -> Table:
     """Of a stream of its own, so that the rest stays as it was drawn."""
+    if input is SinkInput.CHANGES and running_topics.is_drawn(world, name):
+        return running_topics.TopicTable(world, name)
     drawn = Random(f"in the commit running {world.seed}").random() < 0.15
     own = Random(f"in the commit running {world.seed} {name}")
     if not (drawn and own.random() < 0.6):
@@ -143,6 +146,8 @@ class InTheCommit:
         present = sorted(self.world.checks.branches[self.world.checks.now])
         for sink in self.world.graph.sinks:
             table = sink.sink
+            if isinstance(table, running_topics.TopicTable):
+                table.check(self.staged, present)
             if not isinstance(table, CommittedTable):
                 continue
             table.read()

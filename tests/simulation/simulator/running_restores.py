@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import Violation
+from simulator.upserting import left_as_they_are
 from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.protocol.facts.errors import StateIntegrityError
 from tidegate.protocol.facts.lifecycle import Status
@@ -30,7 +31,7 @@ def restore(world: "Running", target: Target) -> None:
     world.met["restore"] += 1
     world.checks.wanted = target
     try:
-        world.coordinator().restore(target, Accepted())
+        world.coordinator().restore(target, Accepted(leave=left_as_they_are(world)))
     except StateIntegrityError as error:
         raise Violation(f"{target} calls damage what another process did: {error}") from error
 

@@ -15,6 +15,7 @@ from made_gestures import dispose
 from simulator.file_sinks import can_go_back
 from simulator.runs import values_of
 from simulator.scheduler import Violation, require
+from simulator.upserting import left_as_they_are
 from tidegate.ports import CheckpointStorage, SinkInput
 from tidegate.protocol.facts.branches import Restore
 from tidegate.protocol.facts.errors import (
@@ -178,7 +179,7 @@ def restore_from(world: "World", target: FromDirectory) -> None:
         planned = coordinator.plan_restore_from(target.url) if world.aside.random() < 0.5 else None
         if planned is not None:
             world.point("has read the plan")
-        plan = coordinator.restore_from(target.url, target.claim, Accepted(), planned)
+        plan = coordinator.restore_from(target.url, target.claim, Accepted(leave=left_as_they_are(world)), planned)
     except (CopyInterruptedError, RestoreRefusedError) as error:
         _check_refusal(world, target, directory, found, str(error))
         raise

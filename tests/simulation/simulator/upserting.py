@@ -8,7 +8,7 @@ from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from simulator import in_the_commit
+from simulator import in_the_commit, topic_sinks
 from simulator.in_the_commit import CommittedSink
 from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
@@ -20,6 +20,7 @@ from tidegate.protocol.facts.records import StateHandle, SubtaskId
 from tidegate.protocol.steps.sink_marks import DELETES, WHOLE, gone_first, is_whole
 
 if TYPE_CHECKING:
+    from simulator.running import Running
     from simulator.world import World
 
 
@@ -41,6 +42,8 @@ def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> Si
         stays = with_restores and Random(f"stays {world.seed} {name}").random() < 0.4
         tells = Random(f"tells {world.seed} {name}").random() < 0.5
         return (StayingSink if stays else TellingSink if tells else UpsertingSink)(world, name, input, root)
+    if input is SinkInput.CHANGES and topic_sinks.is_drawn(world, name):
+        return topic_sinks.TopicSink(world, name, input, root)
     return in_the_commit.make_sink(world, name, input, root)
 
 
@@ -141,6 +144,6 @@ class StayingSink(UpsertingSink):
         return is_left or super().is_right(expected)
 
 
-def left_as_they_are(world: "World") -> list[str]:
+def left_as_they_are(world: "World | Running") -> list[str]:
     """What whoever restores has to accept."""
-    return [name for name, sink in world.sinks.items() if isinstance(sink, StayingSink)]
+    return [vertex.name for vertex in world.graph.sinks if vertex.sink.rewind is None]  # type: ignore[attr-defined]
