@@ -98,9 +98,7 @@ class World:
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
         self.waits, self.clocks = patience(seed), MovingClocks(seed, "scheduled")
-        self.emitting = emitting(seed)
-        self.expiring = expiring(seed)
-        self.windows = windows(seed)
+        self.emitting, self.expiring, self.windows = emitting(seed), expiring(seed), windows(seed)
         self.temper = self.drawn = with_commits(seed, draw_temper(self.random, self.aside, self.forking))
         self.clock = SimulatedClock(self)
         self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
@@ -117,19 +115,16 @@ class World:
         self.graph = compile_graph(self.pipeline)
         self.corrections = Corrections(self)
         self.comparison = Comparison(self, self.graph)
-        self.messages = Messages(self, self.graph)
-        self.observer = Observer(self, self.graph)
+        self.messages, self.observer = Messages(self, self.graph), Observer(self, self.graph)
         self.late_reports: list = []
         self.births: dict[Process, datetime] = {}
         self.foreign: set[str] = set()  # files that a lost database knew
         self.dag_runs: list[tuple[Request, Iterator[None]]] = []
         self.requests: dict[str, Request] = {}
         self.length = self.random.choice([200, 400, 400, 600, 1000])  # steps until it calms down
-        self.length *= 2 if self.drawn.forking else 1  # half of them are of forks
-        self.length *= 3 if has_topics(seed) else 1
+        self.length *= (2 if self.drawn.forking else 1) * (3 if has_topics(seed) else 1)  # half of them are of forks
         self.clearings = 3
-        self._asked = 0
-        self._unique, self._names, self._ending = 0, count(), False
+        self._asked, self._unique, self._names, self._ending = 0, 0, count(), False
 
     def describe(self) -> list[str]:
         """This run for somebody who looks for a mistake."""
@@ -198,8 +193,7 @@ class World:
             except EXPECTED as error:
                 self.note(f"{type(error).__name__}: {error}")
                 cause = error.__cause__ if isinstance(error, StopIncompleteError) else error
-                harmless = not isinstance(cause, SinkError) or str(cause) in (FULL, LOST)
-                harmless = harmless or is_of_brokers(cause)
+                harmless = not isinstance(cause, SinkError) or str(cause) in (FULL, LOST) or is_of_brokers(cause)
                 require(harmless, f"a sink has lost or found what it should not: {cause}")
                 raise
             except Exception as error:
