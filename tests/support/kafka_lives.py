@@ -78,6 +78,30 @@ def fenced_again_and_again(world: World) -> None:
     trial.check("After they have stopped that")
 
 
+def fenced_while_it_writes(world: World) -> None:
+    """At each of its steps, by somebody who does nothing else."""
+    for step in ("begin", "produce", "flush", "commit"):
+        for after in (False, True):
+            trial, staged = world.begun()
+            id_ = transactions.transactional_id(trial.sink.owner())
+            with patch.object(Transaction, step, fenced(world, step, id_, after)):
+                trial.commit(2, staged)
+            trial.check(f"Fenced {'after' if after else 'before'} {step}")
+
+
+def fenced(world: World, step: str, id_: str, after: bool) -> Callable[..., None]:
+    original, left = getattr(Transaction, step), [id_]
+
+    def call(self: Transaction, *given: Any) -> None:
+        if left and not after:
+            world.broker.open_transaction(left.pop())
+        original(self, *given)
+        if left:
+            world.broker.open_transaction(left.pop())
+
+    return call
+
+
 def behind_a_transaction_of_somebody_else(world: World) -> None:
     """What was committed to the topic of markers behind an open transaction is not seen until that has ended."""
     trial, staged = world.begun()
@@ -160,6 +184,7 @@ ALL: Sequence[Callable[[World], None]] = (
     stopped_in_its_transaction,
     left_behind_by_a_restore,
     fenced_again_and_again,
+    fenced_while_it_writes,
     behind_a_transaction_of_somebody_else,
     taken_over_by_another_database,
     died_behind_the_commit,

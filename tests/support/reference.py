@@ -32,7 +32,10 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "connectors": (
         "Sources and sinks",
-        {"tidegate": "FileSource ParquetSink PostgresSink PostgresSource IcebergSink IcebergSource KafkaSource"},
+        {
+            "tidegate": "FileSource ParquetSink PostgresSink PostgresSource IcebergSink IcebergSource KafkaSink "
+            "KafkaSource"
+        },
     ),
     "tables": ("Reading tables", {"tidegate": "read", "tidegate.tables.result": "Tables"}),
     "airflow": (

@@ -112,10 +112,11 @@ class KafkaSink(OnTopic, StagedParquet):
         return _INPUTS[self.mode]
 
     def describe(self) -> dict[str, Any]:
-        """See `ports.Sink`. Options that change no key or value are no part of it."""
+        """See `ports.Sink`. Headers of its own and the topic of markers are no part of it."""
         said: dict[str, Any] = {"type": "KafkaSink", "path": f"kafka://{self.connection}/{self.topic}"}
         said |= {"mode": self.mode, "format": self.format}
-        return said | ({"key": list(self._key)} if self._key else {})
+        columns = {"key": list(self._key), "timestamp": self.timestamp, "headers": self.headers}
+        return said | {name: given for name, given in columns.items() if given}
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`: also what a topic lacks, if its brokers can be reached."""

@@ -29,6 +29,10 @@ log = logging.getLogger("tidegate")
 _TRIES = 3
 #: Milliseconds until brokers end a transaction that nobody ends: as many as they allow if nobody has set that.
 TRANSACTION_TIMEOUT = 900_000
+#: Seconds until an abort must have been answered.
+_ABORT_LIMIT = 5.0
+#: Of records that were given up because something else had failed.
+_GIVEN_UP = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 #: What a producer is made with, where the connection says nothing else.
 _DEFAULTS = {"transaction.timeout.ms": TRANSACTION_TIMEOUT, "linger.ms": 20, "queue.buffering.max.kbytes": 65536}
 
@@ -162,7 +166,8 @@ def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Tra
     producer, heard = producer_of(
         brokers, transactional_id=id_, delivery_report_only_error=True, partitioner="murmur2_random", **own
     )
-    writing = Transaction(producer, heard, refusals)
+    timeout = float(brokers.settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT)) / 1000
+    writing = Transaction(producer, heard, refusals, timeout)
     writing.fence_others()
     try:
         yield writing
@@ -171,10 +176,10 @@ def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Tra
 
 
 class Transaction:
-    """`refusals`: what its errors say."""
+    """`refusals`: what its errors say. `timeout`: seconds after which the brokers end it."""
 
-    def __init__(self, producer: "Producer", heard: Heard, refusals: Refusals) -> None:
-        self.refusals = refusals
+    def __init__(self, producer: "Producer", heard: Heard, refusals: Refusals, timeout: float) -> None:
+        self.refusals, self._timeout = refusals, timeout
         self._producer, self._heard = producer, heard
         self._refused: tuple[KafkaError, Record] | None = None
         self._since: float | None = None
@@ -198,8 +203,7 @@ class Transaction:
                 self._producer.produce(topic, value, key, on_delivery=self._delivered, **options)
             except BufferError:  # enough is on its way
                 keep()
-                self._producer.poll(0.1)
-                self._raise_refused()
+                self._served(lambda: self._producer.poll(0.1))
             except KafkaException as error:
                 self._raise(error, Record(topic, key, len(value or b"")))
             else:
@@ -207,10 +211,8 @@ class Transaction:
 
     def flush(self, keep: Callable[[], None]) -> None:
         """Wait until the brokers have all records."""
-        while self._producer.flush(1):
+        while self._served(lambda: self._producer.flush(1)):
             keep()
-            self._raise_refused()
-        self._raise_refused()
 
     def commit(self) -> None:
         """If its answer is lost, it is asked for again. What is not known after that, a next attempt finds out."""
@@ -222,9 +224,25 @@ class Transaction:
         from confluent_kafka import KafkaException
 
         if self._since is not None:
-            with suppress(KafkaException):
-                self._producer.abort_transaction(TIME_LIMIT)
+            with suppress(KafkaException, SystemError):
+                self._producer.abort_transaction(_ABORT_LIMIT)
         self._producer.purge()
+
+    def _served(self, call: Callable[[], int]) -> int:
+        """Where callbacks are called, the client raises an error that is its end. If others follow, Python complains
+        that they are called meanwhile."""
+        from confluent_kafka import KafkaException
+
+        try:
+            left = call()
+        except KafkaException as error:
+            self._raise(error)
+        except SystemError as error:
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            self._raise(error.__cause__)
+        self._raise_refused()
+        return left
 
     def _until_done(self, call: Callable[[], object]) -> None:
         """librdkafka says which calls go on where they have stopped when they are repeated."""
@@ -249,7 +267,7 @@ class Transaction:
             self._raise(error)
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
-        if error is not None and self._refused is None and error.name() != "_PURGE_QUEUE":
+        if error is not None and self._refused is None and error.name() not in _GIVEN_UP:
             value, key = message.value(), message.key()
             self._refused = error, Record(str(message.topic()), key, len(value or b""))
 
@@ -264,7 +282,7 @@ class Transaction:
     def _raise_for(self, error: "KafkaError", record: Record | None, raised: Exception | None = None) -> NoReturn:
         if error.name() in FENCED:
             self._since, since = None, self._since
-            if since is not None and (open_for := time.monotonic() - since) > TRANSACTION_TIMEOUT / 1000:
+            if since is not None and (open_for := time.monotonic() - since) > self._timeout:
                 raise self.refusals.took_too_long(open_for) from raised
             raise FencedError from raised
         raise self.refusals.of(error, self._heard, record) from raised
