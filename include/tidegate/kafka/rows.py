@@ -37,6 +37,7 @@ _HOPE = 10.0
 _ROWS, _BYTES = 1_000, 8 << 20
 _FIRST_ROWS = 200  # of a block, until it is known how large records are
 _WAIT = 1.0  # seconds, after which it is looked whether there is hope
+_SAMPLE = 50  # records of a block that are measured
 _AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
 _SHOWN = 300  # characters of a reason in an error
 _END, _OUT_OF_RANGE, _NO_ANSWER = "_PARTITION_EOF", ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"), "_TIMED_OUT"
@@ -155,6 +156,7 @@ class _Reading:
         self._nexts = self._highs.copy()
         for partition, low, high in ranges.values():
             self._nexts[partition], self._highs[partition] = low, high
+        self._alone = next(iter(ranges)) if len(ranges) == 1 else None
         self._ends: dict[int, int] = {}  # of partitions that end before their range does
         self._consumer.incremental_assign([self._place(each, low) for each, low, _ in ranges.values()])
         last = monotonic()
@@ -171,13 +173,20 @@ class _Reading:
 
     def _block(self, events: Sequence[Message]) -> Block:
         """The records among some events, as far as they are in the ranges."""
-        errors = [event for event in events if event.error() is not None]
-        if errors:
+        errors: list[Message] = []
+        if any(map(Message.error, events)):
+            errors = [event for event in events if event.error() is not None]
             events = [event for event in events if event.error() is None]
-        partitions = np.fromiter(map(Message.partition, events), np.int64, len(events))
         offsets = np.fromiter(map(Message.offset, events), np.int64, len(events))
+        if self._alone is None:
+            partitions = np.fromiter(map(Message.partition, events), np.int64, len(events))
+        else:
+            partitions = np.full(len(events), self._alone)
         before = self._nexts < self._highs
-        np.maximum.at(self._nexts, partitions, offsets + 1)
+        if self._alone is None:
+            np.maximum.at(self._nexts, partitions, offsets + 1)
+        elif events:
+            self._nexts[self._alone] = offsets[-1] + 1
         for event in errors:
             self._take(event)
         inside = offsets < self._highs[partitions]
@@ -222,8 +231,8 @@ class _Reading:
 
     def _measure(self, block: Block) -> None:
         """Let the next block have about as many bytes as one may have."""
-        bytes_ = sum(map(len, block.messages))
-        self._rows = max(1, min(_ROWS, _BYTES * len(block.messages) // max(1, bytes_)))
+        some = block.messages[:_SAMPLE]
+        self._rows = max(1, min(_ROWS, _BYTES * len(some) // max(1, sum(map(len, some)))))
 
     def _place(self, partition: int, offset: int = -1001) -> TopicPartition:
         return TopicPartition(self._topic.name, partition, offset)

@@ -11,11 +11,16 @@ from tidegate.kafka.values.decoded import Decoded
 
 def binaries(values: Sequence[bytes | None]) -> pa.BinaryArray:
     """A column of bytes. Quicker than `pa.array`, which looks at each value and imports pandas."""
-    valid = mask([value is not None for value in values]) if None in values else None
-    filled = values if valid is None else [value or b"" for value in values]
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, filled), np.int64, len(values)), out=offsets[1:])  # type: ignore[arg-type]
-    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(filled))]  # type: ignore[arg-type]
+    valid = None
+    try:
+        data = b"".join(values)  # type: ignore[arg-type]
+    except TypeError:  # there is a null
+        valid = mask([value is not None for value in values])
+        values = [value or b"" for value in values]
+        data = b"".join(values)  # type: ignore[arg-type]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])  # type: ignore[arg-type]
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
