@@ -19,8 +19,8 @@ PROJECT = """
 [project]
 name = "shop"
 [tool.tidegate.pipelines]
-clicks = "clicks:pipeline"
-pages = "clicks:pages"
+clicks = "topics:pipeline"
+pages = "topics:pages"
 """
 PIPELINES = """
 from tidegate import KafkaSink, KafkaSource, ParquetSink, Pipeline
@@ -40,7 +40,7 @@ pages.source("unknown", clicks("{there}", "unknown")).sink("third", ParquetSink(
 def test_doctor_looks_whether_brokers_answer_and_have_the_topics(broker: Broker, tmp_path: Path) -> None:
     there = broker.topic(3)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    (tmp_path / "clicks.py").write_text(PIPELINES.format(there=there, missing="not-there"))
+    (tmp_path / "topics.py").write_text(PIPELINES.format(there=there, missing="not-there"))
     away = json.dumps({"bootstrap.servers": "127.0.0.1:1", "sasl.password": SECRET})
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))}
     connections = {VARIABLE: broker.variable, "TIDEGATE_CONNECTION_AWAY": away}
