@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -88,9 +88,8 @@ class Site:
     def end(self) -> None:
         """A last click in each partition, an hour later, so that all windows before it end."""
         last = max(click.at for click in self.made) + timedelta(hours=1)
-        for partition in range(self.partitions):
-            click = Click(len(self.made), "/a", partition, last)
-            self.made.append(click)
+        for partition, click in enumerate(islice(self._endless, self.partitions)):
+            self.made.append(replace(click, at=last))
             self.broker.produce(self.clicks, [click.value], partition, timestamp=int(last.timestamp() * 1000))
 
     @contextmanager
