@@ -1,0 +1,88 @@
+"""The clicks example goes back to each of its checkpoints and on from there: its tables are those of the straight run.
+Topics cannot go back. What was written to them stays, and each record says of which checkpoint it is. Then the topic of
+clicks is deleted and made anew."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from clicks_site import Site, checkpoint_of, made_of
+from kafka_brokers import Broker
+from marts import Server
+from rich.console import Console
+from sizes import sizes
+
+from clicks.web import clicks_pipeline
+from tidegate import CheckpointConfig, assembly
+from tidegate.cli.run import new_request, run_checkpoint
+from tidegate.coordination.recovery.restore import ToCheckpoint
+from tidegate.protocol.facts.errors import CheckpointError
+from tidegate.protocol.recovery.restore_plan import Accepted
+from tidegate.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+
+@sizes("checkpoints", sample=3, whole=10)
+def test_tables_are_those_of_the_straight_run_after_a_restore_and_go_on_with_a_topic_made_anew(
+    checkpoints: int,
+    broker: Broker,
+    tmp_path: Path,
+    postgres_url: str,
+    connect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"DATABASE_URL": postgres_url, "SPARK_REMOTE": connect_server}.items():
+        monkeypatch.setenv(f"TIDEGATE_{name}", value)
+    monkeypatch.chdir(tmp_path)
+    site = Site(broker, Server(postgres_url), tmp_path)
+    pipeline = clicks_pipeline(checkpoints=CheckpointConfig(retained=30), **site.given)
+    coordinator = assembly.open_coordinator(pipeline, Settings.from_environment(), postgres_url)
+
+    def take() -> int:
+        outcome = run_checkpoint(
+            coordinator, pipeline, partial(coordinator.trigger, new_request()), Console(quiet=True)
+        )
+        assert outcome.record is not None
+        return outcome.record.checkpoint_id
+
+    cuts = {}
+    for number in range(checkpoints):
+        site.click(150)
+        if number == checkpoints // 2:
+            site.grow(5)
+        id_, cut = take(), site.look()
+        assert cut is not None
+        cuts[id_] = cut
+    site.end()
+    take()
+    site.check_end()
+    straight, read = site.look(), site.read()
+    assert straight is not None
+    with pytest.raises(CheckpointError, match="--leave"):
+        coordinator.restore(ToCheckpoint(checkpoints), Accepted())
+
+    for target in sorted(cuts, reverse=True):
+        coordinator.restore(ToCheckpoint(target), Accepted(leave=("minutes_topic", "campaigns_topic")))
+        cut = site.look()
+        assert cut is not None
+        assert (cut.tables, cut.lake) == (cuts[target].tables, cuts[target].lake), f"checkpoint {target}"
+        again, cut = take(), site.look()
+        assert cut is not None
+        assert (cut.tables, cut.lake) == (straight.tables, straight.lake), f"after checkpoint {target}"
+        assert site.read() == read
+        for name, records in site.topics().items():
+            branch = [each for each in records if checkpoint_of(each) <= target or checkpoint_of(each) == again]
+            assert made_of(name, branch) == cut.tables[name], f"{name} after checkpoint {target}"
+
+    broker.delete(site.clicks)
+    broker.topic(5, site.clicks)
+    site.click(20)
+    with pytest.raises(CheckpointError, match="tidegate source skip"):
+        take()
+    coordinator.skip("clicks")
+    take()
+    cut = site.look()
+    assert cut is not None
+    site.check_cut(cut)
+    assert site.read() == read + 20
