@@ -1,5 +1,6 @@
 """What is written to topics: keys, values, headers and timestamps, of several sinks in one transaction."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,34 @@ def test_bytes_are_written_as_they_are(broker: Broker, tmp_path: Path) -> None:
     trial.commit(1, trial.stage(1, [{"k": "a", "value": b"\xff"}], schema=schema))
     [one] = broker.messages(trial.sink.topic)
     assert (one.key(), one.value()) == (b"a", b"\xff")
+
+
+def test_avro_is_written_by_a_schema_or_by_that_of_the_columns(broker: Broker, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "k", "type": "long"}, {"name": "v", "type": "string"}],
+    }
+    columns = on_trial(broker, tmp_path / "home").schema
+    for options in ({"avro": schema}, {"schemas": {3: schema}}, {}):
+        trial = on_trial(broker, tmp_path / "home", format="avro", **options)
+        assert trial.sink.unstorable(columns) == []
+        assert json.loads(json.dumps(trial.sink.describe())) == trial.sink.describe()
+        trial.take(1, trial.some_rows(1))
+        [one] = broker.messages(trial.sink.topic)
+        frame = b"\x00\x00\x00\x00\x03" if "schemas" in options else b""
+        union = b"\x02" if not options else b""
+        assert one.value() == frame + union + b"\x02" + union + b"\x0arow 1"
+    strict = on_trial(broker, tmp_path / "home", format="avro", avro=schema)
+    other = pa.schema({"k": pa.int64(), "more": pa.string()})
+    assert strict.sink.unstorable(other) == [
+        "column 'more' is no field of the Avro schema",
+        "the stream has no column 'v', which the Avro schema needs",
+    ]
+    staged = strict.stage(1, [{"k": 1, "v": None}])
+    with pytest.raises(RowsRefusedError, match=r"a row does not fit the Avro schema: .*The checkpoint is complete"):
+        strict.commit(1, staged)
+    strict.check("After a row that does not fit")
 
 
 def test_equal_keys_go_to_the_partition_that_clients_in_java_choose(broker: Broker, tmp_path: Path) -> None:

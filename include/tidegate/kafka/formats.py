@@ -3,7 +3,7 @@
 Checks what is declared, and performs no I/O. `values/` decodes and encodes, in Spark's tasks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,6 +126,22 @@ class Format:
         from tidegate.kafka.values.json_writing import JsonEncoder
 
         return JsonEncoder(columns)
+
+    def unwritable(self, columns: "Sequence[pa.Field[pa.DataType]]") -> list[str]:
+        """A phrase for each column that Avro values cannot have, or lack."""
+        import pyarrow as pa
+
+        try:
+            self.encoder(pa.schema(columns))
+            there = self._reader()["fields"] if self.avro is not None or self.schemas else None
+        except PipelineDefinitionError as error:
+            return [str(error).rstrip(".")]
+        if there is None:
+            return []
+        names, fields = [each.name for each in columns], {each["name"]: each for each in there}
+        found = [f"column {name!r} is no field of the Avro schema" for name in names if name not in fields]
+        missing = [name for name, each in fields.items() if name not in names and "default" not in each]
+        return [*found, *(f"the stream has no column {name!r}, which the Avro schema needs" for name in missing)]
 
     def _schemas(self) -> dict[int, dict[str, Any]]:
         return {id_: parsed(schema, f"The schema {id_}") for id_, schema in self.schemas.items()}

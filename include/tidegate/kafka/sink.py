@@ -1,14 +1,14 @@
 """`KafkaSink`: a topic that has the rows of each checkpoint, by one transaction after it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidegate.kafka import markers
 from tidegate.kafka.clients import require_client
 from tidegate.kafka.connections import DEFAULT, Brokers, brokers_of
-from tidegate.kafka.formats import Format
+from tidegate.kafka.formats import FORMATS, Format
 from tidegate.kafka.markers import TOPIC, Marker, Slot
 from tidegate.kafka.sink_refusals import Refusals, forward, outside
 from tidegate.kafka.topics import OnTopic
@@ -17,6 +17,7 @@ from tidegate.ports import Branch, CommitAttempt, SinkInput, StageContext, State
 from tidegate.postgres_sink.names import DELETE
 from tidegate.protocol.facts.errors import (
     ConfigurationError,
+    MalformedRowsError,
     PipelineDefinitionError,
     RowsRefusedError,
     SinkUnavailableError,
@@ -27,6 +28,8 @@ from tidegate.sinks.staged_parquet import StagedParquet, StagedParquetWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidegate.kafka.avro_schemas import AvroSchema
 
     Members = Sequence[tuple["KafkaSink", Sequence[StateHandle]]]
 
@@ -50,8 +53,8 @@ class KafkaSink(OnTopic, StagedParquet):
         key: The column or columns that make the key of a record. One column of text, bytes or whole numbers is the key
             as it is, null is none; anything else is a JSON object. With `"upsert"`: behind an operator that keeps
             state, the operator's, as transforms have renamed them.
-        format: `"json"`: the value is an object of the row's columns. `"bytes"`: it is the one column that is not the
-            key, the time or the headers.
+        format: `"json"`: the value is an object of the row's columns. `"avro"`: it is a record of these. `"bytes"`: it
+            is the one column that is not the key, the time or the headers.
         mode: `"append"`: each checkpoint adds rows. `"upsert"`: each checkpoint adds the rows of its keys, and a record
             without value for each key that the state of the operator before it has no more. Behind anything but state,
             a row whose column `_delete` is true is such a record.
@@ -60,6 +63,8 @@ class KafkaSink(OnTopic, StagedParquet):
             of the value.
         checkpoint_headers: Whether records have the headers `tidegate-checkpoint` and `tidegate-pipeline`.
         markers: The compacted topic on which sinks record what was committed. It is made if it is not there.
+        avro: The schema of Avro values. Without it and `schemas`, one in which each column may be null.
+        schemas: Schemas by their ids: values begin with the largest id, as registries of schemas have it.
 
     Raises:
         PipelineDefinitionError: If an option is wrong.
@@ -78,20 +83,24 @@ class KafkaSink(OnTopic, StagedParquet):
     topic: str
     connection: str = DEFAULT
     key: str | Sequence[str] | None = None
-    format: Literal["json", "bytes"] = "json"
+    format: Literal["json", "avro", "bytes"] = "json"
     mode: Literal["append", "upsert"] = "append"
     timestamp: str | None = None
     headers: str | None = None
     checkpoint_headers: bool = True
     markers: str = TOPIC
+    avro: "AvroSchema | None" = None
+    schemas: "Mapping[int, AvroSchema]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.topic or self.topic == self.markers:
             self._refuse("it needs the name of a topic, which is not that of the markers")
         if self.mode not in _INPUTS:
             self._refuse(f'the mode is {self.mode!r}, but must be "append" or "upsert"')
-        if self.format not in ("json", "bytes"):
-            self._refuse(f'the format is {self.format!r}, but must be "json" or "bytes"')
+        if self.format not in FORMATS:
+            self._refuse(f'the format is {self.format!r}, but must be "json", "avro" or "bytes"')
+        if self.format != "avro" and (self.avro is not None or self.schemas):
+            self._refuse('avro= and schemas= are for format="avro"')
         if self.mode == "upsert" and not self._key:
             self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
 
@@ -101,6 +110,10 @@ class KafkaSink(OnTopic, StagedParquet):
     @property
     def _key(self) -> tuple[str, ...]:
         return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
+
+    @property
+    def _format(self) -> Format:
+        return Format(self.format, avro=self.avro, schemas=self.schemas)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -116,7 +129,8 @@ class KafkaSink(OnTopic, StagedParquet):
         said: dict[str, Any] = {"type": "KafkaSink", "path": f"kafka://{self.connection}/{self.topic}"}
         said |= {"mode": self.mode, "format": self.format}
         columns = {"key": list(self._key), "timestamp": self.timestamp, "headers": self.headers}
-        return said | {name: given for name, given in columns.items() if given}
+        said |= {name: given for name, given in columns.items() if given}
+        return said | (self._format.described() if self.avro is not None or self.schemas else {})
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """See `ports.TypedSink`: also what a topic lacks, if its brokers can be reached."""
@@ -129,6 +143,8 @@ class KafkaSink(OnTopic, StagedParquet):
                 'format="bytes" takes rows with one column of bytes or text beside the key, the timestamp and the '
                 f"headers, and these have {', '.join(value) or 'none'}"
             )
+        if self.format == "avro":
+            found += self._format.unwritable([columns.field(name) for name in value])
         if found:
             return found
         try:
@@ -179,10 +195,13 @@ class KafkaSink(OnTopic, StagedParquet):
 
         own = ((CHECKPOINT, str(checkpoint_id)), (PIPELINE, self._slot.pipeline)) if self.checkpoint_headers else ()
         headers = tuple((name, value.encode()) for name, value in own)
-        format_, key = Format(self.format), self._key
+        format_, key = self._format, self._key
         for batch in self.batches(gone_first(staged)):
             value = self._value(batch.schema.names)
-            yield from Records(format_, value, key, self.timestamp, self.headers, headers).of(batch)
+            try:
+                yield from Records(format_, value, key, self.timestamp, self.headers, headers).of(batch)
+            except MalformedRowsError as error:
+                raise forward(self.connection, [self.topic], checkpoint_id).unfit(error.__cause__ or error) from error
 
     def _value(self, names: Sequence[str]) -> tuple[str, ...]:
         """The columns of the value. Bytes have no place for others."""

@@ -93,6 +93,12 @@ class Refusals:
             f"{self.connection!r}, which is 1000000 where it is not set; then {self.again}."
         )
 
+    def unfit(self, why: BaseException) -> SinkError:
+        return RowsRefusedError(
+            f"{self.what}: a row does not fit the Avro schema: {why}. {self.safe} Correct the "
+            f"schema, then {self.again}."
+        )
+
     def no_topic(self, topic: str) -> SinkError:
         return RowsRefusedError(
             f"{self.what}: there is no topic {topic!r}, or the user of connection {self.connection!r} may not see it. "
