@@ -34,6 +34,7 @@ BEHIND_AN_EXTRA = {
     "kafka/reading.py": {"confluent_kafka"},
     "kafka/record_columns.py": {"confluent_kafka"},
     "kafka/rows.py": {"confluent_kafka"},
+    "kafka/values/avro_values.py": {"fastavro"},
     "reporting/lineage.py": {"openlineage"},
     "reporting/openlineage.py": {"openlineage"},
     "reporting/opentelemetry.py": {"opentelemetry"},
