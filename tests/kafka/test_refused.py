@@ -180,8 +180,10 @@ def test_a_connection_that_is_wrong(broker: Broker, monkeypatch: pytest.MonkeyPa
     """The brokers are there and speak no TLS."""
     wrong = {**broker.settings, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
     secret = {"sasl.username": "ann", "sasl.password": "secret-word"}
+    reader = read(broker)
+    broker.produce(reader.topic, values(5))
+    segments = reader.poll()
     monkeypatch.setenv(VARIABLE, json.dumps({**wrong, **secret}))
-    reader = TopicReader("clicks")
     text = raised(ConfigurationError, reader.poll)
     assert text.startswith("The brokers of connection 'kafka_default' refuse it (_TRANSPORT: sasl_ssl://127.0.0.1:")
     assert "SSL handshake failed" in text
@@ -189,6 +191,12 @@ def test_a_connection_that_is_wrong(broker: Broker, monkeypatch: pytest.MonkeyPa
     assert "secret" not in text
     [problem] = reader.make().problems()
     assert problem.partition("(after")[0] == text.partition("(after")[0]
+    monkeypatch.setattr(rows, "_HOPE", 1)
+    with pytest.raises(RuntimeError) as caught:
+        reader.rows(segments)
+    told = reader.make().explain(caught.value, segments)
+    assert type(told) is ConfigurationError
+    assert "secret" not in str(told)
     missing = TopicReader("clicks", connection="nowhere")
     assert "There is no connection 'nowhere' to Kafka" in raised(MissingConnectionError, missing.poll)
     assert missing.make().problems() == []

@@ -129,6 +129,15 @@ def test_staged_files_are_not_shared_out_when_parallelism_changes():
     assert all(not snapshot.handles for snapshot in restored.values())
 
 
+def test_the_position_of_a_split_that_is_gone_stays_for_those_that_are_left():
+    """Else they would begin its part of a topic anew."""
+    read = {OP0: Snapshot((), {"to": 5}), OP1: Snapshot((), {"to": 7})}
+    assert restore_snapshots(completed(), read, (OperatorPlan("op", 1, 128),), [], False) == read
+    by_files = {OP0: Snapshot((POSITION,), {"files": 1}), OP1: Snapshot((POSITION,), {"files": 1})}
+    restored = restore_snapshots(completed(), by_files, (OperatorPlan("op", 1, 128),), [], False)
+    assert restored == {OP0: Snapshot((POSITION,))}, "their files say what all have read"
+
+
 @for_each(
     ("handles", "replaces", "expected"),
     [

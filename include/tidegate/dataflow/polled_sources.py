@@ -39,6 +39,7 @@ class PolledSources:
         self._state = state
         self._attempt = attempt
         self._stopped = False
+        self._begun: set[str] = set()  # the sources that were polled
         self._polls: dict[SubtaskId, tuple[Pending, datetime]] = {}
 
     def poll(self, checkpoint_id: int, at_a_time: Callable[[str], int]) -> tuple[bool, bool]:
@@ -47,18 +48,31 @@ class PolledSources:
         full."""
         arrived = behind = False
         for source in () if self._stopped else self._sources:
-            before = {subtask: self._state.snapshots.get(subtask, Snapshot()) for subtask in source.subtasks()}
+            subtasks, before, is_first = source.subtasks(), self._before(source), source.name not in self._begun
+            self._begun.add(source.name)
             most = at_a_time(source.name)
-            for split, subtask in enumerate(before):
+            for split, subtask in enumerate(subtasks):
                 if self._is_read(subtask):
                     continue
-                if self._channels.queued_bytes(ChannelName(source.name, split)) >= _BATCHES_AHEAD * most:
+                if (
+                    not is_first
+                    and self._channels.queued_bytes(ChannelName(source.name, split)) >= _BATCHES_AHEAD * most
+                ):
                     behind = True
                     continue
-                segment = self._poll(source, split, checkpoint_id, before, most // len(before))
+                segment = self._poll(source, split, checkpoint_id, before, most // len(subtasks))
                 arrived = arrived or segment is not None
                 behind = source.vertex.is_behind(split, segment) or behind
         return arrived, behind
+
+    def _before(self, source: RunningSource) -> dict[SubtaskId, Snapshot]:
+        """What the splits of a source had read. At first also what splits had that are gone, whose rows the others go
+        on with: so the first poll is one of every split, and what it finds is on record of all of them or of none."""
+        known = self._state.snapshots
+        before = {subtask: known.get(subtask, Snapshot()) for subtask in source.subtasks()}
+        if source.name in self._begun:
+            return before
+        return before | {id_: each for id_, each in known.items() if id_.operator_id == source.vertex.operator_id}
 
     def _poll(
         self,

@@ -44,7 +44,7 @@ class SourceContext:
         checkpoint_id: The checkpoint that the poll is a part of.
         prefix: The path below which the split may write. It is unique to this subtask and attempt.
         beside: The snapshots that the source's other splits had when this checkpoint began. What they have read need
-            not be looked at.
+            not be looked at. If there were more splits before, those of the ones that are gone are among them.
         max_bytes: A poll should not take many more than these, if it can choose. The rest is polled soon.
         now: The time of the poll, for a source that leaves alone what is too young.
     """

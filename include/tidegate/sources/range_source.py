@@ -203,10 +203,12 @@ class RangeSource:
         return found.error if found is not None and found.file == self._name() else None
 
     def _start(self, split: int, restored: Snapshot | None, beside: Sequence[Snapshot]) -> Position:
+        """Where a poll goes on. The positions of splits that are gone are beside it."""
+        if restored is not None and restored.position and restored.position["splits"] == self.splits:
+            return restored.position["to"]
         recorded = [snapshot.position for snapshot in (restored, *beside) if snapshot is not None and snapshot.position]
-        if any(position["splits"] != self.splits for position in recorded):
-            return self._json(self.divide(split, {position["split"]: position["to"] for position in recorded}))
-        return None if restored is None or restored.position is None else restored.position["to"]
+        former = [position for position in recorded if position["splits"] != self.splits]
+        return self._json(self.divide(split, {each["split"]: each["to"] for each in former})) if former else None
 
     def _segment(self, ranged: Mapping[str, Any]) -> Segment | None:
         split, start, end = ranged["split"], ranged["from"], ranged["to"]

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from tidegate.protocol.facts.errors import (
     CheckpointError,
+    ConfigurationError,
     MalformedRowsError,
     SourceChangedError,
     SourceUnavailableError,
@@ -28,7 +29,8 @@ OPEN, CLOSE = "<<tidegate-read:", ":tidegate-read>>"  # hexadecimal UTF-8 of JSO
 
 _MARKED = re.compile(re.escape(OPEN) + "([0-9A-Fa-f]+)" + re.escape(CLOSE))
 _KINDS = {
-    kind.__name__: kind for kind in (MalformedRowsError, SourceChangedError, SourceUnavailableError, StorageError)
+    kind.__name__: kind
+    for kind in (ConfigurationError, MalformedRowsError, SourceChangedError, SourceUnavailableError, StorageError)
 }
 _FILE = re.compile(r"Encountered error while reading file (\S+)\.\s")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")

@@ -188,8 +188,8 @@ def _rescaled(
     before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]
 ) -> dict[SubtaskId, Snapshot]:
     """Keyed state follows key-group overlap. Every split of a source gets what all old ones had read, by their files;
-    a position without files stays with its split. Staged files each belong to one old subtask and cannot be divided,
-    so a sink stages anew."""
+    a position without files stays with its split, also that of one that is gone: the others go on from there. Staged
+    files each belong to one old subtask and cannot be divided, so a sink stages anew."""
     owned = [key_groups_of(index, before.parallelism, before.max_parallelism) for index in range(before.parallelism)]
     runs = [
         _of_kind(snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()), HandleKind.RUN)
@@ -208,7 +208,9 @@ def _rescaled(
         # finished.
         finished = any(snapshots[id_].finished for id_ in _subtasks(before) if id_ in snapshots)
         result[subtask] = Snapshot(_views(sharing, groups) + positions, None if positions else old.position, finished)
-    return result
+    gone = [id_ for id_ in _subtasks(before)[plan.parallelism :] if id_ in snapshots]
+    kept = [] if positions else [id_ for id_ in gone if _is_placed(snapshots[id_])]
+    return result | {id_: Snapshot((), snapshots[id_].position) for id_ in kept}
 
 
 def _of_kind(snapshot: Snapshot, kind: HandleKind) -> tuple[StateHandle, ...]:
