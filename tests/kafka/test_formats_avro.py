@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.formats import Format, schema_of
-from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.protocol.facts.errors import MalformedRowsError, NotInstalledError, PipelineDefinitionError
 from tidegate.testing.every_type import EVERY_TYPE
 
 ORDER: dict[str, Any] = {
@@ -239,3 +239,11 @@ def test_what_is_right_has_no_problems() -> None:
     assert found == [{"cents": 6, "note": None}]
     with pytest.raises(PipelineDefinitionError, match=r"avro= is no Avro schema: "):
         Format("avro", avro=record({"type": "fixed", "name": "F"})).decoder(arrow_columns("f0 BINARY"))
+
+
+def test_without_fastavro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.kafka.formats.find_spec", lambda name: None)
+    form = Format("avro", avro=ORDER)
+    for make in (form.decoder, form.encoder):
+        with pytest.raises(NotInstalledError, match=r"The package fastavro is not installed.*'tidegate\[kafka\]'"):
+            make(arrow_columns("id BIGINT, note STRING, cents INT"))

@@ -5,11 +5,13 @@ Checks what is declared, and performs no I/O. `values/` decodes and encodes, in 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.kafka.avro_schemas import AvroSchema, avro_columns, ddl_of_avro, parsed, schema_of_columns
 from tidegate.kafka.column_types import ColumnType, column_types
 from tidegate.protocol.facts.errors import PipelineDefinitionError
+from tidegate.protocol.text.installed import not_installed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +105,7 @@ class Format:
 
             return Bytes(columns.names[0])
         if self.name == "avro":
+            _require_fastavro()
             from tidegate.kafka.values.avro_values import AvroDecoder
 
             return AvroDecoder(columns, self._reader(), self._schemas(), self.tombstones)
@@ -117,6 +120,7 @@ class Format:
 
             return Bytes(columns.names[0])
         if self.name == "avro":
+            _require_fastavro()
             from tidegate.kafka.values.avro_values import AvroEncoder
 
             if self.schemas:
@@ -151,6 +155,12 @@ class Format:
             return parsed(self.avro, "avro=")
         id_ = max(self.schemas)
         return parsed(self.schemas[id_], f"The schema {id_}")
+
+
+def _require_fastavro() -> None:
+    """Raises `NotInstalledError`, which reaches the driver from a Spark task, too."""
+    if find_spec("fastavro") is None:
+        raise not_installed("fastavro") or ModuleNotFoundError("fastavro")
 
 
 def schema_of(columns: "pa.Schema") -> dict[str, Any]:
