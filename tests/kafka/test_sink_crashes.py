@@ -105,13 +105,18 @@ def commit_on_and_on(trial: Trial, done: Path, until: int | None = None) -> None
     while until is None or int(done.read_text()) < until:
         id_ = int(done.read_text()) + 1
         number = int(newest.read_text()) + 1 if newest.exists() else 1
-        newest.write_text(str(number))
+        record(newest, number)
         staged = trial.stage(id_, trial.some_rows(*range(20 * id_, 20 * id_ + 20)), attempt=number)
         asks = dict.fromkeys((1, 2), lambda: time.sleep(0.04))
         trial.sink.commit(id_, staged, Watched(KitAttempt(number, newest), asks))
-        written = done.with_suffix(f".{os.getpid()}")
-        written.write_text(str(id_))
-        written.replace(done)
+        record(done, id_)
+
+
+def record(path: Path, number: int) -> None:
+    """In one step: the process may be killed at any moment."""
+    written = path.with_suffix(f".{os.getpid()}")
+    written.write_text(str(number))
+    written.replace(path)
 
 
 @pytest.fixture
