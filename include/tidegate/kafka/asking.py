@@ -91,7 +91,7 @@ class Asked:
 
     def _answer(self, future: "Future[Any]") -> Any:
         """What the brokers answer. If they refuse this client, it is not waited for much longer."""
-        no_answer = KafkaError(KafkaError._TIMED_OUT)
+        no_answer = KafkaError(KafkaError.REQUEST_TIMED_OUT)
         for _ in range(_HOPE):
             with suppress(TimeoutError):
                 return future.result(1)
