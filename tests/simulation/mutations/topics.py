@@ -1,7 +1,6 @@
 """Planted mistakes around topics that have the rows of each checkpoint by one transaction."""
 
 from itertools import count
-from threading import local
 
 from mutations.planting import mutation
 from tidegate.coordination.steps import notify
@@ -73,35 +72,6 @@ def _(original):
     return lambda self, slot, checkpoint_id: False
 
 
-@mutation(
-    "a topic is looked at before others are kept from writing, and not again",
-    (markers, "read"),
-    (markers, "read_decided"),
-)
-def _(original):
-    if original.__name__ == "read":
-
-        def read(brokers, topic, refusals):
-            _seen.markers = original(brokers, topic, refusals)
-            return _seen.markers
-
-        return read
-
-    def read_decided(brokers, topic, refusals, slots, checkpoint_id, keep):
-        seen, _seen.markers = getattr(_seen, "markers", None), None
-        return seen if seen and checkpoint_id else original(brokers, topic, refusals, slots, checkpoint_id, keep)
-
-    return read_decided
-
-
-_seen = local()
-
-
-@mutation("what lies behind somebody's open transaction is taken for not committed", (Markers, "may_have"))
-def _(original):
-    return lambda self, slot, checkpoint_id: False
-
-
 @mutation("marks of transactions that were aborted count", (markers, "_read"))
 def _(original):
     return lambda brokers, topic, refusals, isolation, start, see: original(
@@ -112,12 +82,6 @@ def _(original):
 @mutation("an attempt that was fenced gives up for good", (transactions, "FENCED"))
 def _(original):
     return set()
-
-
-@mutation("each attempt has a transactional id of its own", (transactions, "transactional_id"))
-def _(original):
-    numbers = count()
-    return lambda owner: f"{original(owner)} {next(numbers)}"
 
 
 @mutation("topics of a pipeline have a transaction each", (notify, "in_groups"))
