@@ -99,6 +99,7 @@ class ContinuousDriver:
 
     def begin(self, task: SnapshotTask) -> None:
         """See `ports.ContinuousRegion`."""
+        self._polled.settle(task.checkpoint_id, self._at_a_time)
         self._steps.begin(task)
         self._last_begun = task.checkpoint_id
         self._going.add(task.checkpoint_id)

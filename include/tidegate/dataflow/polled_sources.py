@@ -48,21 +48,31 @@ class PolledSources:
         full."""
         arrived = behind = False
         for source in () if self._stopped else self._sources:
-            subtasks, before, is_first = source.subtasks(), self._before(source), source.name not in self._begun
-            self._begun.add(source.name)
-            most = at_a_time(source.name)
-            for split, subtask in enumerate(subtasks):
-                if self._is_read(subtask):
-                    continue
-                if (
-                    not is_first
-                    and self._channels.queued_bytes(ChannelName(source.name, split)) >= _BATCHES_AHEAD * most
-                ):
-                    behind = True
-                    continue
-                segment = self._poll(source, split, checkpoint_id, before, most // len(subtasks))
-                arrived = arrived or segment is not None
-                behind = source.vertex.is_behind(split, segment) or behind
+            some, more = self._poll_source(source, checkpoint_id, at_a_time(source.name))
+            arrived, behind = arrived or some, behind or more
+        return arrived, behind
+
+    def settle(self, checkpoint_id: int, at_a_time: Callable[[str], int]) -> None:
+        """Poll the sources that had more splits before and were not polled since. A snapshot has no place for the
+        positions of splits that are gone, so the others must have gone on from them before it is taken."""
+        for source in self._sources:
+            if source.name not in self._begun and len(self._before(source)) > len(source.subtasks()):
+                self._poll_source(source, checkpoint_id, at_a_time(source.name))
+
+    def _poll_source(self, source: RunningSource, checkpoint_id: int, most: int) -> tuple[bool, bool]:
+        subtasks, before, is_first = source.subtasks(), self._before(source), source.name not in self._begun
+        self._begun.add(source.name)
+        arrived = behind = False
+        for split, subtask in enumerate(subtasks):
+            if self._is_read(subtask):
+                continue
+            queued = self._channels.queued_bytes(ChannelName(source.name, split))
+            if queued >= _BATCHES_AHEAD * most and not is_first:
+                behind = True
+                continue
+            segment = self._poll(source, split, checkpoint_id, before, most // len(subtasks))
+            arrived = arrived or segment is not None
+            behind = source.vertex.is_behind(split, segment) or behind
         return arrived, behind
 
     def _before(self, source: RunningSource) -> dict[SubtaskId, Snapshot]:
