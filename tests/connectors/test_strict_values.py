@@ -59,6 +59,7 @@ TAKEN: dict[str, dict[str, Any]] = {
     "INT": {"12": 12, "+12": 12, "-2147483648": -(2**31), "": None},
     "BIGINT": {"9223372036854775807": 2**63 - 1},
     "BOOLEAN": {"true": True, "FALSE": False},
+    "TINYINT": {"127": 127, "-128": -128, "+5": 5, "007": 7, "": None},
 }
 REFUSED: dict[str, list[str]] = {
     "TIMESTAMP": [
@@ -75,6 +76,7 @@ REFUSED: dict[str, list[str]] = {
     "INT": ["1.0", "12f", "2147483648", "1e3", "١٢"],
     "BIGINT": ["9223372036854775808"],
     "BOOLEAN": ["1", "yes", "t"],
+    "TINYINT": ["128", "255", "-129", "1.0"],
 }
 COLUMNS = {f"c{number}": kind for number, kind in enumerate(TAKEN)}
 SCHEMA = "line INT, " + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
@@ -142,6 +144,8 @@ NUMBERS = {
     "c0": {"1767348900000": REFUSED, "1767348900": REFUSED, "2026": REFUSED, "1.5": REFUSED},
     "c2": {"2026": REFUSED, "20260102": REFUSED},
     "c5": {"1.5": Decimal("1.50"), "1.230": Decimal("1.23"), "1.234": REFUSED, "1234": REFUSED, "1E2": Decimal(100)},
+    # Spark takes what is a byte without a sign, too: 200 as -56.
+    "c10": {"127": 127, "-128": -128, "0": 0, "128": REFUSED, "200": REFUSED, "255": REFUSED, '"5"': REFUSED},
 }
 
 
@@ -156,7 +160,10 @@ def test_numbers_of_json(landing: Path, context: Any, spark: Any) -> None:
 
 
 def test_values_inside_of_json(landing: Path, context: Any, spark: Any) -> None:
-    schema = "n INT, l ARRAY<DATE>, m MAP<STRING, DECIMAL(5,2)>, s STRUCT<t: TIMESTAMP, more: ARRAY<STRUCT<d: DATE>>>"
+    schema = (
+        "n INT, b ARRAY<TINYINT>, l ARRAY<DATE>, m MAP<STRING, DECIMAL(5,2)>, "
+        "s STRUCT<t: TIMESTAMP, more: ARRAY<STRUCT<d: DATE>>>"
+    )
     records = [
         '{"n": 1, "l": ["2026-01-02", null], "m": {"a": 1.5}, "s": {"t": "2026-01-02", "more": [{"d": null}]}}',
         '{"n": 2, "l": ["2026"]}',
@@ -164,16 +171,18 @@ def test_values_inside_of_json(landing: Path, context: Any, spark: Any) -> None:
         '{"n": 4, "s": {"t": 1767348900000}}',
         '{"n": 5, "s": {"more": [{"d": "2026-01-02"}, {"d": "2026"}]}}',
         '{"n": 6, "l": [], "m": {}, "s": {}}',
+        '{"n": 7, "b": [1, 200]}',
+        '{"n": 8, "b": [1, -128, null]}',
     ]
     (landing / "a.json").write_text("\n".join(records))
     source = quarantining("json", schema)
     taken = segments(source, context)
     kept = sorted(source.read(spark, taken).collect(), key=lambda row: row.n)
-    assert [row.n for row in kept] == [1, 6]
+    assert [row.n for row in kept] == [1, 6, 8]
     assert kept[0].l == [date(2026, 1, 2), None]
     assert kept[0].m == {"a": Decimal("1.50")}
     reasons = sorted(row.reason for row in source.read(spark, taken, "malformed").collect())
-    assert [reason.split(" = ")[0] for reason in reasons] == [f"does not fit the schema: {c}" for c in "lmss"]
+    assert [reason.split(" = ")[0] for reason in reasons] == [f"does not fit the schema: {c}" for c in "blmss"]
 
 
 def test_options_say_how_text_is_written(landing: Path, context: Any, spark: Any) -> None:

@@ -120,9 +120,10 @@ class _Parsing:
         self.added: list[Column] = []
 
     def _is_converted(self, type_: "DataType") -> bool:
-        """Whether Spark parses a column as STRING first. A decimal of JSON would lose digits by that."""
-        decimal_of_json = type_.typeName() == "decimal" and not self._is_csv
-        return is_checked(type_, self._source.format, self._given) and not decimal_of_json
+        """Whether Spark parses a column as STRING first. A decimal of JSON would lose digits by that, and a text would
+        pass for a byte."""
+        number_of_json = type_.typeName() in ("decimal", "byte") and not self._is_csv
+        return is_checked(type_, self._source.format, self._given) and not number_of_json
 
     def parsed(self) -> "tuple[list[Column], Column]":
         """The values of each record, and whether there is something wrong."""
