@@ -11,7 +11,7 @@ from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, MortalS
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.steps.commit_attempts import TURNS
 from tidegate.ports import CheckpointStore, CommitAttempt
-from tidegate.protocol.facts.errors import FinalizeError, SinkError, SupersededAttemptError
+from tidegate.protocol.facts.errors import FinalizeError, SinkError, StateIntegrityError, SupersededAttemptError
 from tidegate.protocol.steps.committing import COMMIT_LEASE, CommitterRecord
 
 
@@ -251,6 +251,24 @@ class Overtaken(MemorySink):
 
 def test_one_that_was_overtaken_looks_again_and_succeeds_if_the_other_has_committed(world: World) -> None:
     world.sink = Overtaken(world, 1, commits=True)
+    world.process().notify(1)
+    assert world.is_notified()
+    assert world.committer() == CommitterRecord(2, None)
+
+
+def test_files_that_were_deleted_behind_the_one_that_took_over_are_no_damage(world: World) -> None:
+    """A checkpoint that was delivered and is not retained any more."""
+
+    class Deleted(MemorySink):
+        def commit(self, checkpoint_id: int, staged: Any, attempt: CommitAttempt) -> None:
+            attempt.confirm()
+            with world.store.transaction("p") as tx:
+                number = tx.begin_commit(world.clock.now())
+                assert tx.mark_notified(checkpoint_id, number, world.clock.now())
+                tx.end_commit(number)
+            raise StateIntegrityError("the staged files are gone")
+
+    world.sink = Deleted()
     world.process().notify(1)
     assert world.is_notified()
     assert world.committer() == CommitterRecord(2, None)
