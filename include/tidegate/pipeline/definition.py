@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.expectations import ExpectationSuite, require_suite
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.streams import Stream
 from tidegate.pipeline.ttl import ttl_of
@@ -84,7 +84,12 @@ class Pipeline:
 
         Returns:
             The stream that leaves the vertex.
+
+        Raises:
+            PipelineDefinitionError: If it has expectations that are no suite.
         """
+        if isinstance(vertex, (SinkVertex, KeyedVertex, CheckVertex)):
+            require_suite(vertex.expect, f"{vertex.name!r} of pipeline {self.name!r}")
         if isinstance(vertex, SinkVertex) and isinstance(vertex.sink, PlacedSink):
             vertex = replace(vertex, sink=vertex.sink.placed(self.name, vertex.name))
         self.vertices.append(vertex)

@@ -109,12 +109,26 @@ def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
         The suite.
 
     Raises:
-        PipelineDefinitionError: If it is empty, because it would pass anything, or if the name cannot be recorded.
+        PipelineDefinitionError: If it is empty, because it would pass anything, if something else is in it, or if the
+            name cannot be recorded.
     """
     if not expectations:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
+    if others := [each for each in expectations if not isinstance(each, Expectation)]:
+        raise PipelineDefinitionError(
+            f"Expectation suite {name!r} is given a {type(others[0]).__name__}, but takes what expect(…) returns."
+        )
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise PipelineDefinitionError(
             f"{name[:100]!a} cannot name an expectation suite: a name has 1 to {LONGEST_NAME} printable characters."
         )
     return ExpectationSuite(name, expectations)
+
+
+def require_suite(given: object, what: str) -> None:
+    """Raises `PipelineDefinitionError` if something else than a suite is given as `expect`."""
+    if given is not None and not isinstance(given, ExpectationSuite):
+        raise PipelineDefinitionError(
+            f"expect= of {what} is given a {type(given).__name__}, but takes a suite: "
+            'expect=suite("plausible", expect(…), …).'
+        )

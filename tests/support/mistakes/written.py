@@ -92,6 +92,9 @@ OPERATORS = each(
 
 EXPECTATIONS = each(
     ("an empty suite", 'suite("s")'),
+    ("an expectation without a suite",
+        f'orders.sink("t", {TABLE}, expect=expect("table_row_count_to_equal", value=1))'),
+    ("a suite of names", 'suite("s", "table_row_count_to_equal")'),
     ("a suite without a name", 'suite("", expect("table_row_count_to_equal", value=1))'),
     ("an expectation on a column that is not there",
         f'orders.sink("t", {TABLE}, expect=suite("s", expect("column_values_to_not_be_null", column="amout")))'),
