@@ -116,7 +116,8 @@ def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
     if others := [each for each in expectations if not isinstance(each, Expectation)]:
         raise PipelineDefinitionError(
-            f"Expectation suite {name!r} is given a {type(others[0]).__name__}, but takes what expect(…) returns."
+            f"Expectation suite {name!r} has something of type {type(others[0]).__name__}, but takes what expect(…) "
+            "returns."
         )
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise PipelineDefinitionError(
@@ -129,6 +130,6 @@ def require_suite(given: object, what: str) -> None:
     """Raises `PipelineDefinitionError` if something else than a suite is given as `expect`."""
     if given is not None and not isinstance(given, ExpectationSuite):
         raise PipelineDefinitionError(
-            f"expect= of {what} is given a {type(given).__name__}, but takes a suite: "
+            f"expect= of {what} is of type {type(given).__name__}, but takes a suite: "
             'expect=suite("plausible", expect(…), …).'
         )
