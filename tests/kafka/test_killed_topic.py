@@ -2,13 +2,11 @@
 and again. Meanwhile its splits change and the topic gets more partitions. Then it is restored to each checkpoint that
 is retained. Its tables are what plain Python says of what an independent consumer reads."""
 
-import contextlib
 import json
-import signal
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -17,13 +15,13 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Message
-from driver import Killable
 from kafka_brokers import Broker
 from marts import Server
+from repeating_driver import CHECKPOINTS, Lives, RepeatingDriver, completed
 from sizes import sizes
-from topic_driver import TopicDriver, clicks_pipeline
+from topic_pipeline import clicks_pipeline
 
-from tidegate import assembly
+from tidegate import CheckpointConfig, assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -66,20 +64,6 @@ def writing(broker: Broker, topic: str, seed: int) -> Iterator[None]:
         thread.join()
 
 
-def completed(store: PostgresCheckpointStore) -> list[int]:
-    """Newest first."""
-    found = store.history("clicks", 1000)
-    return [record.checkpoint_id for record in found if record.status is Status.COMPLETED]
-
-
-def wait_for_another(store: PostgresCheckpointStore, driver: Killable, more: int) -> None:
-    first, deadline = max(completed(store), default=0), time.monotonic() + 120
-    while max(completed(store), default=0) < first + more:
-        assert driver.is_running(), driver.log()
-        assert time.monotonic() < deadline, driver.log()
-        store.wait_for_change("clicks", 1)
-
-
 def read_up_to(store: PostgresCheckpointStore, checkpoint_id: int) -> Mapping[int, int]:
     """By partition, the offset that a checkpoint has read up to."""
     taken = store.subtasks("clicks", checkpoint_id).values()
@@ -110,11 +94,15 @@ def require_tables(server: Server, clicks: Clicks) -> None:
 def opened(store: PostgresCheckpointStore, url: str, topic: str, splits: int) -> CheckpointCoordinator:
     """No checkpoint is in progress, which another number of splits does not go on with. The home of the driver is that
     of this process."""
-    coordinator = assembly.open_coordinator(clicks_pipeline(topic, splits), Settings.from_environment(), url)
+    pipeline = clicks_pipeline(topic, splits, CheckpointConfig(**CHECKPOINTS))
+    coordinator = assembly.open_coordinator(pipeline, Settings.from_environment(), url)
     for record in store.history("clicks", 5):
         if record.status is Status.IN_PROGRESS:
             coordinator.abort(record.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "changed")
     return coordinator
+
+
+MAKER = "topic_pipeline:clicks_pipeline"
 
 
 @sizes("kills", sample=3, whole=20)
@@ -131,45 +119,30 @@ def test_every_record_counts_once_however_often_it_is_killed_and_restored(
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", postgres_url)
     random, store, mart = Random(f"{mode} {kills}"), assembly.open_store(postgres_url), Server(postgres_url)
     topic, splits = broker.topic(3), 1
+    make = partial(RepeatingDriver, tmp_path, postgres_url, mode, connect_server, MAKER, topic=topic)
     with writing(broker, topic, kills):
         for number in range(kills):
             splits = random.choice([1, 2, 3])
-            driver = TopicDriver(tmp_path, postgres_url, mode, connect_server, topic, splits)
-            with contextlib.closing(driver):
-                driver.wait_ready()
-                wait_for_another(store, driver, random.randint(1, 3))
-                if number % 3 == 1:
-                    broker.grow(topic, len(broker.ends(topic)) + 1)
-                time.sleep(random.uniform(0, 3))
-                assert driver.is_running(), driver.log()
-                driver.send(signal.SIGKILL)
+            if number % 3 == 2:
+                broker.grow(topic, len(broker.ends(topic)) + 1)
+            Lives(store, "clicks", partial(make, splits=splits), random).live(number)
             coordinator = opened(store, postgres_url, topic, splits)
-            if number % 5 == 1:
-                coordinator.restore(ToCheckpoint(random.choice(completed(store)[:5])), Accepted())
-    finish(tmp_path, store, postgres_url, mode, broker, topic, connect_server)
+            if number % 5 == 1 and (known := completed(store, "clicks")):
+                coordinator.restore(ToCheckpoint(random.choice(known[:5])), Accepted())
+    lives = Lives(store, "clicks", partial(make, splits=2), random)
+    ends = broker.ends(topic)
+
+    def is_read() -> bool:
+        return read_up_to(store, max(completed(store, "clicks"), default=0)) == ends
+
+    lives.finish(is_read)
     messages = broker.messages(topic)
     require_tables(mart, plain(messages))
     assert len(messages) > 100
     if mode == "unaligned":  # what was in flight is in no table yet
         return
-    for checkpoint_id in sorted(completed(store), reverse=True)[:10]:
+    for checkpoint_id in completed(store, "clicks")[:10]:
         opened(store, postgres_url, topic, 2).restore(ToCheckpoint(checkpoint_id), Accepted())
         require_tables(mart, plain(messages, read_up_to(store, checkpoint_id)))
-    finish(tmp_path, store, postgres_url, mode, broker, topic, connect_server)
+    lives.finish(is_read)
     require_tables(mart, plain(messages))
-
-
-def finish(
-    home: Path, store: PostgresCheckpointStore, url: str, mode: str, broker: Broker, topic: str, connect_server: str
-) -> None:
-    """Run until all was read."""
-    driver = TopicDriver(home, url, mode, connect_server, topic, 2)
-    deadline, ends = time.monotonic() + 300, broker.ends(topic)
-    with contextlib.closing(driver):
-        driver.wait_ready()
-        while read_up_to(store, max(completed(store), default=0)) != ends:
-            assert driver.is_running(), driver.log()
-            assert time.monotonic() < deadline, driver.log()
-            store.wait_for_change("clicks", 1)
-        wait_for_another(store, driver, 2)  # whatever was read twice is there by now
-        driver.send(signal.SIGKILL)

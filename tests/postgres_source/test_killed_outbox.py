@@ -11,12 +11,12 @@ from threading import Event, Thread
 import pytest
 from marts import Server
 from outbox_lives import Writers
-from repeating_driver import Lives, RepeatingDriver, completed
+from repeating_driver import CHECKPOINTS, Lives, RepeatingDriver, completed
 from sizes import sizes
 
 from outbox.orders import OUTBOX, orders_pipeline
 from outbox.plain import QUESTIONS
-from tidegate import assembly
+from tidegate import CheckpointConfig, assembly
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.lifecycle import Status
@@ -65,7 +65,8 @@ def writing(server: Server, seed: int) -> Iterator[None]:
 
 def restore(store: PostgresCheckpointStore, url: str, random: Random) -> None:
     """The home of the driver is that of this process."""
-    coordinator = assembly.open_coordinator(orders_pipeline(), Settings.from_environment(), url)
+    pipeline = orders_pipeline(checkpoints=CheckpointConfig(**CHECKPOINTS))  # else it would keep one checkpoint
+    coordinator = assembly.open_coordinator(pipeline, Settings.from_environment(), url)
     for record in store.history("outbox", 5):
         if record.status is Status.IN_PROGRESS:
             coordinator.abort(record.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "restored")
