@@ -37,6 +37,7 @@ def test_lost_rows_are_skipped_on_purpose_and_no_secret_is_shown_anywhere(
     settings = broker.settings if "sasl.password" in broker.settings else {**broker.settings, **signs_in}
     secret = settings.setdefault("sasl.password", SECRET)
     environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    environment.pop("AIRFLOW_HOME", None)  # of other tests, in whose Airflow the doctor would look for connections
     command = Command(tmp_path, environment | {VARIABLE: json.dumps(settings)}, quick_python)
 
     def here(*arguments: str, code: ExitCode = ExitCode.OK, **changes: str) -> str:

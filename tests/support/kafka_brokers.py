@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 from object_stores import wait_for_port
 from public_directories import public_directory
@@ -76,10 +77,18 @@ class Broker:
         producer.begin_transaction()
         return producer
 
-    def ends(self, topic: str) -> dict[int, int]:
+    def ends(self, topic: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:
         partitions = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
-        asked = self.admin.list_offsets({TopicPartition(topic, each): OffsetSpec.latest() for each in partitions})
+        latest = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+        asked = self.admin.list_offsets(latest, isolation_level=isolation)
         return {place.partition: found.result().offset for place, found in asked.items()}
+
+    def wait_for_commit(self, topic: str, seconds: float = 30) -> None:
+        """Until a transaction has just been committed, and none is open."""
+        first, deadline = self.ends(topic), time.monotonic() + seconds
+        while (ends := self.ends(topic)) == first or self.ends(topic, IsolationLevel.READ_COMMITTED) != ends:
+            assert time.monotonic() < deadline, f"nothing was committed to {topic}"
+            time.sleep(0.02)
 
     def messages(self, topic: str, isolation: str = "read_committed") -> list[Message]:
         """All that an independent consumer sees, in the order of partitions and offsets."""
