@@ -22,7 +22,7 @@ import kept_figures
 import machine
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from kept_figures import Series
 from machine_load import Load
 from pyarrow import json as arrow_json
@@ -91,7 +91,7 @@ def fill(servers: str, records: list[bytes]) -> None:
 
 
 def by_consume(servers: str, rows: int) -> None:
-    """Messages alone: nobody looks into them."""
+    """The messages alone, without a look at their content."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found = 0
@@ -107,7 +107,7 @@ def by_tidegate(servers: str, rows: int, form: Format, columns: str) -> None:
 
 
 def by_pyarrow(records: list[bytes]) -> None:
-    """The same records in blocks of the same size, from memory."""
+    """Parse the same records from memory, in blocks of the same size."""
     options = arrow_json.ParseOptions(explicit_schema=arrow_columns(JSON))
     for begin in range(0, len(records), BLOCK):
         data = b"\n".join(records[begin : begin + BLOCK])

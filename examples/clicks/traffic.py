@@ -1,4 +1,4 @@
-"""Clicks that nobody has made: the same ones for the same seed.
+"""Invented clicks: the same ones for the same seed.
 
 `python -m clicks.traffic clicks 1000` writes so many to a topic of the connection `kafka_default`.
 """

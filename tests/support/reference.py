@@ -60,14 +60,14 @@ PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "Sources and sinks of your own",
         {
             "tidegate": "StagedParquet RangeSource",
-            "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending ListingSource "
-            "RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource SkippingSource "
-            "Skipped DiscoveringSource CheckedSource ArrowSource ArrowReader LeftToSparkError Sink SinkInput "
-            "SinkCommit SinkWriter StageContext StateHandle HandleKind CommitAttempt CommittingSink GroupedSink "
-            "Participant CommitStatements StatementError RewindableSink Branch Withdrawn ReadableSink ReadableAtSink "
-            "TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink StagingSink NumberedSink "
-            "JournalingSink DirectorySink EvolvingSink SelectingSink PositionedSink LingeringSink PortableSink "
-            "PlacedSink KeyedSink CheckpointStorage ReadableStorage",
+            "tidegate.ports": "Source Segment SourceContext Snapshot BacklogSource LaggingSource Pending "
+            "ListingSource RereadingSource ReadSince ReplaceableSource ReadPiece PieceVersion QuarantiningSource "
+            "SkippingSource Skipped DiscoveringSource CheckedSource ArrowSource ArrowReader LeftToSparkError Sink "
+            "SinkInput SinkCommit SinkWriter StageContext StateHandle HandleKind CommitAttempt CommittingSink "
+            "GroupedSink Participant CommitStatements StatementError RewindableSink RewindableGroupedSink Branch "
+            "Withdrawn ReadableSink ReadableAtSink TableFiles ReferencingSink ArrowSink ArrowRows TypedSink OwnedSink "
+            "StagingSink NumberedSink JournalingSink DirectorySink EvolvingSink SelectingSink PositionedSink "
+            "LingeringSink PortableSink PlacedSink KeyedSink CheckpointStorage ReadableStorage",
         },
     ),
     "testing": (

@@ -204,7 +204,7 @@ class IcebergSink(StagedParquet):
         carry_out([sink._forward(checkpoint_id, staged, attempt.number) for sink, staged in left], attempt)
 
     def rewind_group(self, checkpoint_id: int, branch: Branch, members: "Members", attempt: CommitAttempt) -> None:
-        """See `ports.GroupedSink`."""
+        """See `ports.RewindableGroupedSink`."""
         carry_out([sink._back(checkpoint_id, branch, staged, attempt.number) for sink, staged in members], attempt)
 
     def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: int | None) -> Work:

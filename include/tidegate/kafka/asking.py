@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec
 
 from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of, told_by
 from tidegate.kafka.connections import Brokers
@@ -19,8 +19,8 @@ from tidegate.kafka.refusals import NO_TOPIC, Topic
 _SAMPLE, _PATIENCE = 200, 5.0
 #: Seconds until it counts that brokers refuse this client, as one that starts may do for a moment.
 _HOPE = 5
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST = OffsetSpec.earliest()
+_LATEST = OffsetSpec.latest()
 #: Of a topic at brokers that have no ids.
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 

@@ -48,7 +48,8 @@ def parsed(given: AvroSchema, what: str) -> dict[str, Any]:
             f'{what} is no Avro schema of a record, such as {{"type": "record", "name": "Order", "fields": [{{"name": '
             '"id", "type": "long"}]}: the fields of a record are the columns.'
         )
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    normal: dict[str, Any] = json.loads(json.dumps(found))
+    return normal
 
 
 def avro_columns(schema: Mapping[str, Any], what: str) -> dict[str, ColumnType]:

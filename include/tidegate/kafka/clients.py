@@ -8,6 +8,7 @@ import logging
 import os
 from collections import deque
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tidegate.kafka.connections import Brokers
@@ -52,10 +53,8 @@ class Heard:
 
 def require_client() -> None:
     """Raises `NotInstalledError` if confluent-kafka is not installed."""
-    try:
-        import confluent_kafka  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise not_installed("confluent_kafka") or error from error
+    if find_spec("confluent_kafka") is None and (error := not_installed("confluent_kafka")) is not None:
+        raise error
 
 
 def configured(brokers: Brokers, heard: Heard, **own: Any) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, Heard]":
 
     heard = Heard()
     ours = {
-        "group_id": "tidegate",  # a name it must have; nobody joins the group, and no offsets are stored in it
+        "group_id": "tidegate",  # required by the client; the group has no members and stores no offsets
         "enable_auto_commit": False,
         "enable_auto_offset_store": False,
         "enable_partition_eof": True,

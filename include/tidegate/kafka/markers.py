@@ -92,7 +92,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Those of a topic, by key. `undecided` are of transactions behind one of somebody else's that is open: whether
+    """Those of a topic, by key. `undecided` are of transactions behind an open one of another producer: whether
     they were committed cannot be seen until that one has ended."""
 
     committed: Mapping[bytes, Marker]
@@ -137,7 +137,7 @@ def read_decided(
     keep: Callable[[], None],
 ) -> Markers:
     """As `read`, once it is certain which of these slots have a checkpoint. Their own transactions have ended. Raises
-    `SinkUnavailableError` if a transaction of somebody else stays open."""
+    `SinkUnavailableError` if a transaction of another producer stays open."""
     deadline = time.monotonic() + TIME_LIMIT
     while True:
         markers = read(brokers, topic, refusals)
@@ -152,7 +152,7 @@ def read_decided(
 def make(brokers: Brokers, topic: str, refusals: Refusals) -> None:
     """Make the topic, unless it is there and compacted. Raises `SinkError`, `ConfigurationError`."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import NewTopic
 
     if policy_of(brokers, topic, refusals) is None:
         admin, heard = admin_of(brokers)
@@ -175,7 +175,7 @@ def problem_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
 def policy_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
     """The topic's `cleanup.policy`; None if there is no such topic. Raises `SinkError`, `ConfigurationError`."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
     if topic_id(brokers, topic, refusals) is None:
         return None
@@ -205,10 +205,10 @@ def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
 def _end_of(brokers: Brokers, topic: str, refusals: Refusals) -> int:
     """Behind the newest record, of whatever transaction."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+    from confluent_kafka.admin import OffsetSpec
 
     admin, heard = admin_of(brokers)
-    latest = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    latest = {TopicPartition(topic, 0): OffsetSpec.latest()}
     uncommitted = IsolationLevel.READ_UNCOMMITTED
     [asked] = admin.list_offsets(latest, isolation_level=uncommitted, request_timeout=TIME_LIMIT).values()
     try:

@@ -13,7 +13,7 @@ from tidegate.kafka.markers import TOPIC, Marker, Slot
 from tidegate.kafka.sink_refusals import Refusals, forward, outside
 from tidegate.kafka.topics import OnTopic
 from tidegate.kafka.transactions import Produced, Work, carry_out, take_slot
-from tidegate.ports import Branch, CommitAttempt, SinkInput, StageContext, StateHandle
+from tidegate.ports import CommitAttempt, SinkInput, StageContext, StateHandle
 from tidegate.postgres_sink.names import DELETE
 from tidegate.protocol.facts.errors import (
     ConfigurationError,
@@ -181,10 +181,6 @@ class KafkaSink(OnTopic, StagedParquet):
         if any(work.rows or sink.keys for work, (sink, _) in zip(works, members, strict=True)):
             refusals = forward(self.connection, [sink.topic for sink, _ in members], checkpoint_id)
             carry_out(self._brokers(), self.markers, works, checkpoint_id, attempt, refusals)
-
-    def rewind_group(self, checkpoint_id: int, branch: Branch, members: "Members", attempt: CommitAttempt) -> None:
-        """See `ports.GroupedSink`. It is never called: the sink cannot go back."""
-        raise NotImplementedError
 
     def _work(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Work:
         rows = sum(handle.rows for handle in staged)

@@ -157,7 +157,7 @@ class Refusals:
     def held_back(self, topic: str) -> SinkError:
         return SinkUnavailableError(
             f"{self.what}: whether an earlier attempt has committed them cannot be seen, because a transaction of "
-            f"somebody else is open on topic {topic!r}. {self.safe} It ends when its owner goes on, or by its "
+            f"another producer is open on topic {topic!r}. {self.safe} It ends when its owner goes on, or by its "
             f"transaction.timeout.ms; then {self.again}."
         )
 

@@ -10,8 +10,8 @@ from tidegate.protocol.recovery.skipping import LostRows
 
 def skip_lost(position: Position, found: Found) -> tuple[list[LostRows], Position]:
     """What a poll that goes on from a position refuses as lost, by partition, and the position behind it. A topic that
-    was made anew is read from its first record on, and so is a partition that ends before what was read of it: how much
-    of the former one was not read, nobody knows."""
+    was made anew is read from its first record on, and so is a partition that ends before what was read of it. How much
+    of the former one was not read is unknown."""
     lost, offsets, began = [], dict[int, int](), dict[int, int]()
     anew = _is_anew(position, found)
     for partition, offset in sorted(position.offsets.items()):

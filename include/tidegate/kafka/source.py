@@ -49,7 +49,7 @@ class KafkaSource(OnTopic, RangeSource):
         connection: The name of a connection to its brokers, in Airflow or the environment.
         splits: The number of splits, each of which has its own position. Partition p belongs to split p mod `splits`.
             It may be changed.
-        format: How values are written: as JSON, as Avro, or as bytes that nobody looks into.
+        format: How values are written: as JSON, as Avro, or as bytes.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default those of the Avro schema,
             and of bytes `value BINARY`.
         metadata: By name of a column, what it has of the record besides the value: `key`, `timestamp`, `partition`,

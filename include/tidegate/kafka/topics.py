@@ -4,7 +4,7 @@ from tidegate.kafka.connections import brokers_of
 from tidegate.kafka.refusals import Topic
 from tidegate.protocol.facts.errors import ConfigurationError, PipelineDefinitionError
 
-#: Seconds until a broker must have answered somebody who only looks.
+#: Seconds that a check waits for a broker's answer.
 _PATIENCE = 5.0
 _PORT = 9092
 

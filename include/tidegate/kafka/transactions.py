@@ -27,7 +27,7 @@ log = logging.getLogger("tidegate")
 
 #: How often an attempt begins again that others have fenced.
 _TRIES = 3
-#: Milliseconds until brokers end a transaction that nobody ends: as many as they allow if nobody has set that.
+#: Milliseconds until brokers end an abandoned transaction: the longest that they allow by default.
 TRANSACTION_TIMEOUT = 900_000
 #: Seconds until an abort must have been answered.
 _ABORT_LIMIT = 5.0
@@ -124,7 +124,7 @@ def _present(brokers: Brokers, topic: str, refusals: Refusals) -> str:
 
 
 def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool, refusals: Refusals) -> Owner:
-    """Make a slot the owner's if it is nobody's; `anew`, whosever it is. Returns whose it is then. Raises
+    """Give a slot to an owner if it has none; with `anew`, in any case. Returns the owner that it has then. Raises
     `SinkError`, `ConfigurationError`."""
     markers.make(brokers, topic, refusals)
     while True:

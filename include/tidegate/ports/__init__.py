@@ -8,7 +8,7 @@ from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, Arro
 from tidegate.ports.commit_participants import CommitStatements, CommittingSink, Participant, StatementError
 from tidegate.ports.declared_schemas import Schema
 from tidegate.ports.event_queue import EventQueue
-from tidegate.ports.grouped_sinks import GroupedSink
+from tidegate.ports.grouped_sinks import GroupedSink, RewindableGroupedSink
 from tidegate.ports.notifiers import Meter, Notifier
 from tidegate.ports.regions import (
     Acknowledger,
@@ -129,6 +129,7 @@ __all__ = [
     "Region",
     "RemoteEndpoint",
     "RereadingSource",
+    "RewindableGroupedSink",
     "RewindableSink",
     "Round",
     "Schema",

@@ -11,7 +11,8 @@ from tidegate.protocol.facts.records import StateHandle
 @runtime_checkable
 class GroupedSink(Protocol):
     """A sink after the commit that can change in one step with others of the pipeline. One of a group is handed all of
-    them. A group of one is committed and rewound as any other sink."""
+    them. A group of one is committed and rewound as any other sink. Groups of rewindable sinks are
+    `RewindableGroupedSink`s."""
 
     @property
     def group(self) -> str | None:
@@ -33,6 +34,11 @@ class GroupedSink(Protocol):
             SupersededAttemptError: If a step fails because a later attempt was here.
         """
         ...
+
+
+@runtime_checkable
+class RewindableGroupedSink(GroupedSink, Protocol):
+    """A `RewindableSink` that can go back in one step with the others of its group."""
 
     def rewind_group(
         self,

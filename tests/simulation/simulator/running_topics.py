@@ -73,9 +73,6 @@ class TopicTable(Table):
             sink.told.add(checkpoint_id)
         self.trouble("has committed to topics")
 
-    def rewind_group(self, *_: Any) -> None:
-        raise AssertionError("a topic does not go back")
-
     def work(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Work:
         if not self._is_marked:
             self.topic.take(Owner("running", self.topic.slot.sink, "database"))

@@ -121,9 +121,6 @@ class TopicSink(SimulatedSink):
             self.world.messages.told(sink, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {len(members)} topics")
 
-    def rewind_group(self, *_: Any) -> None:
-        raise AssertionError("a topic does not go back")
-
     def work(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Work:
         def rows() -> Iterator[Row]:
             for handle in staged:

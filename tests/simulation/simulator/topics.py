@@ -24,7 +24,7 @@ CHECKPOINT = "checkpoint"
 #: What an error of a sink says if brokers have given no answer, or too late, or have ended what took too long.
 _OF_BROKERS = (
     "_TIMED_OUT",
-    "of somebody else is open",
+    "of another producer is open",
     "could not be read to its end in time",
     "have ended the transaction",
 )

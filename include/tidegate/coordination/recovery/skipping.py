@@ -109,7 +109,7 @@ class Skipping:
         return found
 
     def _in_flight(self, vertex: SourceVertex, connector: SkippingSource, facts: _Facts) -> list[SourceSkip]:
-        """Rows that an unaligned checkpoint holds as ranges are read again by whoever goes on from it."""
+        """Rows that an unaligned checkpoint holds as ranges are read again by the next process that restores it."""
         names = {vertex.operator_id} | ({vertex.previous.name} if vertex.previous.name else set())
         rest: dict[SubtaskId, dict[int, Mapping[str, object] | None]] = {}
         lost: dict[SubtaskId, list[LostRows]] = {}

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import Branch, CommitAttempt, GroupedSink, RewindableSink, StateHandle
+from tidegate.ports import (
+    Branch,
+    CommitAttempt,
+    GroupedSink,
+    RewindableGroupedSink,
+    RewindableSink,
+    StateHandle,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class SinkGroup:
     def rewind(self, checkpoint_id: int, branch: Branch, attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`, as which all have been found."""
         first = self.vertices[0].sink
-        if len(self.vertices) > 1 and isinstance(first, GroupedSink):
+        if len(self.vertices) > 1 and isinstance(first, RewindableGroupedSink):
             first.rewind_group(checkpoint_id, branch, self._members(), attempt)
         elif isinstance(first, RewindableSink):
             first.rewind(checkpoint_id, branch, self.staged[0], attempt)

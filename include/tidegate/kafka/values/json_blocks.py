@@ -4,7 +4,7 @@ than `FileSource` reads it, is halved, and in the end its records are looked at 
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ class JsonDecoder:
         """See `Decoder`."""
         if self._parsed is not None and len(values) > _FEW:
             try:
-                return Decoded(self._block(values))
+                return Decoded(self._block(cast("Sequence[bytes]", values)))
             except (*_DOUBTFUL, TypeError):  # the latter for a tombstone
                 pass
         places: npt.NDArray[np.int64] | None = None
@@ -73,7 +73,7 @@ class JsonDecoder:
         begin = 0
         for place in [*(place for place, value in enumerate(values) if value is None), len(values)]:
             if begin < place:
-                pieces += self._pieces(list(values[begin:place]), begin)  # type: ignore[arg-type]
+                pieces += self._pieces(cast("list[bytes]", list(values[begin:place])), begin)
             if place < len(values):
                 arrays = [pa.nulls(1, each.type) for each in self._columns]
                 pieces.append(_Piece(place, 1, Decoded(pa.RecordBatch.from_arrays(arrays, schema=self._columns))))
@@ -89,7 +89,7 @@ class JsonDecoder:
                 return self._pieces(values[:half], begin) + self._pieces(values[half:], begin + half)
         return [_Piece(begin, len(values), self._records.decode(values))] if values else []
 
-    def _block(self, values: Sequence[bytes | None]) -> pa.RecordBatch:
+    def _block(self, values: Sequence[bytes]) -> pa.RecordBatch:
         """Raises `_DoubtfulError` and whatever pyarrow raises."""
         data = _objects(values)
         data.decode()  # pyarrow does not look at what it leaves out
@@ -124,21 +124,21 @@ class JsonDecoder:
         )
 
 
-def _objects(values: Sequence[bytes | None]) -> bytes:
+def _objects(values: Sequence[bytes]) -> bytes:
     """The values in one text, if each begins and ends like an object. Then the text is valid JSON only if each value
     is: between two of them, pyarrow is behind a brace that was closed, and one that opens can only follow at the top.
     """
-    data = b"\n".join(values)  # type: ignore[arg-type]
+    data = b"\n".join(values)
     if not _are_objects(data, values):
-        stripped = [value.strip(_BLANKS) for value in values if value is not None]
+        stripped = [value.strip(_BLANKS) for value in values]
         data = b"\n".join(stripped)
         if not _are_objects(data, stripped):
             raise _DoubtfulError
     return data
 
 
-def _are_objects(data: bytes, values: Sequence[bytes | None]) -> bool:
-    sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+def _are_objects(data: bytes, values: Sequence[bytes]) -> bool:
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
     ends = np.cumsum(sizes + 1) - 2
     letters = np.frombuffer(data, np.uint8)
     if not sizes.all():

@@ -24,12 +24,12 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class LostRows:
-    """Rows of one part of a source that nobody will read.
+    """Rows of one part of a source that will never be read.
 
     Attributes:
         part: The part, such as a partition of a topic.
         first: The first of them, such as an offset.
-        last: The last of them; None if nobody knows, as the part is gone or was made anew.
+        last: The last of them; None if that is unknown, as the part is gone or was made anew.
         next: Where reading goes on; None if the part is gone.
     """
 
@@ -47,7 +47,7 @@ class LostRows:
 @dataclass(frozen=True, slots=True)
 class SourceSkip:
     """Replaces what one subtask of a checkpoint says of a source: the position of a split, or the segments that are in
-    flight to an operator. `lost` is what nobody reads for that."""
+    flight to an operator. `lost` are the rows that are never read for that."""
 
     source: str
     checkpoint_id: int
@@ -107,7 +107,7 @@ def require_skippable(
     in_progress: Iterable[CheckpointRecord],
     has_live_region: bool,
 ) -> CheckpointRecord:
-    """The checkpoint that the next one goes on from. Rows that somebody has read are not to be skipped: so none of its
+    """Return the checkpoint that the next one goes on from. Rows that were read are not skipped, so none of its
     successors may have all of its snapshots, and no region may run. Raises `SkipRefusedError`. Performs no I/O."""
     id_ = pipeline.pipeline_id
     if pipeline.status in _ENDED:
