@@ -130,7 +130,7 @@ repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Pos
 documents: $(INSTALLED) ## Run every document in full, and write down which were run as they are (left to test-long then)
 	@DOCUMENTS=write $(BIN)/python -m pytest tests/documents/test_documents.py -m "" -k one_after_the_other
 
-mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/mistakes.md
+mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/reference/error-messages.md
 	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py
 
 screens: $(INSTALLED) ## Write anew what the commands show, on a terminal and to other programs (tests/cli/screens)
@@ -139,7 +139,7 @@ screens: $(INSTALLED) ## Write anew what the commands show, on a terminal and to
 schemas: $(INSTALLED) ## Write anew what describes the JSON of the commands (docs/schemas)
 	@SCHEMAS=write $(BIN)/python -m pytest tests/cli/test_schemas.py
 
-reference: $(INSTALLED) ## Write the reference of the public names anew, from their docstrings (docs/reference)
+reference: $(INSTALLED) ## Write the reference of the public names anew, from their docstrings (docs/reference/api)
 	@REFERENCE=write $(BIN)/python -m pytest tests/documents/test_reference.py
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)

@@ -3,7 +3,7 @@
     python benchmarks/slow_channel.py [--checkpoints 6] [--directory DIR]
 
 An operator reads one live channel and two with a backlog. Everything is counted in micro-batches, so a busy machine
-changes no figure. `docs/barriers.md` has them. Figures go to stdout as JSON, progress to stderr.
+changes no figure. `docs/explanation/barriers.md` has them. Figures go to stdout as JSON, progress to stderr.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Prints docs/speed.md from the figures that are kept (`--keep`). README has some of its rows.
+"""Prints docs/explanation/benchmarks.md from the figures that are kept (`--keep`). README has some of its rows.
 
-    python benchmarks/speed.py > docs/speed.md
+    python benchmarks/speed.py > docs/explanation/benchmarks.md
 
 Each figure is a median with the smallest and the largest of its repetitions.
 """
@@ -19,7 +19,7 @@ from machine_load import sentence
 Sides = Mapping[str, Mapping[str, Sequence[float]]]
 FLINK = {"rocksdb": "RocksDB", "hashmap": "heap"}
 INTRODUCTION = (
-    "How all of this is measured, and how to read it, is in [benchmarks/README.md](../benchmarks/README.md). "
+    "How all of this is measured, and how to read it, is in [benchmarks/README.md](../../benchmarks/README.md). "
     "`benchmarks/speed.py` prints this page from the figures that are kept in benchmarks/figures."
 )
 STREAMING = (
@@ -74,7 +74,7 @@ def page(
     kafka: Mapping[str, Any] | None,
 ) -> Iterator[str]:
     """All of it, line by line."""
-    yield from ("# Speed", "", INTRODUCTION, "", STREAMING)
+    yield from ("# Benchmarks: Tidegate, Structured Streaming, Flink and pyiceberg", "", INTRODUCTION, "", STREAMING)
     if shapes is not None:
         yield from ("", "## What people write", "", WRITTEN, "", *beside_streaming(shapes))
     yield from ("", "## Straight into an aggregate", "", *beside_streaming(bench))

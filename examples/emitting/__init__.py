@@ -1,5 +1,5 @@
 """Operators that emit: each file is a worked example of one, `shop` puts them together, and `plain` computes the
 same without Spark.
 
-docs/emit.md explains them.
+docs/how-to/join-streams-and-emit-rows.md explains them.
 """

@@ -1,1 +1,1 @@
-"""A sink and a source of one's own, as docs/own-connectors.md shows them."""
+"""A sink and a source of one's own, as docs/how-to/write-a-sink-or-source.md shows them."""

@@ -1,4 +1,4 @@
 """Approximate figures of visits to pages: `visits` is the pipeline.
 
-docs/aggregates.md explains it.
+docs/how-to/aggregate-by-key.md explains it.
 """

@@ -270,7 +270,7 @@ def read_state(
         ConfigurationError: For a key that does not fit, or for both a checkpoint and a savepoint.
 
     Example:
-        `tidegate.state.read("shop", "customers", key="ann").read_all()` is a `pyarrow.Table`. docs/state.md has more.
+        `tidegate.state.read("shop", "customers", key="ann").read_all()` is a `pyarrow.Table`. read-state.md has more.
     """
     import pyarrow as pa
 

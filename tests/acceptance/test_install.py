@@ -1,4 +1,4 @@
-"""The script of docs/install.md on a clean machine: a new environment from the wheel, a project, a DAG run in a fresh
+"""The script of install.md on a clean machine: a new environment from the wheel, a project, a DAG run in a fresh
 Airflow, and the pages."""
 
 import json
@@ -26,7 +26,7 @@ def script():
     has what it needs in its cache."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     assert uv is not None, "`make setup` installs uv"
-    blocks = re.findall(r"^```bash\n(.*?)^```$", (PROJECT / "docs/install.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```bash\n(.*?)^```$", (PROJECT / "install.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     text = "".join(blocks).replace("python3 -m venv", f"{sys.executable} -m venv")
     assert text.count("pip install") == 1

@@ -94,7 +94,7 @@ def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it(
     from speed import page
 
     printed = list(page(*map(read, ("bench", "flink", "iceberg", "shapes", "kafka"))))
-    assert (ROOT / "docs" / "speed.md").read_text().splitlines() == printed
+    assert (ROOT / "docs/explanation/benchmarks.md").read_text().splitlines() == printed
     section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
     rows = [_medians(line) for line in section.splitlines() if line.startswith("|")]
     assert len(rows) > 4
@@ -109,7 +109,7 @@ def test_the_page_about_iceberg_has_the_same_figures() -> None:
     assert iceberg is not None
     rows = [_medians(line) for line in beside_pyiceberg(iceberg) if "rows" in line and line.endswith(" |")]
     measured = [row[1:3] for row in rows if row[0].startswith(("append of", "10,000 updates"))]
-    [table] = (ROOT / "docs" / "iceberg.md").read_text().split("| measured |")[1:]
+    [table] = (ROOT / "docs/how-to/write-to-iceberg.md").read_text().split("| measured |")[1:]
     assert len(measured) == 3
     assert [each for row in measured for each in row if each not in table.partition("\n\n")[0]] == []
 

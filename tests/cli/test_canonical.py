@@ -38,7 +38,7 @@ def rows_of_state(here, checkpoint_id):
     return found
 
 
-@pytest.mark.long  # docs/restore.md moves such a directory, and docs/edit.md begins a pipeline with one
+@pytest.mark.long  # restore-a-checkpoint.md moves such a directory, and edit-state.md begins a pipeline with one
 def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_goes_on(
     environments, tmp_path, quick_python
 ):

@@ -72,9 +72,8 @@ def names(document):
 
 
 def documented_as_different():
-    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    section = text.split("## JSON")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| `([\w.]+)` \|", section, re.MULTILINE)
+    text = (Path(__file__).parents[2] / "docs/reference/json-output.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| `([\w.]+)` \|", text, re.MULTILINE)
     return {(where, name) for where, name in rows}
 
 

@@ -76,7 +76,7 @@ def test_a_run_is_held_approved_and_completed(command, here, tmp_path):
     assert json.loads(here("stats", "shop", "-o", "json").stdout)["held"] is None
 
 
-@pytest.mark.long  # `docs/hold.md` shows it, too
+@pytest.mark.long  # `docs/how-to/approve-data-by-hand.md` shows it, too
 @pytest.mark.spark
 def test_a_run_is_held_and_rejected_and_the_next_one_takes_the_corrected_data(command, here, tmp_path):
     assert command("run", "shop").returncode == ExitCode.HELD

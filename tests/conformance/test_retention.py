@@ -1,6 +1,6 @@
 """Which checkpoints are kept, and whose files go: protocol.md section 9, row by row, on every store.
 
-Two rows differ from Flink's on purpose (docs/decisions/008, docs/protocol.md): a failed pipeline and one that has
+Two rows differ from Flink's on purpose (docs/decisions/008, protocol.md): a failed pipeline and one that has
 finished keep their checkpoints whatever the policy, because a DAG run goes on from them and the state is the user's.
 """
 

@@ -1,4 +1,4 @@
-"""docs/mistakes.md says what users see who make a mistake: all are made here, and the page is what was seen.
+"""error-messages.md says what users see who make a mistake: all are made here, and the page is what was seen.
 
 `MISTAKES=write` writes the page anew (`make mistakes`).
 """
@@ -19,7 +19,7 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.project.registered import load_pipeline
 from tidegate.protocol.facts.errors import CheckpointError
 
-PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/error-messages.md"
 GROUPS = {
     "The graph of a pipeline": written.GRAPH,
     "Operators": written.OPERATORS,

@@ -1,4 +1,4 @@
-"""docs/reference says what the docstrings of the public names say, and these say all that a caller must know.
+"""docs/reference/api says what the docstrings of the public names say, and these say all that a caller must know.
 
 `REFERENCE=write` writes the pages anew (`make reference`).
 """
@@ -14,7 +14,7 @@ from reference_pages import pages
 import tidegate.ports
 from tidegate.protocol.facts import errors
 
-FOLDER = ROOT / "docs" / "reference"
+FOLDER = ROOT / "docs/reference/api"
 CONNECTORS = ("sources", "source_abilities", "sinks", "sink_abilities", "arrow_reading")
 
 

@@ -1,4 +1,4 @@
-"""The rules of the house (docs/architecture.md) about who imports what: one line a room, read from the source.
+"""The rules of the house (architecture.md) about who imports what: one line a room, read from the source.
 
 A rule that nothing can break holds nothing up: each is shown to refuse an import planted in its room.
 """

@@ -57,7 +57,7 @@ APPROVED = "approved by a person"
 
 
 def diagram():
-    """The table as docs/protocol.md shows it: phases while a checkpoint is in progress, then its status."""
+    """The table as docs/reference/protocol.md shows it: phases while a checkpoint is in progress, then its status."""
     shown = {stage: str(stage[1] if stage[0] is Status.IN_PROGRESS else stage[0]) for stage in TRANSITIONS}
     edges = ["    [*] --> TRIGGERED: trigger"]
     for before, successors in TRANSITIONS.items():
@@ -68,5 +68,5 @@ def diagram():
 
 
 def test_the_documented_diagram_is_the_table():
-    documented = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    assert diagram() in documented, f"put this into docs/protocol.md:\n{diagram()}"
+    documented = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
+    assert diagram() in documented, f"put this into docs/reference/protocol.md:\n{diagram()}"

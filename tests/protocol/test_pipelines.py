@@ -56,7 +56,7 @@ SPECIAL = {
 
 
 def diagram():
-    """The table as docs/protocol.md shows it."""
+    """The table as docs/reference/protocol.md shows it."""
     edges = [
         f"    {before} --> {after}: {SPECIAL.get((before, after), CAUSES[after])}"
         for before in PipelineStatus
@@ -67,8 +67,8 @@ def diagram():
 
 
 def test_the_documented_diagram_is_the_table():
-    documented = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    assert diagram() in documented, f"put this into docs/protocol.md:\n{diagram()}"
+    documented = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
+    assert diagram() in documented, f"put this into docs/reference/protocol.md:\n{diagram()}"
 
 
 def test_only_a_pipeline_that_runs_or_was_never_asked_is_active():

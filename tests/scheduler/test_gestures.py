@@ -1,4 +1,4 @@
-"""What the gestures of Airflow's users do to a checkpoint, on a real Airflow: each row of the table in docs/airflow.md.
+"""What the gestures of Airflow's users do to a checkpoint, on a real Airflow: the table in operate-in-airflow.md.
 
 A DAG run waits either in line, behind a checkpoint of ours, or for the snapshots of a continuous region, which is us.
 So the gestures are made on runs that wait, and hardly any needs Spark.

@@ -1,7 +1,7 @@
 """The public names, and what their docstrings say: signature, parameters, attributes, results and errors.
 
 Read from the source, by griffe. `PAGES` says which names are public, where each is imported from, and on which page of
-docs/reference it is.
+docs/reference/api it is.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, as Markdown."""
+"""The pages of docs/reference/api, as Markdown."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def pages() -> dict[str, str]:
 
 
 def _index() -> str:
-    parts = [f"# Reference\n\nThe public names, with their parameters, results and errors. {_MADE}\n"]
+    parts = [f"# Python API\n\nThe public names, with their parameters, results and errors. {_MADE}\n"]
     for page, listed in entries().items():
         parts.append(f"\n## [{PAGES[page][0]}]({page}.md)\n\n")
         parts += [f"- [`{each.title}`]({page}.md#{_anchor(each.title)}): {_first_sentence(each)}\n" for each in listed]

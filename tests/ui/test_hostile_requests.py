@@ -52,7 +52,7 @@ def routes_of(app: FastAPI) -> Iterator[APIRoute]:
 
 
 def require_promised(answer: httpx.Response, what: object) -> None:
-    """An answer, or a refusal in the form that docs/api.md promises; a page is a page."""
+    """An answer, or a refusal in the form that docs/reference/rest-api.md promises; a page is a page."""
     assert answer.status_code < 500, (what, answer.text[:500])
     if answer.status_code >= 400 and answer.status_code != 409:
         if "/api/" in answer.request.url.path:

@@ -114,8 +114,8 @@ class Stream:
         this stream is emitted once: as soon as the other stream has a row of its key or, in a left join, at once.
 
         A source of versions, such as `FileSource(…, mode="snapshot")`, is joined with `as_of` or `row_key`
-        (docs/dimensions.md). With `as_of`, each row of this stream is emitted once, at once. With `row_key`, the result
-        is a table, whose rows are updated when those of either stream change.
+        (load-dimension-tables.md). With `as_of`, each row of this stream is emitted once, at once. With `row_key`, the
+        result is a table, whose rows are updated when those of either stream change.
 
         Args:
             other: The other stream.

@@ -112,7 +112,7 @@ class Reader:
         return SourceChangedError(
             f"Table {self.target} has a row of transaction {id_}, and the database is at {now.xmax}: its rows were "
             f"brought from another cluster, or the column was set by hand. {AS_BEFORE}Set it to '0' in the rows that "
-            "came with the table, before the first checkpoint, or as docs/postgres-source.md says for a table that "
+            "came with the table, before the first checkpoint, or as read-from-postgres.md says for a table that "
             "was moved. Then run again."
         )
 

@@ -51,7 +51,7 @@ def edit(
     spark: "SparkSession | None" = None,
 ) -> "SavepointEdit":
     """Begin a savepoint that is another one with some of its state changed, by default the latest completed checkpoint.
-    That stays as it is. See docs/edit.md.
+    That stays as it is. See docs/how-to/edit-state.md.
 
     Args:
         pipeline: Its definition, or a name as on the command line.

@@ -86,7 +86,7 @@ class FileSource:
     Args:
         path: A directory below the project's home, or a URL.
         format: `"csv"`, `"json"` (an object a line) or `"parquet"`. CSV is RFC 4180 as commonly written, unless the
-            options `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md).
+            options `quote`, `escape` or `multiLine` say otherwise (docs/reference/file-source.md).
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model.
         splits: The number of splits. Each has its own position and owns the files whose path hashes to it. It may be
             changed.
@@ -115,7 +115,7 @@ class FileSource:
             `schema`. The first one that matches counts. Columns that a file does not have are null in its rows.
         parsing: With `"spark"`, values may be written in any way that Spark understands.
         mode: With `"snapshot"`, a file is delivered whole again and again, and its rows are what has changed
-            (docs/dimensions.md). `path` is that file, or a directory of versions in the order of their names.
+            (load-dimension-tables.md). `path` is that file, or a directory of versions in the order of their names.
         key: The columns that tell the rows of a snapshot apart.
         max_deleted: The share of a snapshot's rows that the next one may lack.
 

@@ -1,6 +1,6 @@
 """Names that are never data: files that their writer has not finished, and files about other files.
 
-One table, with the programs that write such names. docs/pipelines.md shows it. Programs that write under the final name
+One table, with the programs that write such names. file-source.md shows it. Programs that write under the final name
 (`cp`, `scp`, `curl`, `wget`, most FTP and SFTP servers) are not in it: `FileSource.min_age` is for them.
 """
 

@@ -131,7 +131,7 @@ def require_possible(glob: Sequence[str]) -> None:
     if not any(map(is_finished, literal)):
         raise PipelineDefinitionError(
             "matches only names that are never read: those of unfinished or hidden files, and of files about other "
-            "files (docs/pipelines.md)"
+            "files (docs/reference/file-source.md)"
         )
 
 

@@ -1,7 +1,7 @@
 """The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
 
 Each is one call inside a Spark task: rows in, what changes out, which is then written as at most one new run. The
-coordinator decides what a checkpoint does with the handle. The format of a run is in docs/state.md.
+coordinator decides what a checkpoint does with the handle. The format of a run is in docs/reference/state-format.md.
 """
 
 import time

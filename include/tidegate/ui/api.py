@@ -1,6 +1,6 @@
 """The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only; `gestures` acts.
 
-Fields that Flink's REST API has too carry its names (docs/configuration.md). Every list comes in pages: the answer says
+Fields that Flink's REST API has too carry its names (json-output.md). Every list comes in pages: the answer says
 what to ask for the next one.
 """
 

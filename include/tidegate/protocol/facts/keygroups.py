@@ -1,4 +1,4 @@
-"""Key groups: the unit in which keyed state moves when the parallelism changes (docs/state.md).
+"""Key groups: the unit in which keyed state moves when the parallelism changes (docs/reference/state-format.md).
 
 A key group is the high bits of the key's 64-bit hash, so it is monotonic in the hash. A subtask owns a contiguous range
 of key groups, and so a contiguous range of hashes.

@@ -1,7 +1,7 @@
 """What `_metadata` says of a checkpoint: written as JSON and read back here, and nowhere else.
 
 It is written before the commit, the marker (`marker.py`) after it. Together they are enough to record the checkpoint
-again when the database is lost (`recovered`), and anybody can read them (docs/state.md).
+again when the database is lost (`recovered`), and anybody can read them (docs/reference/state-format.md).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The restore step of every checkpoint: which snapshots its subtasks start from.
 
 A checkpoint always starts from the whole latest completed one. No data moves: a subtask opens the runs that overlap its
-key groups, also when the parallelism has changed (docs/state.md).
+key groups, also when the parallelism has changed (docs/reference/state-format.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (docs/state.md).
+"""Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (docs/reference/state-format.md).
 
 The same arithmetic as `protocol/facts/keygroups.py`, on the unsigned value of Spark's signed hash.
 """
