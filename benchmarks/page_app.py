@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from many_checkpoints import LARGE, PLAN
 
 from tidegate.assembly import open_readings
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.ui.api import PREFIX
 from tidegate.ui.app import create_app
 from tidegate.ui.auth import Right

@@ -27,7 +27,7 @@ from tidegate.ports import Meter, Notifier
 from tidegate.project.registered import load_pipeline as load_pipeline
 from tidegate.project.registered import registered_pipelines as registered_pipelines
 from tidegate.protocol.facts.errors import StateIntegrityError
-from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, UserAction
 from tidegate.protocol.text.installed import not_installed
 from tidegate.settings import Settings, resolve
 
@@ -129,10 +129,10 @@ def command_actor() -> Actor:
     return Actor(ActorKind.CLI_USER, name, gethostname())
 
 
-def new_gesture(kind: GestureKind, **details: Any) -> Gesture:
+def new_action(kind: ActionKind, **details: Any) -> UserAction:
     """What whoever runs this process asks for, once. Details that are None are left out."""
     given = {name: value for name, value in details.items() if value is not None}
-    return Gesture(str(uuid4()), kind, command_actor(), given)
+    return UserAction(str(uuid4()), kind, command_actor(), given)
 
 
 def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, Exported, MemoryExporter, directory, past_of
 from sizes import sizes
+from user_actions import dispose
 from worlds import Crash, MemorySink, small_pipeline
 
 from tidegate.ports import SinkInput

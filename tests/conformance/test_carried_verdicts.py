@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from desks import Desk
-from made_gestures import approve
 from memory_store import MemoryCheckpointStore
+from user_actions import approve
 from worlds import CapturingRegion, Judge
 
 from tidegate.coordination.steps import validate as validation

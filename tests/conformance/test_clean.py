@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from cleanings import DAY, left_there, past_of_four, settle
-from made_gestures import dispose
+from user_actions import dispose
 
 from tidegate.protocol.cleaning.clean_report import Cost, reasons_text
 from tidegate.protocol.facts.errors import PipelineIdentityError

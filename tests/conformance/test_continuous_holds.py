@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from live_pipelines import Live
-from made_gestures import approve, reject
+from user_actions import approve, reject
 from worlds import Judge
 
 from tidegate.protocol.facts.errors import (

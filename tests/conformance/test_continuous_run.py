@@ -8,7 +8,7 @@ import pytest
 from desks import Desk
 from executors import Inline
 from live_pipelines import Live, shown
-from made_gestures import STOPS, resume
+from user_actions import STOPS, resume
 from worlds import Judge
 
 from tidegate.coordination.continuous import continuous_run as continuous

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from live_pipelines import Live, shown
-from made_gestures import resume
+from user_actions import resume
 from worlds import MortalStore
 
 from tidegate.ports import CheckpointStore

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from ears import Ear, fail, told
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, MortalStore
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
-from made_gestures import resume, suspend
 from records import at
 from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, triggered
+from user_actions import resume, suspend
 from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from made_gestures import suspend
+from user_actions import suspend
 from worlds import CapturingRegion
 
 from tidegate.protocol.facts.errors import ForeignPathError

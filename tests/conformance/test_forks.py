@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from forks import SAVEPOINT, New
-from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, directory, past_of
 from sizes import sizes
+from user_actions import dispose
 from worlds import Crash
 
 from tidegate.coordination.context import context_of

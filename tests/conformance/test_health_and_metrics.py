@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from ears import Ear, fail, told
-from made_gestures import STOPS
+from user_actions import STOPS
 from ways_to_fail import take
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
-from made_gestures import DECISIONS, STOPS, approve, reject
 from memory_store import MemoryCheckpointStore
 from records import at
+from user_actions import DECISIONS, STOPS, approve, reject
 from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.coordination.observing.history import History

@@ -2,7 +2,7 @@
 until a person says it is meant."""
 
 import pytest
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 from worlds import Judge, ManualClock, MemorySink, MemoryStorage, SplitSource, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

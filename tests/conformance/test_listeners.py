@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from desks import Desk
-from made_gestures import suspend
 from records import at
 from store_steps import PIPELINE, completed, triggered
+from user_actions import suspend
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 

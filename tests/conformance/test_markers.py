@@ -4,9 +4,9 @@ checkpoint."""
 from hashlib import sha256
 
 import pytest
-from made_gestures import dispose
 from pasts import Past
 from sizes import later
+from user_actions import dispose
 from worlds import Crash, Judge
 
 from tidegate.coordination.recovery.restore import ToCheckpoint

@@ -1,4 +1,4 @@
-"""Gestures without a definition: what they do, what they answer, and that they are done once: on every store."""
+"""User actions without a definition: what they do, what they answer, and that they are done once: on every store."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -7,20 +7,20 @@ from datetime import timedelta
 import pytest
 from desks import Desk
 from live_pipelines import Live, shown
-from made_gestures import suspend
 from records import SOMEBODY
+from user_actions import suspend
 from worlds import Crash, Judge
 
 from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.facts.errors import CheckpointCompletedError, GestureRefusedError, StoreUnavailableError
+from tidegate.protocol.facts.errors import ActionRefusedError, CheckpointCompletedError, StoreUnavailableError
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureAnswer, GestureKind
+from tidegate.protocol.observing.actions import ActionAnswer, ActionKind, Actor, ActorKind, AnswerStatus
 from tidegate.testing.effects import Effects, MortalTransactions
 
 DONE, REFUSED = AnswerStatus.DONE, AnswerStatus.REFUSED
@@ -57,8 +57,8 @@ def record(world: Desk, checkpoint_id: int):
     return found
 
 
-#: What each gesture does to the world of four checkpoints, of which the last is in progress; and how one sees it.
-GESTURES = {
+#: What each action does to the world of four checkpoints, of which the last is in progress; and how one sees it.
+ACTIONS = {
     "suspend": (lambda o, id_: o.suspend(id_, SOMEBODY), lambda w: status(w), PipelineStatus.SUSPENDED),
     "cancel": (lambda o, id_: o.cancel(id_, SOMEBODY), lambda w: status(w), PipelineStatus.CANCELLED),
     "abort": (lambda o, id_: o.abort(id_, SOMEBODY, 4), lambda w: record(w, 4).status, Status.FAILED),
@@ -67,9 +67,9 @@ GESTURES = {
 }
 
 
-@pytest.mark.parametrize("name", GESTURES)
-def test_a_gesture_is_done_once_and_answered_always(world: Desk, name: str) -> None:
-    act, look, expected = GESTURES[name]
+@pytest.mark.parametrize("name", ACTIONS)
+def test_an_action_is_done_once_and_answered_always(world: Desk, name: str) -> None:
+    act, look, expected = ACTIONS[name]
     world.ask("r4")
     first = act(operations(world), "id-1")
     assert (first.status, look(world)) == (DONE, expected), first
@@ -77,17 +77,17 @@ def test_a_gesture_is_done_once_and_answered_always(world: Desk, name: str) -> N
     assert act(operations(world), "id-1") == first
     assert world.store.history("p", 9) == before
     [known] = world.store.audit("p", 9)
-    assert (known.gesture.kind, known.gesture.request_id) == (GestureKind[name.upper()], "id-1")
-    assert (known.gesture.actor, known.answer, known.pipeline_id) == (SOMEBODY, first, "p")
+    assert (known.action.kind, known.action.request_id) == (ActionKind[name.upper()], "id-1")
+    assert (known.action.actor, known.answer, known.pipeline_id) == (SOMEBODY, first, "p")
 
 
-@pytest.mark.parametrize("name", GESTURES)
+@pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("at", range(3))
 def test_a_process_that_dies_at_a_commit_leaves_the_deed_and_its_record_or_neither(
     world: Desk, name: str, before: bool, at: int
 ) -> None:
-    act, look, expected = GESTURES[name]
+    act, look, expected = ACTIONS[name]
     world.ask("r4")
     effects = Effects()
     effects.die(at, before)
@@ -103,9 +103,9 @@ def test_a_process_that_dies_at_a_commit_leaves_the_deed_and_its_record_or_neith
     assert len(world.store.audit("p", 9)) == 1
 
 
-@pytest.mark.parametrize("name", GESTURES)
+@pytest.mark.parametrize("name", ACTIONS)
 def test_two_at_once_with_one_id_do_one_deed_and_get_one_answer(world: Desk, name: str) -> None:
-    act, look, expected = GESTURES[name]
+    act, look, expected = ACTIONS[name]
     world.ask("r4")
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: act(operations(world), "id-1"), range(8)))
@@ -128,13 +128,13 @@ def test_what_is_refused_changes_nothing_and_is_on_record(world: Desk) -> None:
     }
     assert {answer.status for answer in refused.values()} == {REFUSED}
     assert (world.store.history("p", 9), status(world)) == before
-    assert {each.gesture.request_id: each.answer for each in world.store.audit("p", 99)} == refused
+    assert {each.action.request_id: each.answer for each in world.store.audit("p", 99)} == refused
     with pytest.raises(CheckpointCompletedError, match="can no longer be aborted"):
         refused["a"].require_done()
     assert "No continuous region" in refused["g"].sentence
     again = operations(world).abort("a", SOMEBODY, 3)
     assert again == refused["a"]
-    with pytest.raises(GestureRefusedError, match=r"refused before: Checkpoint 3"):
+    with pytest.raises(ActionRefusedError, match=r"refused before: Checkpoint 3"):
         again.require_done()
 
 
@@ -154,7 +154,7 @@ def _to(checkpoint_id: int):
     return ToCheckpoint(checkpoint_id)
 
 
-def test_an_id_is_of_one_gesture(world: Desk) -> None:
+def test_an_id_is_of_one_action(world: Desk) -> None:
     operations(world).suspend("id", SOMEBODY)
     other = operations(world).resume("id", OTHER)
     assert (other.status, "is of another request: SUSPEND" in other.sentence) == (REFUSED, True)
@@ -162,7 +162,7 @@ def test_an_id_is_of_one_gesture(world: Desk) -> None:
     assert operations(world).abort("abort", SOMEBODY, 9).status is REFUSED
     assert "another request" in operations(world).abort("abort", SOMEBODY, 8).sentence
     assert operations(world).suspend("id", OTHER).status is DONE, "who repeats it does not matter"
-    assert [each.gesture.request_id for each in world.store.audit("p", 9)] == ["abort", "id"]
+    assert [each.action.request_id for each in world.store.audit("p", 9)] == ["abort", "id"]
 
 
 @pytest.mark.parametrize("id_", ["", "a\nb", "\0", "x" * 501, "\ud800", "a" * 10_000_000], ids=range(6))
@@ -181,9 +181,9 @@ def test_texts_from_people_are_harmless(world: Desk, text: str) -> None:
     assert operations(world).dispose("a", actor, text).status is REFUSED
     assert operations(world).rename("b", actor, "one", Label(None, text)).status in AnswerStatus
     for known in world.store.audit("p", 9):
-        assert max(len(known.gesture.actor.name), len(known.gesture.actor.origin)) <= 300
+        assert max(len(known.action.actor.name), len(known.action.actor.origin)) <= 300
         assert len(known.answer.sentence) < 11_000
-        assert len(str(known.gesture.details)) < 31_000
+        assert len(str(known.action.details)) < 31_000
     assert len(world.store.audit("p", 9)) == 2
 
 
@@ -235,7 +235,7 @@ def test_a_store_that_is_away_gives_no_answer(world: Desk, monkeypatch: pytest.M
 # -- what a continuous region takes
 
 
-def handing(one: Live, id_: str, kind: CheckpointKind = SAVEPOINT, **more: object) -> GestureAnswer:
+def handing(one: Live, id_: str, kind: CheckpointKind = SAVEPOINT, **more: object) -> ActionAnswer:
     return operations(one.world).request(id_, SOMEBODY, kind, **more)
 
 
@@ -258,7 +258,7 @@ def test_a_region_stops_with_what_is_requested_of_it_whatever_it_does(live: Call
     assert one.run().status is PipelineStatus.FINISHED
     assert [(request, what) for _, request, what in one.history()][-1] == ("asked:id", "COMPLETED")
     assert one.second < 25
-    assert one.world.store.audit("p", 1)[0].gesture.kind is GestureKind.STOP
+    assert one.world.store.audit("p", 1)[0].action.kind is ActionKind.STOP
 
 
 def test_a_request_keeps_its_place_while_the_region_is_busy_for_long(live: Callable[..., Live]) -> None:

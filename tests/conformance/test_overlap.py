@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from executors import Slow
 from live_pipelines import Live, shown
-from made_gestures import approve, reject
+from user_actions import approve, reject
 from worlds import Judge
 
 from tidegate.coordination.continuous import continuous_run as continuous

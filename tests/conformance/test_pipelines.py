@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from made_gestures import STOPS, resume, suspend
 from records import at
 from store_steps import PIPELINE, fail_checkpoint, triggered
+from user_actions import STOPS, resume, suspend
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore

@@ -1,7 +1,7 @@
 """Plans for changed code, on every store: they read, and change nothing."""
 
-from made_gestures import suspend
 from pasts import OP, Past
+from user_actions import suspend
 
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.protocol.recovery.changes import ChangeVerdict

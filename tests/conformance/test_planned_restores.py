@@ -7,7 +7,7 @@ from records import at
 
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.protocol.facts.errors import IllegalRequestError, RecordRefusedError, RestoreRefusedError
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.recovery.restore_plan import Accepted
 
 AMY, BOB = (Actor(ActorKind.AIRFLOW_USER, name, "10.0.0.1") for name in ("amy", "bob"))

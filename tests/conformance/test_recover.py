@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from lost_databases import Lost, check_nothing_is_recorded
-from made_gestures import resume, suspend
 from memory_store import MemoryCheckpointStore
 from pasts import ExactStorage
+from user_actions import resume, suspend
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
 from tidegate.coordination.context import context_of

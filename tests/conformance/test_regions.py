@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from made_gestures import STOPS
 from records import at
 from store_steps import PIPELINE, completed
+from user_actions import STOPS
 from worlds import Judge, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from made_gestures import resume, suspend
 from pasts import OP, Past
+from user_actions import resume, suspend
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, Exported, check_restored, copy_of, directory, past_of
+from user_actions import dispose
 from worlds import MemorySink
 
 from tidegate.coordination.context import context_of

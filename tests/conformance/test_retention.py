@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 from worlds import CapturingRegion
 
 from tidegate.pipeline.config import CheckpointRetention

@@ -1,7 +1,7 @@
 """A savepoint has a name and a note, and stays until its owner disposes of it: on every store."""
 
 import pytest
-from made_gestures import dispose
+from user_actions import dispose
 from worlds import Judge
 
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from made_gestures import approve
+from user_actions import approve
 from worlds import CapturingRegion, Judge
 
 from tidegate.protocol.facts.errors import (

@@ -13,7 +13,7 @@ from tidegate.coordination.recovery import skipping as doing
 from tidegate.coordination.steps import lookup
 from tidegate.protocol.facts.errors import CheckpointError, SkipRefusedError
 from tidegate.protocol.facts.lifecycle import Status
-from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, UserAction
 
 
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryCheckpointStore()
     world = Reading.that_has_lost(store, monkeypatch)
     world.ask("r2")
-    asked = Gesture("g1", GestureKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"))
+    asked = UserAction("g1", ActionKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"))
     world.coordinator.skip("src", None, asked)
     assert world.record(2).status is Status.FAILED, "what is in progress began at positions that hold no more"
     with store.transaction("p") as tx:

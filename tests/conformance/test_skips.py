@@ -7,15 +7,15 @@ from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.protocol.facts.errors import (
+    ActionRepeatedError,
     ConfigurationError,
-    GestureRepeatedError,
     SkipRefusedError,
     SourceChangedError,
     UnknownOutcomeError,
 )
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.reasons import FailureReason
-from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, AnswerStatus, UserAction
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def world(store, monkeypatch):
     return Reading.that_has_lost(store, monkeypatch)
 
 
-def gesture(request_id="g1", **details):
-    return Gesture(request_id, GestureKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"), details)
+def action(request_id="g1", **details):
+    return UserAction(request_id, ActionKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"), details)
 
 
 def lost(plan):
@@ -43,7 +43,7 @@ def test_the_next_checkpoint_goes_on_behind_what_is_lost_and_the_audit_says_what
     plan = world.coordinator.skipping.plan("src")
     assert (lost(plan), plan.checkpoint.checkpoint_id, plan.aborted) == ([("0", 3, 4, 5)], 1, (2,))
     assert world.record(2).status is Status.IN_PROGRESS, "a plan changes nothing"
-    world.coordinator.skip("src", plan, gesture(lost=[["0", 3, 4]]))
+    world.coordinator.skip("src", plan, action(lost=[["0", 3, 4]]))
     failed = world.record(2)
     assert (failed.status, failed.failure_reason) == (Status.FAILED, FailureReason.COORDINATOR_SUSPEND)
     assert "Lost rows of source src were skipped." in failed.failure_message
@@ -54,14 +54,14 @@ def test_the_next_checkpoint_goes_on_behind_what_is_lost_and_the_audit_says_what
     [found] = world.store.audit("p", 10)
     assert (found.answer.status, found.answer.checkpoint_id) == (AnswerStatus.DONE, 1)
     assert "without rows that it has lost: 0: 3 to 4 (goes on at 5)." in found.answer.sentence
-    assert found.gesture.details == {"lost": [["0", 3, 4]]}
+    assert found.action.details == {"lost": [["0", 3, 4]]}
     with world.store.transaction("p") as tx:
         [skip] = tx.skips()
     assert (skip.source, skip.checkpoint_id, skip.subtask, skip.lost) == ("src", 1, SPLITS[0], plan.skips[0].lost)
     refused(world, "It has lost nothing since checkpoint 3")
     world.topic.first = [20, 20]
-    with pytest.raises(GestureRepeatedError):
-        world.coordinator.skip("src", None, gesture(lost=[["0", 3, 4]]))
+    with pytest.raises(ActionRepeatedError):
+        world.coordinator.skip("src", None, action(lost=[["0", 3, 4]]))
 
 
 def test_more_may_be_lost_before_the_next_checkpoint_and_a_failed_one_takes_nothing_along(world):
@@ -110,7 +110,7 @@ def test_a_region_that_died_of_it_begins_behind_what_is_lost(world):
 def test_a_refusal_is_on_record(world):
     world.topic.first = [0, 0]
     with pytest.raises(SkipRefusedError):
-        world.coordinator.skip("src", None, gesture())
+        world.coordinator.skip("src", None, action())
     [found] = world.store.audit("p", 10)
     assert found.answer.status is AnswerStatus.REFUSED
 
@@ -161,7 +161,7 @@ def test_wherever_it_dies_it_was_skipped_or_not_and_a_repeat_leads_on(world, dea
         world.reopen(mortal)
         mortal.plan = (at, death)
         try:
-            world.coordinator.skip("src", None, gesture(f"g{at}"))
+            world.coordinator.skip("src", None, action(f"g{at}"))
             survived = mortal.plan is not None
         except (Crash, UnknownOutcomeError):
             pass

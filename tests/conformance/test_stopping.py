@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
-from made_gestures import STOPS, resume, suspend
 from records import at
 from store_steps import PIPELINE, record
+from user_actions import STOPS, resume, suspend
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

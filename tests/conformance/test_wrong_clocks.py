@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from desks import Desk
 from live_pipelines import Live
-from made_gestures import approve
+from user_actions import approve
 from worlds import Judge
 
 from tidegate.protocol.continuous.regions import REGION_LEASE, LiveRegion, RegionStart, decide_presence

@@ -6,7 +6,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import restore_dag
 from tidegate.assembly import open_store
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, ActorKind, AnswerStatus
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -21,10 +21,10 @@ def test_a_dag_run_that_somebody_triggered(dag, run, run_type):
     for attempt in (1, 2):
         run(dag.get_task("trigger"), "r1", run_type=run_type, user="alice", conf=conf, try_number=attempt)
     [known] = audited()
-    assert (known.gesture.kind, known.answer.status, known.answer.checkpoint_id) == ("SAVEPOINT", "DONE", 1)
-    assert (known.gesture.actor.kind, known.gesture.actor.name) == (ActorKind.DAG_RUN, "p/r1")
-    assert known.gesture.actor.origin == f"{run_type} DAG run, triggered by alice"
-    assert known.gesture.details == {"conf": {"kind": "SAVEPOINT", "name": "mine", "password": "***"}}
+    assert (known.action.kind, known.answer.status, known.answer.checkpoint_id) == ("SAVEPOINT", "DONE", 1)
+    assert (known.action.actor.kind, known.action.actor.name) == (ActorKind.DAG_RUN, "p/r1")
+    assert known.action.actor.origin == f"{run_type} DAG run, triggered by alice"
+    assert known.action.details == {"conf": {"kind": "SAVEPOINT", "name": "mine", "password": "***"}}
 
 
 def test_a_dag_run_that_is_cleared_asks_again(dag, run):
@@ -37,14 +37,14 @@ def test_a_dag_run_that_is_cleared_asks_again(dag, run):
 
 
 @pytest.mark.parametrize("run_type", ["scheduled", "asset_triggered"])
-def test_a_dag_run_of_a_schedule_is_no_gesture_until_somebody_ends_it_by_hand(dag, run, supervisor, run_type):
+def test_a_dag_run_of_a_schedule_is_no_action_until_somebody_ends_it_by_hand(dag, run, supervisor, run_type):
     run(dag.get_task("trigger"), run_type=run_type)
     assert audited() == []
     supervisor.task_states = {"trigger": "success", "snapshot": "skipped", "notify": "skipped"}
     run(dag.get_task("abort"), run_type=run_type)
     [known] = audited()
-    assert (known.gesture.kind, known.answer.checkpoint_id) == (GestureKind.ABORT, 1)
-    assert "ended by hand; Airflow does not say by whom" in known.gesture.actor.origin
+    assert (known.action.kind, known.answer.checkpoint_id) == (ActionKind.ABORT, 1)
+    assert "ended by hand; Airflow does not say by whom" in known.action.actor.origin
     run(dag.get_task("abort"), run_type=run_type)
     assert len(audited()) == 1
 

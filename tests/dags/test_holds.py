@@ -1,4 +1,4 @@
-"""A checkpoint that is held, as Airflow sees it: `validate` waits in the triggerer for a row that no gesture writes.
+"""A checkpoint that is held, as Airflow sees it: `validate` waits in the triggerer for a row that no action writes.
 Coordinator, database and trigger are real."""
 
 import asyncio

@@ -10,7 +10,7 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.context import PipelineContext
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.protocol.observing.gestures import Actor, ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, AnswerStatus
 from tidegate.protocol.recovery.restore_plan import Accepted
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -62,10 +62,10 @@ def test_a_plan_is_stored_and_carried_out_once_by_whoever_confirmed_it(plans, wo
     assert work("plan", "yes", clear_number=1).state == "success"
     assert restores() == [1]
     known = newest()
-    assert (known.gesture.kind, known.answer.status) == (GestureKind.RESTORE, AnswerStatus.DONE)
-    assert (known.gesture.request_id, known.gesture.actor) == ("yes", AMY)
-    assert known.gesture.actor.kind is ActorKind.AIRFLOW_USER
-    assert known.gesture.details["dag_run"] == f"{DAG}/tidegate__yes"
+    assert (known.action.kind, known.answer.status) == (ActionKind.RESTORE, AnswerStatus.DONE)
+    assert (known.action.request_id, known.action.actor) == ("yes", AMY)
+    assert known.action.actor.kind is ActorKind.AIRFLOW_USER
+    assert known.action.details["dag_run"] == f"{DAG}/tidegate__yes"
     assert work("plan").state == "skipped", "the run that planned it may be cleared afterwards"
     assert restores() == [1]
 
@@ -73,7 +73,7 @@ def test_a_plan_is_stored_and_carried_out_once_by_whoever_confirmed_it(plans, wo
     assert work("back", user="bob").state == "skipped"
     plans.confirm("back", "undone", Accepted(leave=("out",)), BOB, DAG)
     assert work("back", "undone", user="bob").state == "success"
-    assert (restores(), newest().gesture.kind, newest().gesture.actor) == ([1, 2], GestureKind.UNDO, BOB)
+    assert (restores(), newest().action.kind, newest().action.actor) == ([1, 2], ActionKind.UNDO, BOB)
 
 
 def test_a_plan_that_has_changed_is_not_carried_out_and_shown_anew(plans, work, pipeline, run):

@@ -8,8 +8,8 @@ import psycopg2
 import pytest
 from airflow.sdk.module_loading import import_string
 from firing import POLL, fire
-from made_gestures import suspend
 from records import SubtaskId
+from user_actions import suspend
 
 from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
 from tidegate.assembly import open_coordinator

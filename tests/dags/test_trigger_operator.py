@@ -7,7 +7,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_readings, open_store
@@ -20,7 +20,7 @@ from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import UNLABELLED
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 
 pytestmark = pytest.mark.usefixtures("database")
 

@@ -4,8 +4,8 @@ the original is nothing to the other."""
 import dataclasses
 
 import pytest
-from made_gestures import dispose
 from orders import Shop, check_tables, check_tables_of, orders_pipeline
+from user_actions import dispose
 from worlds import Judge, ShiftedClock
 
 from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from made_gestures import resume, suspend
 from orders import Shop, check_storage, check_tables, orders_pipeline
 from region_driver import RegionDriver
 from sizes import later, sizes
+from user_actions import resume, suspend
 
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator

@@ -8,7 +8,7 @@ from records import SOMEBODY
 
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.observing.gestures import Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, UserAction
 
 CHANGES = [
     "UPDATE tidegate.audit SET actor = 'nobody'",
@@ -58,7 +58,7 @@ def test_an_upgrade_is_on_record_if_it_changes_something(postgres_server):
     postgres_server.create_database("test_audited_upgrade")
     url = postgres_server.url("test_audited_upgrade")
     for id_ in ("one", "two"):
-        upgrade(url, Gesture(id_, GestureKind.UPGRADE, SOMEBODY))
+        upgrade(url, UserAction(id_, ActionKind.UPGRADE, SOMEBODY))
     connection = psycopg2.connect(url.replace("+psycopg2", ""))
     with connection.cursor() as cursor:
         cursor.execute("SELECT pipeline_id, request_id, kind, actor, status FROM tidegate.audit")

@@ -3,9 +3,9 @@
 import psycopg2
 import pytest
 from desks import Desk
-from made_gestures import resume, suspend
 from psycopg2 import errors
 from sqlalchemy import create_engine, make_url, text
+from user_actions import resume, suspend
 
 from tidegate.embedded_postgres.locate import start_embedded
 from tidegate.embedded_postgres.server import EmbeddedPostgres

@@ -68,7 +68,7 @@ def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_t
     said = restored(page, f"Restore to checkpoint {latest}")
     assert "confirmed by admin" in said
     (known,) = world.store.audit("small", 1)
-    assert (known.gesture.kind, known.gesture.actor.kind, known.gesture.actor.name) == (
+    assert (known.action.kind, known.action.actor.kind, known.action.actor.name) == (
         "RESTORE", "AIRFLOW_USER", "admin"
     )  # fmt: skip
     runs = world.api.call("GET", "/dags/tidegate_restore/dagRuns", params={"order_by": "-run_after"})["dag_runs"]
@@ -100,7 +100,7 @@ def _planned_and_restored_twice(world, hands, latest):
     world.api.clear("tidegate_restore", run)
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
     assert hands.look(plan)["answer"] == answered
-    assert sum(each.gesture.request_id == confirmed for each in world.store.audit("small", 50)) == 1
+    assert sum(each.action.request_id == confirmed for each in world.store.audit("small", 50)) == 1
 
 
 class Asking:

@@ -52,7 +52,7 @@ def acting():
 
 
 def status(world, shown, user, route):
-    """Of a gesture on a checkpoint that there is not, or that is refused otherwise."""
+    """Of a user action on a checkpoint that there is not, or that is refused otherwise."""
     token = world.token(user)
     how = asked_of(route, token)
     path = example_of(route).replace("flight_delays", shown.name).lstrip("/")
@@ -69,7 +69,7 @@ def test_a_viewer_reads_an_operator_acts_and_each_is_on_record(world, shown, ent
     assert world.page(f"api/v1/{page}/audit").json()["audit"] == []
 
     frame = enter("vera", page)
-    buttons = frame.locator("#gestures button")
+    buttons = frame.locator("#actions button")
     assert buttons.count() >= 2
     assert all(button.is_disabled() for button in buttons.all())
     assert "takes the right to edit or delete one" in frame.locator("#denied").inner_text()

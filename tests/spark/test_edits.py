@@ -42,7 +42,7 @@ from tidegate.protocol.facts.errors import (
     ValidationFailedError,
 )
 from tidegate.protocol.facts.records import Verdict
-from tidegate.protocol.observing.gestures import AnswerStatus, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, AnswerStatus
 from tidegate.protocol.recovery.canonical import Complete
 from tidegate.protocol.recovery.metadata import Metadata
 from tidegate.protocol.steps.trigger import Triggered
@@ -299,8 +299,8 @@ def test_a_pipeline_begins_with_sketches_that_spark_has_made(project: Project) -
 
 def rewrites(pipeline: str) -> list[tuple[Any, Any, AnswerStatus]]:
     """On record: from where to where, and the answer, newest first."""
-    found = [each for each in assembly.open_store().audit(pipeline, 50) if each.gesture.kind is GestureKind.REWRITE]
-    return [(each.gesture.details["origin"], each.gesture.details["to"], each.answer.status) for each in found]
+    found = [each for each in assembly.open_store().audit(pipeline, 50) if each.action.kind is ActionKind.REWRITE]
+    return [(each.action.details["origin"], each.action.details["to"], each.answer.status) for each in found]
 
 
 def test_state_is_rewritten_for_another_max_parallelism(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

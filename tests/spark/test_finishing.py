@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from dying_checkpoints import DiedError
-from made_gestures import resume
 from memory_store import MemoryCheckpointStore
 from pyspark.sql import SparkSession
 from spark_checkpoints import Landing
+from user_actions import resume
 from worlds import Judge
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_

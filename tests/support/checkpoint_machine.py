@@ -12,7 +12,7 @@ from typing import Any
 from checkpoint_invariants import CheckpointInvariants
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from made_gestures import approve, reject, resume, suspend
+from user_actions import approve, reject, resume, suspend
 from worlds import (
     DEATHS,
     CapturingRegion,

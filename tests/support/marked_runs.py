@@ -1,7 +1,7 @@
-"""DAG runs whose steps wait, and the gestures of Airflow's users on them.
+"""DAG runs whose steps wait, and the actions of Airflow's users on them.
 
 A DAG run waits either in line, behind a checkpoint of ours, or for the snapshots of a continuous region, which is us.
-So the gestures are made on runs that wait, and hardly any needs Spark.
+So the actions are made on runs that wait, and hardly any needs Spark.
 """
 
 import time
@@ -19,7 +19,7 @@ ENDED_BY_HAND = FailureReason.COORDINATOR_SUSPEND
 
 
 class Marked:
-    """The pipeline `marked`, its region, and the gestures."""
+    """The pipeline `marked`, its region, and the actions."""
 
     def __init__(self, world, pipeline, coordinator):
         self.world, self.api, self.pipeline, self.coordinator = world, world.api, pipeline, coordinator
@@ -64,11 +64,9 @@ class Marked:
                 assert one.failure_reason is None or str(escape(one.failure_reason.sentence)) in shown
 
     def audited(self, run_id, dag_id="marked"):
-        """What is on record of the DAG run, newest first: the gesture, and the checkpoint of the answer."""
-        records = [
-            one for one in self.world.store.audit("marked", 99) if one.gesture.actor.name == f"{dag_id}/{run_id}"
-        ]
-        return [(one.gesture.kind.value, one.answer.checkpoint_id) for one in records]
+        """What is on record of the DAG run, newest first: the action, and the checkpoint of the answer."""
+        records = [one for one in self.world.store.audit("marked", 99) if one.action.actor.name == f"{dag_id}/{run_id}"]
+        return [(one.action.kind.value, one.answer.checkpoint_id) for one in records]
 
     def mark(self, run_id, state):
         self.api.call("PATCH", f"/dags/marked/dagRuns/{run_id}", json={"state": state})

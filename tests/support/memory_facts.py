@@ -18,7 +18,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
@@ -125,7 +125,7 @@ class MemoryFacts:
         return {id_: seen for id_, (seen, ended) in sorted(self.state.imports.items()) if ended is None}
 
     def audited(self, request_id: str) -> AuditRecord | None:
-        return next((each for each in self.state.audit if each.gesture.request_id == request_id), None)
+        return next((each for each in self.state.audit if each.action.request_id == request_id), None)
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
         return self.state.planned_restores.get(request_id)

@@ -19,7 +19,7 @@ from tidegate.protocol.facts.records import (
     CheckpointRecord,
     CheckpointRequest,
 )
-from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer, recordable, recordable_answer
+from tidegate.protocol.observing.actions import ActionAnswer, AuditRecord, UserAction, recordable, recordable_answer
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
@@ -34,9 +34,9 @@ _NUMBERS = count(1)  # of what is on record, over all pipelines
 
 
 class MemoryPipelineWrites(MemoryEvents):
-    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
-        known, told = recordable(gesture), recordable_answer(answer)
-        self._require(self.audited(known.request_id) is None, "the id is of another gesture")
+    def record_action(self, action: UserAction, answer: ActionAnswer, at: datetime) -> AuditRecord:
+        known, told = recordable(action), recordable_answer(answer)
+        self._require(self.audited(known.request_id) is None, "the id is of another action")
         known = replace(known, details=as_json(known.details))
         record = AuditRecord(next(_NUMBERS), self.pipeline_id, at, known, told)
         self.state.audit = (*self.state.audit, record)

@@ -21,8 +21,8 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.events import Event, Undelivered
-from tidegate.protocol.observing.gestures import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint, Role
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore

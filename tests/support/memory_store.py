@@ -27,7 +27,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.statistics import LatestFigures, LatestRestore, Measurement
 from tidegate.protocol.schema.expiry import count_removed
 

@@ -14,7 +14,7 @@ from tidegate.protocol.facts.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 
 T0 = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

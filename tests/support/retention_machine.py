@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from pasts import Past
+from user_actions import dispose
 from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.coordination.recovery.restore import ToCheckpoint, Undo

@@ -9,7 +9,7 @@ from shown_pipelines import ShownPipeline
 
 from tidegate.assembly import open_store
 from tidegate.protocol.facts.records import CheckpointKind, HandleKind, StateHandle, SubtaskId
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.state.storage import ArrowCheckpointStorage
 
@@ -41,7 +41,7 @@ class KeptPipeline(ShownPipeline):
 
 
 def fill(home: Path, url: str) -> None:
-    """Seven checkpoints, a savepoint, one that failed its validation, one in progress, and a few gestures."""
+    """Seven checkpoints, a savepoint, one that failed its validation, one in progress, and a few user actions."""
     (home / "shown.py").write_text(CODE)
     (home / "pyproject.toml").write_text(PROJECT)
     storage = ArrowCheckpointStorage(str(home / ".tidegate/checkpoints"))
@@ -50,9 +50,9 @@ def fill(home: Path, url: str) -> None:
     shown.clock.time = BEGAN
     shown.take(3)
     person, operations = Actor(ActorKind.CLI_USER, "ada", "laptop"), shown.coordinator.operations
-    operations.suspend("gesture-1", person)
+    operations.suspend("action-1", person)
     shown.clock.advance(60)
-    operations.resume("gesture-2", person)
+    operations.resume("action-2", person)
     shown.take(3)
     shown.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT, name="before-migration", note="for the auditors")
     shown.clock.advance(600)

@@ -41,7 +41,7 @@ from tidegate.protocol.facts.records import (
     Verdict,
 )
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.protocol.steps.snapshot import SnapshotTask
 

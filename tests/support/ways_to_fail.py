@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from desks import Desk
-from made_gestures import suspend
+from user_actions import suspend
 from worlds import Judge
 
 from tidegate.protocol.facts.errors import CheckpointExpiredError, ValidationFailedError

@@ -147,12 +147,12 @@ def test_metadata_is_downloaded_as_it_is(ask, past, tmp_path: Path) -> None:
 
 
 def test_the_description_names_every_route(ask) -> None:
+    from tidegate.ui.actions import action_routes
     from tidegate.ui.api import api_routes
     from tidegate.ui.events import event_routes
-    from tidegate.ui.gestures import gesture_routes
 
     described = ask("/openapi.json").json()
-    paths = {route.path for route in [*api_routes.routes, *event_routes.routes, *gesture_routes.routes]}
+    paths = {route.path for route in [*api_routes.routes, *event_routes.routes, *action_routes.routes]}
     assert set(described["paths"]) == paths - {"/api/v1/openapi.json"}
     assert described["servers"] == [{"url": "/tidegate"}]
 

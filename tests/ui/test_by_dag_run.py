@@ -1,5 +1,5 @@
-"""Gestures that take the pipeline's code, over HTTP: each starts one DAG run, in Airflow's own tables, with the name of
-who asked. What the DAG runs then do is shown by tests/dags and, with a scheduler, by tests/scheduler."""
+"""User actions that take the pipeline's code, over HTTP: each starts one DAG run, in Airflow's own tables, with the
+user's name. What the DAG runs then do is shown by tests/dags and, with a scheduler, by tests/scheduler."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from worlds import Crash, MemorySink, MemoryStorage, small_pipeline
 from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.documents.restores import plan_digest, plan_document, shown_plan
-from tidegate.protocol.recovery.restores_on_pages import gesture_of
+from tidegate.protocol.recovery.restores_on_pages import action_of
 from tidegate.testing.effects import Effects, MortalTransactions
 from tidegate.ui.asking import asking_of
 
@@ -156,7 +156,7 @@ def test_a_restore_is_planned_shown_and_confirmed_each_by_one_dag_run(hands, sho
     assert (document["accepted"]["leave"], document["answer"]) == (["out"], None)
 
     planned = shown.coordinator.operations.planned_restores.find(request_id)
-    shown.coordinator.auditing.carry_out(gesture_of(planned, planned.confirmed), lambda deed: _done(shown, deed))
+    shown.coordinator.auditing.carry_out(action_of(planned, planned.confirmed), lambda deed: _done(shown, deed))
     assert "Restored, I said." in shows()
     assert said(hands.do(f"restore-plans/{request_id}/restore", confirmed, leave=["out"])) == (200, "Restored, I said.")
     document = hands.get(f"/tidegate/api/v1/{below}", token=hands.credential).json()
@@ -223,9 +223,9 @@ def test_after_a_crash_at_any_commit_asking_again_gives_one_dag_run_and_the_same
     asking, effects = asking_of(plugin._app()), Effects()
     mortal = MortalTransactions(shown.store, effects)
     dying = AllOperations(mortal, shown.storage, SystemClock(), lambda: None)  # type: ignore[arg-type]
-    gestures = (("requests", {"kind": "SAVEPOINT"}), ("plan-restore", {"to": "1"}),
+    actions = (("requests", {"kind": "SAVEPOINT"}), ("plan-restore", {"to": "1"}),
                 (f"restore-plans/{planned}/restore", {"leave": ["out"]}))  # fmt: skip
-    for path, given in gestures:
+    for path, given in actions:
         at, request_id = 0, str(uuid4())
         while True:
             effects.die(at, before)

@@ -12,7 +12,7 @@ from worlds import MemorySink, small_pipeline
 from tidegate.protocol.facts.errors import RestoreRefusedError
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.recovery.restore_plan import Accepted
-from tidegate.protocol.recovery.restores_on_pages import gesture_of
+from tidegate.protocol.recovery.restores_on_pages import action_of
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +41,7 @@ def answered(page, said):
 
 
 def kinds(strikes):
-    return [record.gesture.kind for record in strikes.store.audit(strikes.name, 20)]
+    return [record.action.kind for record in strikes.store.audit(strikes.name, 20)]
 
 
 def test_a_held_checkpoint_is_approved_and_the_pipeline_suspended_and_resumed(strikes, opened):
@@ -105,7 +105,7 @@ def test_a_plan_is_accepted_point_by_point_then_confirmed_and_its_answer_appears
     assert planned.accepted == Accepted(True, ("mail",))
     with (
         pytest.raises(RestoreRefusedError),
-        strikes.coordinator.auditing.attempt(gesture_of(planned, planned.confirmed)),
+        strikes.coordinator.auditing.attempt(action_of(planned, planned.confirmed)),
     ):
         raise RestoreRefusedError("Checkpoints have followed each other too quickly.")
     page.locator("#result.fails", has_text="too quickly").wait_for()
@@ -193,7 +193,7 @@ def test_who_may_only_read_finds_grey_buttons_that_say_why(site, strikes, opened
 
     monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda *, method, **_: method == "GET")
     watched = opened()
-    buttons = watched.page.locator("#gestures button")
+    buttons = watched.page.locator("#actions button")
     assert buttons.count() == 2
     assert all(button.is_disabled() for button in buttons.all())
     assert "takes the right to edit or delete one" in watched.page.locator("#denied").inner_text()
@@ -201,19 +201,19 @@ def test_who_may_only_read_finds_grey_buttons_that_say_why(site, strikes, opened
 
 
 @pytest.mark.long
-def test_gestures_fit_a_narrow_dark_window(strikes, opened):
+def test_actions_fit_a_narrow_dark_window(strikes, opened):
     strikes.hold()
     with strikes.store.transaction(strikes.name) as tx:
         tx.begin_region(strikes.clock.now() + timedelta(minutes=4))
     watched = opened(scheme="dark", width=400)
-    watched.page.locator("details.gesture").evaluate_all("all => all.forEach((one) => (one.open = true))")
+    watched.page.locator("details.action").evaluate_all("all => all.forEach((one) => (one.open = true))")
     assert watched.page.get_by_role("button", name="Drain and stop").is_visible()
     assert not watched.is_wider_than_the_window()
     assert watched.serious() == []
 
 
 def _anybody():
-    from tidegate.protocol.observing.gestures import Actor, ActorKind
+    from tidegate.protocol.observing.actions import Actor, ActorKind
 
     return Actor(ActorKind.CLI_USER, "ada", "here")
 

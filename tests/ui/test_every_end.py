@@ -13,15 +13,15 @@ from typing import Any
 import httpx
 import pytest
 from commands import CommandHere, environment_of
-from made_gestures import approve, reject, suspend
 from shown_pipelines import ShownPipeline
+from user_actions import approve, reject, suspend
 from worlds import MemoryStorage
 
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.reading.advice import ADVICE
 
 NAME = "flight_delays"

@@ -19,8 +19,8 @@ from shown_pipelines import ShownPipeline
 from worlds import MemoryStorage
 
 from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.ui.actions import action_routes
 from tidegate.ui.bodies import LONGEST_BODY
-from tidegate.ui.gestures import gesture_routes
 from tidegate.ui.same_site import HEADER, token_of
 
 Token = Callable[[str | None], str]
@@ -84,7 +84,7 @@ def test_no_value_of_an_address_ends_in_a_traceback(app: FastAPI, get: Any, toke
 def test_no_value_of_a_body_ends_in_a_traceback(get: Any, token: Token, shown: ShownPipeline) -> None:
     admin = token("admin")
     headers = {HEADER: token_of(admin), "Content-Type": "application/json"}
-    for route in gesture_routes.routes:
+    for route in action_routes.routes:
         assert isinstance(route, APIRoute)
         address = f"/tidegate{example_of(route)}"
         assert route.body_field is not None

@@ -14,7 +14,7 @@ from worlds import MemoryStorage
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.facts.names import handed_over
 from tidegate.protocol.facts.records import Acknowledgement, SubtaskId
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.ui.shell import TABS
 

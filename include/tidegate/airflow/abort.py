@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import Context, TaskInstanceState
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate.airflow.gestures import ended_by_hand
+from tidegate.airflow.actions import ended_by_hand
 from tidegate.airflow.request import request_id
 from tidegate.airflow.step import CheckpointTask, airflow_outcome
 from tidegate.protocol.facts.lifecycle import COMMITTED
@@ -39,8 +39,8 @@ class AbortCheckpointOperator(CheckpointTask):
         by_hand = TaskInstanceState.SKIPPED in states.values() or not failed
         reason, message = _cause(context["run_id"], failed, by_hand)
         with airflow_outcome(context), self.open_coordinator(context) as coordinator:
-            gesture = ended_by_hand(context) if by_hand else None
-            record = coordinator.abort_request(request_id(context), reason, message, gesture)
+            action = ended_by_hand(context) if by_hand else None
+            record = coordinator.abort_request(request_id(context), reason, message, action)
             coordinator.reporting.deliver()  # of a failure that a killed step had recorded, and told nobody
         if record is None and not failed and TaskInstanceState.SUCCESS not in states.values():
             raise AirflowSkipException("This DAG run asked for no checkpoint, so there is none to abort.")

@@ -7,12 +7,12 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
+from tidegate.airflow.actions import action_of
 from tidegate.airflow.dag import TASK_DEFAULTS
-from tidegate.airflow.gestures import gesture_of
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 
 _PIPELINES = "Which pipelines to clean up after."
 _DRY_RUN = "Only say, in each task's log, what is kept and what would be deleted."
@@ -100,7 +100,7 @@ class CleanOperator(BaseOperator):
                     f"{self.pipeline!r} is none of {', '.join(self.pipelines)}. Nothing was changed."
                 )
             cleaning = open_coordinator(self.pipelines[self.pipeline]).cleaning
-            report = cleaning.plan() if params["dry_run"] else cleaning.clean(gesture_of(context, GestureKind.CLEAN))
+            report = cleaning.plan() if params["dry_run"] else cleaning.clean(action_of(context, ActionKind.CLEAN))
             for line in report.lines():
                 self.log.info("%s", line)
             if report.damage:

@@ -17,7 +17,7 @@ from tidegate.protocol.recovery.restores_on_pages import (
     UNDO,
     AskedOfRun,
     PlannedRestore,
-    gesture_of,
+    action_of,
     require_run,
     require_unchanged,
 )
@@ -82,12 +82,12 @@ def _plan(coordinator: "CheckpointCoordinator", planned: PlannedRestore) -> None
 def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, confirmed: AskedOfRun) -> Restored:
     from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 
-    gesture = gesture_of(planned, confirmed)
-    if (known := coordinator.auditing.answer_to(gesture)) is not None:
+    action = action_of(planned, confirmed)
+    if (known := coordinator.auditing.answer_to(action)) is not None:
         log.info("This request was answered before: %s", known.require_done().sentence)
         assert known.checkpoint_id is not None  # a restore that is done names it
         return Restored(known.checkpoint_id)
-    with coordinator.auditing.attempt(gesture):
+    with coordinator.auditing.attempt(action):
         plan = coordinator.plan_restore(_target(planned))
         _show(plan)
         document = plan_document(plan)
@@ -95,7 +95,7 @@ def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, conf
         if digest != planned.digest:
             coordinator.operations.planned_restores.show_anew(planned, shown_plan(document), digest)
         require_unchanged(planned, digest, "The page shows the plan as it is now.")
-        coordinator.restore(_target(planned), planned.accepted, plan, gesture)
+        coordinator.restore(_target(planned), planned.accepted, plan, action)
     return Restored(plan.checkpoint.checkpoint_id, plan)
 
 

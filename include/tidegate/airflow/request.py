@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidegate.airflow.gestures import drains, gesture_of, require_drain
+from tidegate.airflow.actions import action_of, drains, require_drain
 from tidegate.airflow.step import CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import RequestTrigger
 from tidegate.protocol.facts.errors import (
@@ -15,7 +15,7 @@ from tidegate.protocol.facts.errors import (
 from tidegate.protocol.facts.names import requests_of_run
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import kind_of_request
+from tidegate.protocol.observing.actions import kind_of_request
 from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 from tidegate.settings import absolute
 
@@ -62,7 +62,7 @@ class TriggerCheckpointOperator(CheckpointTask):
                     wait=self.wait,
                     drain=drains(context),
                     label=_label(context),
-                    gesture=gesture_of(context, kind_of_request(_kind(context), drains(context))),
+                    action=action_of(context, kind_of_request(_kind(context), drains(context))),
                     dag_id=context["ti"].dag_id,
                 )
                 if isinstance(outcome, AlreadyCompleted):

@@ -11,7 +11,7 @@ from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.documents.audit import AuditLine, audit_line
 from tidegate.protocol.facts.errors import PipelineNotFoundError
-from tidegate.protocol.observing.gestures import AnswerStatus
+from tidegate.protocol.observing.actions import AnswerStatus
 
 
 def audit(

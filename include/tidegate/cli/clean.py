@@ -16,7 +16,7 @@ from tidegate.documents.command_models import Cleaned, Cost, KeptCheckpoint, Kep
 from tidegate.protocol.cleaning.clean_report import CleanReport, Kept, reasons_text
 from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.facts.records import CheckpointKind
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 
 PipelinesArgument = Annotated[
     list[str] | None,
@@ -47,8 +47,8 @@ def clean(
         try:
             defined = assembly.load_pipeline(name)
             if defined.name in known:
-                cleaning, gesture = assembly.open_coordinator(defined).cleaning, assembly.new_gesture(GestureKind.CLEAN)
-                reports.append(cleaning.plan() if dry_run else cleaning.clean(gesture))
+                cleaning, action = assembly.open_coordinator(defined).cleaning, assembly.new_action(ActionKind.CLEAN)
+                reports.append(cleaning.plan() if dry_run else cleaning.clean(action))
             elif pipelines:
                 raise PipelineNotFoundError(
                     f"No checkpoint of a pipeline {defined.name!r} was ever requested in this database."

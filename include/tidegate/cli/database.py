@@ -12,7 +12,7 @@ from tidegate.cli.tables import Table
 from tidegate.documents.command_models import EmbeddedServer
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.facts.errors import ConfigurationError
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.settings import Settings, is_project
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def upgrade() -> None:
     from tidegate.embedded_postgres.locate import locate_database
     from tidegate.postgres.migrate import upgrade as migrate
 
-    migrate(locate_database(owner=True, writes=True), assembly.new_gesture(GestureKind.UPGRADE))
+    migrate(locate_database(owner=True, writes=True), assembly.new_action(ActionKind.UPGRADE))
     say("The database is up to date.")
 
 

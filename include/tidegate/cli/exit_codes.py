@@ -3,6 +3,8 @@
 from enum import IntEnum
 
 from tidegate.protocol.facts.errors import (
+    ActionRefusedError,
+    ActionRepeatedError,
     CheckpointAbandonedError,
     CheckpointCompletedError,
     CheckpointError,
@@ -11,8 +13,6 @@ from tidegate.protocol.facts.errors import (
     CheckpointNotRetainedError,
     ConfigurationError,
     ForkRefusedError,
-    GestureRefusedError,
-    GestureRepeatedError,
     IllegalRequestError,
     NotHeldError,
     NothingToUndoError,
@@ -64,7 +64,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.HELD
         case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
             return ExitCode.PIPELINE_STOPPED
-        case GestureRefusedError() | GestureRepeatedError():
+        case ActionRefusedError() | ActionRepeatedError():
             return ExitCode.PIPELINE_STOPPED
         case CheckpointAbandonedError() | CheckpointCompletedError() | NothingToUndoError() | SavepointInUseError():
             return ExitCode.PIPELINE_STOPPED

@@ -20,7 +20,7 @@ from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.settings import absolute
 
 _CANONICAL = "canonical:"  # what the ids of requests begin with that only the same command continues
@@ -100,8 +100,8 @@ def _written(
     coordinator: CheckpointCoordinator, defined: Pipeline, record: CheckpointRecord, location: str | None
 ) -> CheckpointRecord:
     began = perf_counter()
-    gesture = assembly.new_gesture(GestureKind.EXPORT, checkpoint=record.checkpoint_id, to=location)
-    begun = coordinator.exporting.begin(str(record.checkpoint_id), location, gesture)
+    action = assembly.new_action(ActionKind.EXPORT, checkpoint=record.checkpoint_id, to=location)
+    begun = coordinator.exporting.begin(str(record.checkpoint_id), location, action)
     if begun.exported_at is None:
         begun = coordinator.exporting.export(record.checkpoint_id, assembly.open_region(defined))
     said = f"Savepoint {begun.name or begun.checkpoint_id} of pipeline {defined.name} is complete in {begun.location}: "

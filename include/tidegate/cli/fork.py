@@ -16,7 +16,7 @@ from tidegate.documents.restores import returning_state_document
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.facts.errors import ConfigurationError
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.fork import ForkPlan
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.reading.checkpoint_rows import checkpoint_of
@@ -61,7 +61,7 @@ def fork(
     if not yes:
         typer.confirm(f"Fork {defined.name} from {said}?", abort=True, err=True)
     accepted = Accepted(non_restored_state=allow_non_restored_state, moved=relocate)
-    coordinator.fork(planned, accepted, assembly.new_gesture(GestureKind.FORK, origin=said, copied_from=from_))
+    coordinator.fork(planned, accepted, assembly.new_action(ActionKind.FORK, origin=said, copied_from=from_))
     say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {new}` goes on from there.")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.gestures import carry_out_gesture
+from tidegate.cli.actions import carry_out_action
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument
 
 IdArgument = Annotated[
@@ -26,7 +26,7 @@ def approve(
 ) -> None:
     """Let a held checkpoint complete although its data broke a rule. Whoever drives it goes on; without Airflow,
     `tidegate run` completes it."""
-    carry_out_gesture(
+    carry_out_action(
         pipeline, lambda operations, id_, actor: operations.approve(id_, actor, checkpoint_id, comment, by), output
     )
 
@@ -39,6 +39,6 @@ def reject(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Abort a held checkpoint. Nothing of it becomes visible, and the next checkpoint takes the same data."""
-    carry_out_gesture(
+    carry_out_action(
         pipeline, lambda operations, id_, actor: operations.reject(id_, actor, checkpoint_id, comment, by), output
     )

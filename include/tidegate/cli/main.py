@@ -8,6 +8,7 @@ import tidegate as library
 from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
+from tidegate.cli.actions import abort, carry_out_action, dispose, rename, resume, suspend
 from tidegate.cli.audit import audit
 from tidegate.cli.check import check
 from tidegate.cli.checkpoint_page import checkpoint_page
@@ -20,7 +21,6 @@ from tidegate.cli.doubts import doubts
 from tidegate.cli.errors import Wishes, end
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
-from tidegate.cli.gestures import abort, carry_out_gesture, dispose, rename, resume, suspend
 from tidegate.cli.hold import approve, reject
 from tidegate.cli.options import (
     EPILOG,
@@ -52,7 +52,7 @@ from tidegate.protocol.facts.errors import CheckpointError, PipelineNotFoundErro
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.text.installed import not_installed
 from tidegate.protocol.text.lost_spark import is_lost, lost_error
 
@@ -186,11 +186,11 @@ def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOpt
         assembly.open_operations(name_of(pipeline))
         if not yes:
             typer.confirm(f"Cancel {pipeline} for good?", abort=True)
-        carry_out_gesture(pipeline, lambda operations, id_, actor: operations.cancel(id_, actor), output)
+        carry_out_action(pipeline, lambda operations, id_, actor: operations.cancel(id_, actor), output)
         return
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
-    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)), output)
+    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_action(ActionKind.CANCEL)), output)
 
 
 @app.command(epilog=EPILOG)
@@ -213,7 +213,7 @@ def relocate(
     if moved and not yes:
         typer.confirm("Continue from there with the existing state and positions?", abort=True)
     details = {"take_over": True} if take_over else {}
-    relocated = coordinator.relocate(assembly.new_gesture(GestureKind.RELOCATE, **details), take_over)
+    relocated = coordinator.relocate(assembly.new_action(ActionKind.RELOCATE, **details), take_over)
     said = (
         f"{len(relocated)} of its sources and sinks are recorded in their new place"
         if relocated

@@ -11,7 +11,7 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.tables import Table
 from tidegate.protocol.facts.lifecycle import Status
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.lost_database import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted
 from tidegate.protocol.steps.finalize import sizes
 from tidegate.reading.checkpoint_rows import checkpoint_of
@@ -52,7 +52,7 @@ def recover(
     if not yes:
         typer.confirm(f"Recover {defined.name} to checkpoint {newest}?", abort=True, err=True)
     details = {"from": from_, "include_doubtful": include_doubtful, "withdraw": withdraw, "relocate": relocate}
-    opened.recover(plan, accepted, assembly.new_gesture(GestureKind.RECOVER, **details))
+    opened.recover(plan, accepted, assembly.new_action(ActionKind.RECOVER, **details))
     said = f"Pipeline {defined.name} was recovered to checkpoint {newest}."
     if from_ is not None:
         said += f" From now on, set TIDEGATE_STORAGE={from_}."

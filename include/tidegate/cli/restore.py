@@ -17,7 +17,7 @@ from tidegate.coordination.recovery.importing import ImportPlan
 from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
 from tidegate.documents.restores import plan_document
 from tidegate.protocol.facts.errors import ConfigurationError
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.imports import ClaimMode
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.settings import absolute
@@ -80,8 +80,8 @@ def restore(
         "leave": leave,
         "allow_non_restored_state": allow_non_restored_state or None,
     }
-    gesture = None if dry_run else assembly.new_gesture(GestureKind.UNDO if undo else GestureKind.RESTORE, **asked)
-    with coordinator.auditing.attempt(gesture):
+    action = None if dry_run else assembly.new_action(ActionKind.UNDO if undo else ActionKind.RESTORE, **asked)
+    with coordinator.auditing.attempt(action):
         target = _target(coordinator, checkpoint_id, savepoint, latest, undo, from_)
         if from_ is None and (relocate or claim_mode is not ClaimMode.NO_CLAIM):
             raise ConfigurationError("--claim-mode and --relocate are for --from. Nothing was changed.")
@@ -95,9 +95,9 @@ def restore(
     skip = missing_files is MissingFiles.SKIP
     accepted = Accepted(skip, tuple(leave or ()), allow_non_restored_state, relocate)
     if isinstance(planned, ImportPlan):
-        coordinator.restore_from(planned.url, claim_mode, accepted, planned, gesture)
+        coordinator.restore_from(planned.url, claim_mode, accepted, planned, action)
     elif not isinstance(target, str):
-        coordinator.restore(target, accepted, planned, gesture)
+        coordinator.restore(target, accepted, planned, action)
     say(f"Pipeline {defined.name} was restored to checkpoint {plan.checkpoint.checkpoint_id}.")
 
 

@@ -17,7 +17,7 @@ from tidegate.cli.views import moment, size
 from tidegate.coordination.recovery.corrected_files import Replacement
 from tidegate.documents.restores import plan_document, skip_document
 from tidegate.ports import PieceVersion
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.reading.answer import milliseconds
 
@@ -52,8 +52,8 @@ def replace(
         "leave": leave,
         "allow_non_restored_state": allow_non_restored_state or None,
     }
-    gesture = None if dry_run else assembly.new_gesture(GestureKind.RESTORE, **details)
-    with coordinator.auditing.attempt(gesture):
+    action = None if dry_run else assembly.new_action(ActionKind.RESTORE, **details)
+    with coordinator.auditing.attempt(action):
         planned = coordinator.replacing.plan(name, files)
     show(replacement_document(defined.name, planned), output, replacement_tables)
     if dry_run:
@@ -62,7 +62,7 @@ def replace(
     if not yes:
         typer.confirm(f"Restore {defined.name} to checkpoint {back}?", abort=True, err=True)
     accepted = Accepted(missing_files is MissingFiles.SKIP, tuple(leave or ()), allow_non_restored_state)
-    coordinator.restore(planned.target, accepted, planned.restore, gesture)
+    coordinator.restore(planned.target, accepted, planned.restore, action)
     say(
         f"Pipeline {defined.name} was restored to checkpoint {back}. The next checkpoint reads "
         f"{', '.join(piece.name for piece in planned.pieces)} as it is now."
@@ -81,7 +81,7 @@ def skip(
     rows of each partition are lost for good. The next checkpoint goes on from the first that is left."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    asked = None if dry_run else assembly.new_gesture(GestureKind.SKIP, source=name)
+    asked = None if dry_run else assembly.new_action(ActionKind.SKIP, source=name)
     with coordinator.auditing.attempt(asked):
         planned = coordinator.skipping.plan(name)
     document = skip_document(planned)
@@ -90,7 +90,7 @@ def skip(
         return
     if not yes:
         typer.confirm(f"Go on without these rows of {name}?", abort=True, err=True)
-    coordinator.skip(name, planned, assembly.new_gesture(GestureKind.SKIP, source=name, lost=document["lost"]))
+    coordinator.skip(name, planned, assembly.new_action(ActionKind.SKIP, source=name, lost=document["lost"]))
     say(f"Source {name} of pipeline {defined.name} goes on behind the lost rows with the next checkpoint.")
 
 

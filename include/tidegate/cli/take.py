@@ -13,7 +13,7 @@ from tidegate.documents.command_models import DeliveredSink, Dropped, Taken
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import UNLABELLED, Label
-from tidegate.protocol.observing.gestures import kind_of_request
+from tidegate.protocol.observing.actions import kind_of_request
 from tidegate.reading.checkpoint_rows import checkpoint_of
 
 
@@ -35,11 +35,11 @@ def carry_out(
     """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
     coordinator = assembly.open_coordinator(defined)
     assembly.check_installed(coordinator.graph)
-    gesture = assembly.new_gesture(kind_of_request(kind, drain), request=request_id, name=label.name, note=label.note)
+    action = assembly.new_action(kind_of_request(kind, drain), request=request_id, name=label.name, note=label.note)
     outcome = run_checkpoint(
         coordinator,
         defined,
-        lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label, gesture=gesture),
+        lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label, action=action),
         stderr(),
     )
     if outcome.dropped is not None:

@@ -63,7 +63,7 @@ from tidegate.protocol.facts.records import (
     SubtaskId,
 )
 from tidegate.protocol.facts.savepoints import UNLABELLED, Label
-from tidegate.protocol.observing.gestures import Gesture
+from tidegate.protocol.observing.actions import UserAction
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Moved
 from tidegate.protocol.recovery.imports import ClaimMode
@@ -143,14 +143,14 @@ class CheckpointCoordinator:
         wait: bool = False,
         drain: bool = False,
         label: Label = UNLABELLED,
-        gesture: Gesture | None = None,
+        action: UserAction | None = None,
         dag_id: str | None = None,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
         request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
-        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `gesture` if
+        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `action` if
         a person asks: it is recorded with its first answer. `dag_id` is the DAG that asks, if one does. Raises
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
@@ -159,7 +159,7 @@ class CheckpointCoordinator:
         request = CheckpointRequest(
             request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
         )
-        with self.auditing.attempt(gesture) as deed:
+        with self.auditing.attempt(action) as deed:
             outcome = self._triggering.trigger(request, wait, deed, dag_id)
         if isinstance(outcome, Triggered):
             self._say_reservations()
@@ -255,18 +255,18 @@ class CheckpointCoordinator:
         target: Target,
         accepted: Accepted | None = None,
         planned: RestorePlan | None = None,
-        gesture: Gesture | None = None,
+        action: UserAction | None = None,
     ) -> RestorePlan:
         """See `Restoring.restore`: back to an earlier checkpoint, with state, positions and tables. Files of aborted
-        checkpoints are deleted. Raises `GestureRepeatedError` for a gesture that was carried out before."""
-        with self.auditing.attempt(gesture) as deed:
+        checkpoints are deleted. Raises `ActionRepeatedError` for a user action that was carried out before."""
+        with self.auditing.attempt(action) as deed:
             plan = self._restoring.restore(target, accepted or Accepted(), planned, deed)
         self.clean()
         return plan
 
-    def skip(self, source: str, planned: SkipPlan | None = None, gesture: Gesture | None = None) -> SkipPlan:
+    def skip(self, source: str, planned: SkipPlan | None = None, action: UserAction | None = None) -> SkipPlan:
         """See `Skipping.skip`: a source goes on behind rows that it has lost. `skipping.plan` says which."""
-        with self.auditing.attempt(gesture) as deed:
+        with self.auditing.attempt(action) as deed:
             return self.skipping.skip(source, planned, deed)
 
     def plan_restore_from(self, url: str) -> ImportPlan:
@@ -279,29 +279,29 @@ class CheckpointCoordinator:
         claim: ClaimMode = ClaimMode.NO_CLAIM,
         accepted: Accepted | None = None,
         planned: ImportPlan | None = None,
-        gesture: Gesture | None = None,
+        action: UserAction | None = None,
     ) -> ImportPlan:
         """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
         was copied in vain."""
         try:
-            with self.auditing.attempt(gesture) as deed:
+            with self.auditing.attempt(action) as deed:
                 return self._importing.restore(url, claim, accepted, planned, deed)
         finally:
             self.clean()
 
-    def fork(self, planned: PlannedFork, accepted: Accepted | None = None, gesture: Gesture | None = None) -> None:
+    def fork(self, planned: PlannedFork, accepted: Accepted | None = None, action: UserAction | None = None) -> None:
         """See `Forking.fork`: this pipeline begins with another one's state. What was copied in vain is deleted."""
         try:
-            with self.auditing.attempt(gesture) as deed:
+            with self.auditing.attempt(action) as deed:
                 self.forking.fork(planned, accepted or Accepted(), deed)
         finally:
             self.clean()
 
     # -- the pipeline as a whole
 
-    def cancel(self, gesture: Gesture | None = None) -> PipelineRecord:
+    def cancel(self, action: UserAction | None = None) -> PipelineRecord:
         """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted."""
-        with self.auditing.attempt(gesture) as deed:
+        with self.auditing.attempt(action) as deed:
             self._identification.check()
             self._delivery.deliver_pending()
             cancelled = self.operations.control.cancel(self.config.retention, deed)
@@ -316,9 +316,9 @@ class CheckpointCoordinator:
         """What `relocate` would change."""
         return self._identification.moved(take_over)
 
-    def relocate(self, gesture: Gesture | None = None, take_over: bool = False) -> list[Moved | Place]:
+    def relocate(self, action: UserAction | None = None, take_over: bool = False) -> list[Moved | Place]:
         """See `Identification`: what has moved is recorded as intended."""
-        with self.auditing.attempt(gesture) as deed:
+        with self.auditing.attempt(action) as deed:
             return self._identification.relocate(deed, take_over)
 
     # -- abort and housekeeping
@@ -330,10 +330,10 @@ class CheckpointCoordinator:
         return record
 
     def abort_request(
-        self, request_id: str, reason: FailureReason, message: str, gesture: Gesture | None = None
+        self, request_id: str, reason: FailureReason, message: str, action: UserAction | None = None
     ) -> CheckpointRecord | None:
         """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
-        record = self._failures.abort_request(request_id, reason, message, Deed(gesture))
+        record = self._failures.abort_request(request_id, reason, message, Deed(action))
         self.clean()
         return record
 

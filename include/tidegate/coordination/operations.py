@@ -1,4 +1,4 @@
-"""What people do with a pipeline by hand: one method a gesture. No definition of the pipeline is needed.
+"""What people do with a pipeline by hand: one method each. No definition of the pipeline is needed.
 
 A page calls them from a process that has no pipeline code:
 
@@ -6,10 +6,10 @@ A page calls them from a process that has no pipeline code:
     actor = Actor(ActorKind.AIRFLOW_USER, user.name, request.client.host)
     answer = operations.suspend(request_id, actor)        # the page has made the id, a UUID, before it asked
 
-The answer says what happened, or why not; a refusal is no error. Asked again with the same id, the gesture is not
+The answer says what happened, or why not; a refusal is no error. Asked again with the same id, the action is not
 carried out again, and the answer is the first one: so a page that has lost the answer asks again. Only
 `StoreUnavailableError` and `UnknownOutcomeError` are raised: then nobody knows yet, and the page asks again later.
-Every gesture and its answer are in `store.audit`.
+Every action and its answer are in `store.audit`.
 
 What needs the definition is left to the next process that has it: files are deleted from the queue of deletions, and
 sinks discard what they have staged. A listener, which is part of the definition, is not notified of an abort. What
@@ -44,8 +44,8 @@ from tidegate.protocol.facts.names import asked_by_run, handed_over
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 from tidegate.protocol.facts.savepoints import UNLABELLED, Label, require_free, require_legal_label
+from tidegate.protocol.observing.actions import ActionAnswer, ActionKind, Actor, UserAction, kind_of_request
 from tidegate.protocol.observing.draining import require_asked_on_page
-from tidegate.protocol.observing.gestures import Actor, Gesture, GestureAnswer, GestureKind, kind_of_request
 from tidegate.protocol.steps.admission import choose_waiting, decide_place
 from tidegate.protocol.steps.notify import choose_unnotified
 from tidegate.protocol.steps.stopping import require_legal
@@ -61,7 +61,7 @@ _ABORTED = (
 
 
 class PipelineOperations:
-    """The gestures of people on one pipeline. `request_id` is made by whoever asks, `actor` says who that is."""
+    """The actions of people on one pipeline. `request_id` is made by whoever asks, `actor` says who that is."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
@@ -75,30 +75,30 @@ class PipelineOperations:
 
     # -- the pipeline as a whole
 
-    def suspend(self, request_id: str, actor: Actor) -> GestureAnswer:
+    def suspend(self, request_id: str, actor: Actor) -> ActionAnswer:
         """No checkpoints until it is resumed; what is in progress is aborted."""
-        return self.auditing.carry_out(Gesture(request_id, GestureKind.SUSPEND, actor), self.control.suspend)
+        return self.auditing.carry_out(UserAction(request_id, ActionKind.SUSPEND, actor), self.control.suspend)
 
-    def resume(self, request_id: str, actor: Actor) -> GestureAnswer:
+    def resume(self, request_id: str, actor: Actor) -> ActionAnswer:
         """Checkpoints again, from the latest completed one."""
-        return self.auditing.carry_out(Gesture(request_id, GestureKind.RESUME, actor), self.control.resume)
+        return self.auditing.carry_out(UserAction(request_id, ActionKind.RESUME, actor), self.control.resume)
 
-    def cancel(self, request_id: str, actor: Actor) -> GestureAnswer:
+    def cancel(self, request_id: str, actor: Actor) -> ActionAnswer:
         """End the pipeline for ever. Its state is kept or deleted as its latest completed checkpoint says in its
         options. Refused while its sinks have not committed what has completed: that takes the definition."""
 
         def act(deed: Deed) -> None:
             self.control.cancel(self._retention(), deed, self._require_delivered)
 
-        return self.auditing.carry_out(Gesture(request_id, GestureKind.CANCEL, actor), act)
+        return self.auditing.carry_out(UserAction(request_id, ActionKind.CANCEL, actor), act)
 
     # -- checkpoints and savepoints
 
-    def abort(self, request_id: str, actor: Actor, checkpoint_id: int | None = None) -> GestureAnswer:
+    def abort(self, request_id: str, actor: Actor, checkpoint_id: int | None = None) -> ActionAnswer:
         """Abort this checkpoint, or else the newest in progress. The pipeline keeps running. A completed one is
         refused."""
-        gesture = Gesture(request_id, GestureKind.ABORT, actor, _given(checkpoint=checkpoint_id))
-        return self.auditing.carry_out(gesture, lambda deed: self._abort(checkpoint_id, deed))
+        action = UserAction(request_id, ActionKind.ABORT, actor, _given(checkpoint=checkpoint_id))
+        return self.auditing.carry_out(action, lambda deed: self._abort(checkpoint_id, deed))
 
     def approve(
         self,
@@ -107,12 +107,12 @@ class PipelineOperations:
         checkpoint_id: int | None = None,
         comment: str | None = None,
         by: str | None = None,
-    ) -> GestureAnswer:
+    ) -> ActionAnswer:
         """Let this checkpoint, or the one that is held, complete although a verdict failed. `by` is who decided, by
         default the actor."""
-        gesture = Gesture(request_id, GestureKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
+        action = UserAction(request_id, ActionKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
-        return self.auditing.carry_out(gesture, lambda deed: self.holds.approve(checkpoint_id, name, comment, deed))
+        return self.auditing.carry_out(action, lambda deed: self.holds.approve(checkpoint_id, name, comment, deed))
 
     def reject(
         self,
@@ -121,11 +121,11 @@ class PipelineOperations:
         checkpoint_id: int | None = None,
         comment: str | None = None,
         by: str | None = None,
-    ) -> GestureAnswer:
+    ) -> ActionAnswer:
         """Abort this checkpoint, or the one that is held; as `approve`."""
-        gesture = Gesture(request_id, GestureKind.REJECT, actor, _decision(checkpoint_id, comment, by))
+        action = UserAction(request_id, ActionKind.REJECT, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
-        return self.auditing.carry_out(gesture, lambda deed: self.holds.reject(checkpoint_id, name, comment, deed))
+        return self.auditing.carry_out(action, lambda deed: self.holds.reject(checkpoint_id, name, comment, deed))
 
     def request(
         self,
@@ -135,13 +135,13 @@ class PipelineOperations:
         label: Label = UNLABELLED,
         drain: bool = False,
         dag_id: str | None = None,
-    ) -> GestureAnswer:
+    ) -> ActionAnswer:
         """Ask the continuous region for a checkpoint or savepoint, or to stop with one. Its request is
         `names.handed_over(request_id)`: so it is found in the history. Refused if no region runs: a scheduled
         pipeline's checkpoint is a DAG run of it. `dag_id` is the DAG that was chosen for that."""
         details = _given(name=label.name, note=label.note, dag=dag_id)
-        gesture = Gesture(request_id, kind_of_request(kind, drain), actor, details)
-        return self.auditing.carry_out(gesture, lambda deed: self._request(request_id, kind, label, drain, deed))
+        action = UserAction(request_id, kind_of_request(kind, drain), actor, details)
+        return self.auditing.carry_out(action, lambda deed: self._request(request_id, kind, label, drain, deed))
 
     def has_live_region(self) -> bool:
         with self._context.store.transaction(self.pipeline_id) as tx:
@@ -156,12 +156,12 @@ class PipelineOperations:
         label: Label = UNLABELLED,
         drain: bool = False,
         dag_id: str | None = None,
-    ) -> GestureAnswer:
+    ) -> ActionAnswer:
         """The same of a scheduled pipeline: `start` starts the DAG run, one however often it is called, and says so.
-        It raises `GestureRefusedError` if there is none. What the DAG run then does is on record as its own."""
+        It raises `ActionRefusedError` if there is none. What the DAG run then does is on record as its own."""
         details = _given(name=label.name, note=label.note, dag=dag_id)
-        gesture = Gesture(request_id, kind_of_request(kind, drain), actor, details)
-        if (known := self.auditing.answer_to(gesture)) is not None:
+        action = UserAction(request_id, kind_of_request(kind, drain), actor, details)
+        if (known := self.auditing.answer_to(action)) is not None:
             return known
 
         def act(deed: Deed) -> None:
@@ -170,7 +170,7 @@ class PipelineOperations:
             with self._context.store.transaction(self.pipeline_id) as tx:
                 deed.done(tx, self._context.clock.now(), said)
 
-        return self.auditing.carry_out(gesture, act)
+        return self.auditing.carry_out(action, act)
 
     def require_drain(self, request: str, run_id: str, user: str | None, cleared: bool) -> None:
         """Whether a DAG run, which asks as `request` and was triggered by this user, may drain the pipeline. What it
@@ -185,16 +185,16 @@ class PipelineOperations:
         if before is None or before.status is Status.FAILED or before.abandoned_by is not None:
             require_asked_on_page(known, self.pipeline_id, run_id, user, cleared)
 
-    def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> GestureAnswer:
+    def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> ActionAnswer:
         """Give a savepoint, by its name or number, another name, another note, or both."""
         details = _given(savepoint=savepoint, name=label.name, note=label.note)
-        gesture = Gesture(request_id, GestureKind.RENAME, actor, details)
-        return self.auditing.carry_out(gesture, lambda deed: self.savepoints.relabel(savepoint, label, deed))
+        action = UserAction(request_id, ActionKind.RENAME, actor, details)
+        return self.auditing.carry_out(action, lambda deed: self.savepoints.relabel(savepoint, label, deed))
 
-    def dispose(self, request_id: str, actor: Actor, savepoint: str) -> GestureAnswer:
+    def dispose(self, request_id: str, actor: Actor, savepoint: str) -> ActionAnswer:
         """Give a savepoint up. Its files are queued for deletion."""
-        gesture = Gesture(request_id, GestureKind.DISPOSE, actor, _given(savepoint=savepoint))
-        return self.auditing.carry_out(gesture, lambda deed: self.savepoints.dispose(savepoint, deed))
+        action = UserAction(request_id, ActionKind.DISPOSE, actor, _given(savepoint=savepoint))
+        return self.auditing.carry_out(action, lambda deed: self.savepoints.dispose(savepoint, deed))
 
     def delete_queued(self) -> None:
         """Delete what is queued, except what sinks have staged. It may take as long as there are files: not for a

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, AuditRecord, GestureAnswer, GestureKind
+from tidegate.protocol.observing.actions import ActionAnswer, ActionKind, ActorKind, AnswerStatus, AuditRecord
 from tidegate.reading.answer import Document, Moment
 
 
@@ -14,7 +14,7 @@ class Actor(Document):
 
 
 class Answer(Document):
-    """What became of a gesture: the first answer, however often it is asked."""
+    """The outcome of a user action: the first answer, however often it is requested."""
 
     request_id: str
     status: AnswerStatus
@@ -29,13 +29,13 @@ class AnswerOnPage(Answer):
 
 
 class AuditLine(Document):
-    """A gesture and its answer, as recorded. Later ones have higher numbers."""
+    """A user action and its answer, as recorded. Later ones have higher numbers."""
 
     number: int
     pipeline: str | None
     request_id: str
     at: Moment
-    kind: GestureKind
+    kind: ActionKind
     actor: Actor
     details: Mapping[str, Any]
     status: AnswerStatus
@@ -48,21 +48,21 @@ class Audit(Document):
     next_before: int | None
 
 
-def answer_of(request_id: str, answer: GestureAnswer) -> Answer:
+def answer_of(request_id: str, answer: ActionAnswer) -> Answer:
     said = answer.sentence
     return Answer(request_id=request_id, status=answer.status, sentence=said, checkpoint=answer.checkpoint_id)
 
 
 def audit_line(record: AuditRecord) -> AuditLine:
-    gesture, answer = record.gesture, record.answer
+    action, answer = record.action, record.answer
     return AuditLine(
         number=record.number,
         pipeline=record.pipeline_id,
-        request_id=gesture.request_id,
+        request_id=action.request_id,
         at=record.at,
-        kind=gesture.kind,
-        actor=Actor.model_validate(gesture.actor),
-        details=gesture.details,
+        kind=action.kind,
+        actor=Actor.model_validate(action.actor),
+        details=action.details,
         status=answer.status,
         sentence=answer.sentence,
         checkpoint=answer.checkpoint_id,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.documents.audit import audit_line
 from tidegate.documents.pipeline_models import AskedOnPage, PlanDocument
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.recovery.metadata import edited_document
 from tidegate.protocol.recovery.restore_plan import RestorePlan, ReturningState
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document

@@ -16,7 +16,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.statistics import LatestFigures
 
 

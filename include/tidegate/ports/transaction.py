@@ -23,7 +23,7 @@ from tidegate.protocol.facts.records import (
     Verdict,
 )
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, AuditRecord, UserAction
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
@@ -117,7 +117,7 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def audited(self, request_id: str) -> AuditRecord | None:
-        """The gesture of this id, and its answer. A text that cannot be an id is of none."""
+        """The action of this id, and its answer. A text that cannot be an id is of none."""
         ...
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
@@ -125,9 +125,9 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     # -- writes
-    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
+    def record_action(self, action: UserAction, answer: ActionAnswer, at: datetime) -> AuditRecord:
         """Put it on record for good, without secrets. Raises `IllegalRequestError` for an id that cannot be one, and
-        `RecordRefusedError` if it is of another gesture already."""
+        `RecordRefusedError` if it is of another action already."""
         ...
 
     def put_planned_restore(self, planned: PlannedRestore) -> None:

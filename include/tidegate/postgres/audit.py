@@ -6,24 +6,24 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, RowMapping, insert, select
 
 from tidegate.postgres.tables import audit
-from tidegate.protocol.observing.gestures import (
+from tidegate.protocol.observing.actions import (
+    ActionAnswer,
+    ActionKind,
     Actor,
     ActorKind,
     AnswerStatus,
     AuditRecord,
-    Gesture,
-    GestureAnswer,
-    GestureKind,
+    UserAction,
     recordable,
     recordable_answer,
 )
 
 
 def record(
-    connection: Connection, pipeline_id: str | None, gesture: Gesture, answer: GestureAnswer, at: datetime
+    connection: Connection, pipeline_id: str | None, action: UserAction, answer: ActionAnswer, at: datetime
 ) -> AuditRecord:
     """Raises `IllegalRequestError` for an id that cannot be one."""
-    known, told = recordable(gesture), recordable_answer(answer)
+    known, told = recordable(action), recordable_answer(answer)
     values = {
         "pipeline_id": pipeline_id,
         "request_id": known.request_id,
@@ -61,6 +61,6 @@ def newest(connection: Connection, pipeline_id: str | None, limit: int, before: 
 
 def _record(row: RowMapping) -> AuditRecord:
     actor = Actor(ActorKind(row["actor_kind"]), row["actor"], row["origin"])
-    gesture = Gesture(row["request_id"], GestureKind(row["kind"]), actor, row["details"])
-    answer = GestureAnswer(AnswerStatus(row["status"]), row["sentence"], row["checkpoint_id"])
-    return AuditRecord(row["number"], row["pipeline_id"], row["at"].astimezone(UTC), gesture, answer)
+    action = UserAction(row["request_id"], ActionKind(row["kind"]), actor, row["details"])
+    answer = ActionAnswer(AnswerStatus(row["status"]), row["sentence"], row["checkpoint_id"])
+    return AuditRecord(row["number"], row["pipeline_id"], row["at"].astimezone(UTC), action, answer)

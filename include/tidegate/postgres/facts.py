@@ -21,7 +21,7 @@ from tidegate.protocol.facts.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore

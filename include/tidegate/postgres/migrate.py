@@ -20,7 +20,7 @@ from tidegate.postgres.outcomes import explain
 from tidegate.postgres.tables import SCHEMA
 from tidegate.postgres.timeouts import name_timeouts
 from tidegate.protocol.facts.errors import ConfigurationError
-from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, AnswerStatus, UserAction
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -55,9 +55,9 @@ def needed_version() -> str:
     return versions()[-1]
 
 
-def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
+def upgrade(url: str | URL, action: UserAction | None = None) -> None:
     """Create or upgrade the schema, all of it or nothing. Several processes at once are safe: the later ones wait. The
-    URL is that of the schema's owner. The running role, if there is one, gets its rights. A gesture is recorded if the
+    URL is that of the schema's owner. The running role, if there is one, gets its rights. `action` is recorded if the
     version changes.
 
     Raises `StoreUnavailableError` if the database cannot be reached.
@@ -75,10 +75,10 @@ def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
 
             command.upgrade(config(connection), "head")
             grant_rights(connection)
-            if gesture is not None and (after := _version(connection)) != before:
+            if action is not None and (after := _version(connection)) != before:
                 said = f"The schema is at version {after}; it was at {before or 'none'}."
                 now: datetime = connection.execute(text("SELECT now()")).scalar_one()
-                audit.record(connection, None, gesture, GestureAnswer(AnswerStatus.DONE, said), now)
+                audit.record(connection, None, action, ActionAnswer(AnswerStatus.DONE, said), now)
     except DBAPIError as error:
         raise explain(error, "the upgrade of the schema") from error
     finally:

@@ -29,7 +29,7 @@ from tidegate.protocol.facts.pipelines import PipelineStatus, moved, require_mov
 from tidegate.protocol.facts.records import (
     CheckpointRequest,
 )
-from tidegate.protocol.observing.gestures import AuditRecord, Gesture, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, AuditRecord, UserAction
 from tidegate.protocol.observing.lag import SourceLag
 from tidegate.protocol.recovery.identity import Endpoint
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
@@ -57,9 +57,9 @@ ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_s
 class PipelineWrites(Events):
     """The pipeline's own row, and what belongs to the pipeline rather than to one of its checkpoints."""
 
-    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
+    def record_action(self, action: UserAction, answer: ActionAnswer, at: datetime) -> AuditRecord:
         self.wrote = True
-        return audit.record(self._connection, self._pipeline_id, gesture, answer, at)
+        return audit.record(self._connection, self._pipeline_id, action, answer, at)
 
     def put_planned_restore(self, planned: PlannedRestore) -> None:
         self.wrote = True

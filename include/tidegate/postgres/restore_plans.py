@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from tidegate.postgres.rows import readable
 from tidegate.postgres.tables import restore_plans
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document, accepted_of
 from tidegate.protocol.text.storable import storable_json

@@ -23,7 +23,7 @@ from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.observing.statistics import LatestFigures
 
 Answer = TypeVar("Answer")

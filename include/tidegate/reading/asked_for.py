@@ -7,10 +7,10 @@ from sqlalchemy import Connection, func, or_, select
 
 from tidegate.postgres.tables import checkpoints
 from tidegate.protocol.facts.names import handed_over, requests_of_run, run_id_of
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, AuditRecord, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, ActorKind, AnswerStatus, AuditRecord
 from tidegate.reading.dags import escape_like
 
-_ASKS = frozenset({GestureKind.CHECKPOINT, GestureKind.SAVEPOINT, GestureKind.STOP, GestureKind.DRAIN})
+_ASKS = frozenset({ActionKind.CHECKPOINT, ActionKind.SAVEPOINT, ActionKind.STOP, ActionKind.DRAIN})
 
 
 def with_checkpoints(
@@ -33,15 +33,15 @@ def with_checkpoints(
 
 def _waited(record: AuditRecord) -> bool:
     answer = record.answer
-    return record.gesture.kind in _ASKS and answer.status is AnswerStatus.DONE and answer.checkpoint_id is None
+    return record.action.kind in _ASKS and answer.status is AnswerStatus.DONE and answer.checkpoint_id is None
 
 
 def _parts(record: AuditRecord) -> list[str]:
     """What the id of its checkpoint's request is, or has in it."""
-    gesture = record.gesture
-    given = gesture.details.get("request")
-    of_run = [requests_of_run(*gesture.actor.name.split("/", 1))] if gesture.actor.kind is ActorKind.DAG_RUN else []
-    of_page = [handed_over(gesture.request_id), f"/{run_id_of(gesture.request_id)}/"]
+    action = record.action
+    given = action.details.get("request")
+    of_run = [requests_of_run(*action.actor.name.split("/", 1))] if action.actor.kind is ActorKind.DAG_RUN else []
+    of_page = [handed_over(action.request_id), f"/{run_id_of(action.request_id)}/"]
     return [*of_page, *of_run, *([given] if isinstance(given, str) and given else [])]
 
 

@@ -15,7 +15,7 @@ from tidegate.postgres.outcomes import explain
 from tidegate.protocol.facts.errors import CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointRecord, SubtaskId
-from tidegate.protocol.observing.gestures import AuditRecord
+from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.recovery.restores_on_pages import PlannedRestore
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
 from tidegate.reading.asked_for import with_checkpoints

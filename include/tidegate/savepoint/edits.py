@@ -11,7 +11,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.facts.errors import ConfigurationError, SavepointEditError
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import GestureKind
+from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.editing import Base
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.settings import Settings, absolute
@@ -229,7 +229,7 @@ class SavepointEdit:
         }
         changes = Changes(rows, self._replaced, tuple(self._said))
         label = Label(name, note)
-        gesture = assembly.new_gesture(GestureKind.REWRITE, origin=self._base.origin, to=location, name=name, note=note)
-        by = gesture.actor.name
-        marker = self._editing.write(self._base, location, by, changes, self._editor, validator, label, gesture)
+        action = assembly.new_action(ActionKind.REWRITE, origin=self._base.origin, to=location, name=name, note=note)
+        by = action.actor.name
+        marker = self._editing.write(self._base, location, by, changes, self._editor, validator, label, action)
         return Written(location, marker.checkpoint_id, marker.bytes)

@@ -20,7 +20,7 @@ from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import HTTPException
 
-from tidegate.protocol.facts.errors import GestureRefusedError
+from tidegate.protocol.facts.errors import ActionRefusedError
 from tidegate.ui.dag_runs import RunState
 from tidegate.ui.urls import RESTORES
 
@@ -105,5 +105,5 @@ def _offered(dag_id: str, session: Any) -> Collection[str]:
     return dag.params.get_param("pipeline").schema.get("enum") or ()
 
 
-def _refused(dag_id: str, why: str) -> GestureRefusedError:
-    return GestureRefusedError(f"No run of DAG {dag_id} was started: {why}. Nothing was changed.")
+def _refused(dag_id: str, why: str) -> ActionRefusedError:
+    return ActionRefusedError(f"No run of DAG {dag_id} was started: {why}. Nothing was changed.")

@@ -16,7 +16,7 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import HTTPException, Request
 
-from tidegate.protocol.observing.gestures import Actor, ActorKind
+from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.ui.auth import Right
 
 

@@ -1,4 +1,4 @@
-"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only; `gestures` acts.
+"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only; `actions` acts.
 
 Fields that Flink's REST API has too carry its names (json-output.md). Every list comes in pages: the answer says
 what to ask for the next one.
@@ -87,7 +87,7 @@ def openapi(request: Request) -> Document:
 
 @api_routes.get("/token", responses=REFUSALS)
 def token(request: Request, user: User) -> of_pipelines.Token:
-    """What the header Tidegate-Token of a gesture has to be, as long as this login lasts."""
+    """What the header Tidegate-Token of a user action has to be, as long as this login lasts."""
     return of_pipelines.Token(token=token_of(users_of(request).credential(request)))
 
 

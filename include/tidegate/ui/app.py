@@ -19,13 +19,13 @@ from tidegate.protocol.facts.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
 from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, restore_pages, static_files
+from tidegate.ui.actions import action_routes
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking, ReadingsDep
 from tidegate.ui.auth import Users, require_rights
 from tidegate.ui.dag_runs import DagRuns, NoDagRuns
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
-from tidegate.ui.gestures import gesture_routes
 from tidegate.ui.schedules import NoSchedules, Schedules
 from tidegate.ui.shared import SharedAnswers
 from tidegate.ui.wording import hold_sentence
@@ -59,7 +59,7 @@ def create_app(
     schedules: Schedules | None = None,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. `dag_runs` starts DAG
+    request, to `users` (default: Airflow's). User actions go to what `open_operations` opens. `dag_runs` starts DAG
     runs; it and `schedules` are by default Airflow's if the users are, else none. FastAPI's own open pages are left
     out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
@@ -72,7 +72,7 @@ def create_app(
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
-    app.include_router(gesture_routes)
+    app.include_router(action_routes)
     for pages in (pipeline_pages, checkpoint_pages, restore_pages, dag_pages, static_files):
         app.include_router(pages.routes)
     add_error_pages(app)

@@ -1,5 +1,5 @@
 """How routes get what they ask: one `Readings` for each app, opened with the first request, and the operations of all
-pipelines, opened with the first gesture."""
+pipelines, opened with the first action."""
 
 from collections.abc import Callable
 from threading import Lock

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, HTTPException, Request
 
-from tidegate.protocol.observing.gestures import Actor
+from tidegate.protocol.observing.actions import Actor
 from tidegate.reading.readings import Readings
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.same_site import require_same_site

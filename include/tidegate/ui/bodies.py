@@ -19,7 +19,7 @@ LONGEST_BODY = 1 << 20
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class GestureRoute(APIRoute):
+class ActionRoute(APIRoute):
     """Looks at login and rights, then reads the body, then goes on as any route."""
 
     def get_route_handler(self) -> _Handler:

@@ -1,4 +1,4 @@
-"""Gestures that need the pipeline's code: each starts a DAG run, once for each id, and says which.
+"""User actions that need the pipeline's code: each starts a DAG run, once for each id, and says which.
 
 What is recorded comes first, and the DAG run after it, by an id that is made of the request's. So whoever asks again
 after a crash, or twice, gets the same DAG run.
@@ -12,17 +12,17 @@ from fastapi import HTTPException
 from tidegate.coordination.observing.audit import Deed
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.protocol.facts.errors import (
+    ActionRefusedError,
     CheckpointError,
-    GestureRefusedError,
     IllegalRequestError,
     RestoreRefusedError,
 )
 from tidegate.protocol.facts.names import run_id_of
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import Actor, AnswerStatus, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, Actor, AnswerStatus
 from tidegate.protocol.recovery.restore_plan import Accepted
-from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, gesture_of
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, action_of
 from tidegate.ui.dag_runs import DagRuns
 
 
@@ -47,7 +47,7 @@ class Desk:
 
 def take(
     desk: Desk, request_id: str, kind: CheckpointKind, label: Label, drain: bool, chosen: str | None, dag: str
-) -> GestureAnswer:
+) -> ActionAnswer:
     """A run of the pipeline's DAG `dag`, as its form would start it; `chosen` if somebody has chosen among several."""
     given = {"kind": kind.value, "drain": drain or None, "name": label.name, "note": label.note}
     conf = {name: value for name, value in given.items() if value is not None}
@@ -68,7 +68,7 @@ def choose_dag(desk: Desk, dags: tuple[str, ...], chosen: str | None) -> str | N
     return chosen or next(iter(found), None)
 
 
-def plan(desk: Desk, request_id: str, target: str) -> GestureAnswer:
+def plan(desk: Desk, request_id: str, target: str) -> ActionAnswer:
     """Have a restore planned. Nothing is changed by that, so it is not in the audit."""
     plans = desk.operations.planned_restores
     try:
@@ -78,16 +78,16 @@ def plan(desk: Desk, request_id: str, target: str) -> GestureAnswer:
         planned = plans.ask(request_id, target, desk.actor, dag_id)
         if planned.planned_at is None:
             _start(desk, planned, planned.asked.dag_id, request_id)
-    except (IllegalRequestError, GestureRefusedError) as error:
-        if isinstance(error, GestureRefusedError):
+    except (IllegalRequestError, ActionRefusedError) as error:
+        if isinstance(error, ActionRefusedError):
             plans.refuse(request_id, str(error))
-        return GestureAnswer(AnswerStatus.REFUSED, str(error))
+        return ActionAnswer(AnswerStatus.REFUSED, str(error))
     if planned.refusal is not None:
-        return GestureAnswer(AnswerStatus.REFUSED, planned.refusal)
-    return GestureAnswer(AnswerStatus.DONE, f"The plan of {planned.what} is made by DAG run {planned.asked.run_id}.")
+        return ActionAnswer(AnswerStatus.REFUSED, planned.refusal)
+    return ActionAnswer(AnswerStatus.DONE, f"The plan of {planned.what} is made by DAG run {planned.asked.run_id}.")
 
 
-def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> GestureAnswer:
+def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> ActionAnswer:
     """Carry out a plan as it was shown. What became of it is in the audit, by this id. Raises `HTTPException` 404."""
     plans = desk.operations.planned_restores
     if (shown := plans.find(plan_id)) is None:
@@ -96,18 +96,18 @@ def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> Ge
     try:
         planned = plans.confirm(plan_id, request_id, accepted, desk.actor, shown.asked.dag_id)
     except (IllegalRequestError, RestoreRefusedError) as error:
-        return GestureAnswer(AnswerStatus.REFUSED, str(error))
+        return ActionAnswer(AnswerStatus.REFUSED, str(error))
     assert planned is not None  # plans are not deleted
     assert planned.confirmed is not None
-    gesture = gesture_of(planned, planned.confirmed)
-    if (known := desk.operations.auditing.answer_to(gesture)) is not None:
+    action = action_of(planned, planned.confirmed)
+    if (known := desk.operations.auditing.answer_to(action)) is not None:
         return known
     try:
         _start(desk, planned, planned.confirmed.dag_id, request_id)
-    except GestureRefusedError as error:
-        return desk.operations.auditing.carry_out(gesture, _refusing(error))
+    except ActionRefusedError as error:
+        return desk.operations.auditing.carry_out(action, _refusing(error))
     said = f"Pipeline {desk.pipeline} is restored by DAG run {planned.confirmed.run_id}."
-    return GestureAnswer(AnswerStatus.DONE, said)
+    return ActionAnswer(AnswerStatus.DONE, said)
 
 
 def _refusing(error: CheckpointError) -> Any:
@@ -118,10 +118,10 @@ def _refusing(error: CheckpointError) -> Any:
 
 
 def _restoring(desk: Desk) -> str:
-    """Raises `GestureRefusedError` if no DAG restores this pipeline."""
+    """Raises `ActionRefusedError` if no DAG restores this pipeline."""
     dag_id = desk.runs.restoring(desk.pipeline)
     if dag_id is None:
-        raise GestureRefusedError(
+        raise ActionRefusedError(
             f"No DAG restores pipeline {desk.pipeline}. Nothing was changed. Make one with `restore_dag`, or run "
             f"`tidegate restore {desk.pipeline}` where its code is."
         )

@@ -36,7 +36,7 @@ class DagRuns(Protocol):
         ...
 
     def start(self, user: Any, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> str:
-        """Start it, once; a sentence that says so. Raises `GestureRefusedError` if it cannot be started, or if a DAG
+        """Start it, once; a sentence that says so. Raises `ActionRefusedError` if it cannot be started, or if a DAG
         run of this id is another one, and `HTTPException` 403 if the user may not."""
         ...
 

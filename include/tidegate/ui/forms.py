@@ -1,4 +1,4 @@
-"""What a form for a gesture is made of. Pure."""
+"""What a form for a user action is made of. Pure."""
 
 from dataclasses import dataclass
 

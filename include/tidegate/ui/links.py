@@ -30,7 +30,7 @@ class Links:
         """Of a restore."""
         return self.pipeline(pipeline, f"restore-plans/{_segment(request_id)}")
 
-    def gesture(self, pipeline: str, path: str) -> str:
+    def action(self, pipeline: str, path: str) -> str:
         return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/{path}"
 
     def report(self, docs_path: str) -> str:

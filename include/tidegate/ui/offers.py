@@ -1,4 +1,4 @@
-"""Which gestures a page offers now, and what they say. Pure. Whether one is legal is decided when it is asked for."""
+"""Which actions a page offers now, and what they say. Pure. Whether one is legal is decided when it is asked for."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -13,7 +13,7 @@ from fastapi import HTTPException, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse
 
 from tidegate.assembly import command_actor
-from tidegate.protocol.observing.gestures import Actor
+from tidegate.protocol.observing.actions import Actor
 from tidegate.ui.auth import Right
 
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]

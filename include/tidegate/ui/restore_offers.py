@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.protocol.facts.pipelines import PipelineStatus
-from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
+from tidegate.protocol.observing.actions import AnswerStatus, AuditRecord
 from tidegate.protocol.recovery.restores_on_pages import UNDO, PlannedRestore
 from tidegate.reading.checkpoint_answers import Checkpoint
 from tidegate.reading.pipeline_answers import Overview

@@ -5,7 +5,7 @@ from uuid import UUID
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate.protocol.observing.gestures import AnswerStatus, AuditRecord
+from tidegate.protocol.observing.actions import AnswerStatus, AuditRecord
 from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep

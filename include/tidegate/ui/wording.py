@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus
+from tidegate.protocol.observing.actions import ActorKind, AnswerStatus
 from tidegate.reading.checkpoint_answers import Checkpoint, Hold
 from tidegate.reading.pipeline_answers import Need, PipelineLine
 from tidegate.reading.standing import Outlook, Standing

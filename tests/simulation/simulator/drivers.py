@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 
 from simulator.holding import held_in
 from simulator.live_files import lost_a_write

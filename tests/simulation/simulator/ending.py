@@ -7,7 +7,7 @@ and nothing else.
 
 from typing import TYPE_CHECKING
 
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 
 from simulator.cleaning import check_report
 from simulator.forks import fork_in_peace

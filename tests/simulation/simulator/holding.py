@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from made_gestures import DECISIONS
+from user_actions import DECISIONS
 
 from simulator.scheduler import Violation, require
 from tidegate.coordination.context import PipelineContext

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from made_gestures import resume
+from user_actions import resume
 
 from simulator.drivers import STEPS, take_step
 from simulator.requests import Request, trigger

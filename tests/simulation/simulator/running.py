@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from executors import Later, LaterBut
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 from worlds import Crash, ManualClock
 
 from simulator.clocks import MovingClocks, check_waits

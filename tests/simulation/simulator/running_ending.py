@@ -4,7 +4,7 @@ and everything is compared with a plain execution."""
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from made_gestures import resume, suspend
+from user_actions import resume, suspend
 
 from simulator.holding import held_in
 from simulator.running_emitting import EMITTED_TO, Numbers

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from made_gestures import dispose
+from user_actions import dispose
 
 from simulator.file_sinks import can_go_back
 from simulator.runs import values_of

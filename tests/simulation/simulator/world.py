@@ -11,8 +11,8 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from made_gestures import resume
 from records import T0
+from user_actions import resume
 from worlds import Crash
 
 from simulator.changes import change

@@ -22,8 +22,8 @@ from tidegate.protocol.facts.branches import Restore, choose_withdrawn_for_good
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.names import STORAGE
 from tidegate.protocol.facts.records import CheckpointRecord, CompactedRun, Deletion
+from tidegate.protocol.observing.actions import ActionAnswer, AnswerStatus, UserAction
 from tidegate.protocol.observing.events import KEPT_FOR
-from tidegate.protocol.observing.gestures import AnswerStatus, Gesture, GestureAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class Cleaning:
         self._files = KeptFiles(context)
         self._auditing = Auditing(context)
 
-    def clean(self, gesture: Gesture | None = None) -> CleanReport:
+    def clean(self, action: UserAction | None = None) -> CleanReport:
         """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
-        then a part of it is done. A gesture is recorded with the plan, before anything is deleted."""
-        with self._auditing.attempt(gesture) as deed:
+        then a part of it is done. A user action is recorded with the plan, before anything is deleted."""
+        with self._auditing.attempt(action) as deed:
             report = self.plan()
-            if gesture is not None:
+            if action is not None:
                 status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
                 said = " ".join(report.damage_lines() or report.summary())
                 with self._context.transaction() as tx:
-                    deed.noted(tx, self._context.clock.now(), GestureAnswer(status, said))
+                    deed.noted(tx, self._context.clock.now(), ActionAnswer(status, said))
             return report if report.damage else self._carry_out(report)
 
     def _carry_out(self, report: CleanReport) -> CleanReport:

@@ -19,7 +19,7 @@ from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, 
 from tidegate.protocol.facts.paths import metadata_path
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import UNLABELLED, Label, require_legal_label
-from tidegate.protocol.observing.gestures import Gesture
+from tidegate.protocol.observing.actions import UserAction
 from tidegate.protocol.recovery.canonical import MARKER, METADATA, PARTS, Complete
 from tidegate.protocol.recovery.editing import (
     Base,
@@ -109,7 +109,7 @@ class Editing:
         editor: Editor,
         validator: Validator,
         label: Label = UNLABELLED,
-        gesture: Gesture | None = None,
+        action: UserAction | None = None,
     ) -> Complete:
         """Write the directory `to`, which must be empty, or not there yet; returns its marker.
 
@@ -118,7 +118,7 @@ class Editing:
         `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have replaced the base, `StorageError`
         and what the rows raise when they are computed, and nothing is left.
         """
-        with self._auditing.attempt(gesture) as deed:
+        with self._auditing.attempt(action) as deed:
             return self._write(base, to, by, changes, editor, validator, label, deed)
 
     def _write(
@@ -160,7 +160,7 @@ class Editing:
 
     def _put_on_record(self, deed: Deed, base: Base, to: str) -> None:
         """Before the documents make a savepoint of what was written."""
-        if deed.gesture is not None:
+        if deed.action is not None:
             with self._context.transaction() as tx:
                 said = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
                 deed.done(tx, self._context.clock.now(), said)

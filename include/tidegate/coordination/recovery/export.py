@@ -25,7 +25,7 @@ from tidegate.protocol.facts.names import saved_at
 from tidegate.protocol.facts.paths import default_location, metadata_path
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.facts.savepoints import choose_savepoints, find_savepoint, require_exportable
-from tidegate.protocol.observing.gestures import Gesture
+from tidegate.protocol.observing.actions import UserAction
 from tidegate.protocol.recovery.canonical import (
     MARKER,
     METADATA,
@@ -79,13 +79,13 @@ class Exporting:
             )
         return bool(served)
 
-    def begin(self, wanted: str, location: str | None = None, gesture: Gesture | None = None) -> CheckpointRecord:
+    def begin(self, wanted: str, location: str | None = None, action: UserAction | None = None) -> CheckpointRecord:
         """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
 
         Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
         as `require_possible`.
         """
-        with self._auditing.attempt(gesture) as deed:
+        with self._auditing.attempt(action) as deed:
             return self._begin(wanted, location, deed)
 
     def _begin(self, wanted: str, location: str | None, deed: Deed) -> CheckpointRecord:

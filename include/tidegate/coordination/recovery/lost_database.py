@@ -16,7 +16,7 @@ from tidegate.protocol.facts.branches import Branch, branch_of
 from tidegate.protocol.facts.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.facts.paths import ByCheckpoint, marker_path, metadata_path, writer_of
 from tidegate.protocol.facts.pipelines import PipelineStatus
-from tidegate.protocol.observing.gestures import Gesture
+from tidegate.protocol.observing.actions import UserAction
 from tidegate.protocol.recovery.identity import find_moved
 from tidegate.protocol.recovery.lost_database import (
     WITHOUT_TRACE,
@@ -155,14 +155,14 @@ class Recovering:
     # -- the recovery itself
 
     def recover(
-        self, plan: RecoveryPlan, accepted: AcceptedLosses | None = None, gesture: Gesture | None = None
+        self, plan: RecoveryPlan, accepted: AcceptedLosses | None = None, action: UserAction | None = None
     ) -> None:
         """Carry out a plan. Repeating after a crash is safe: either nothing has happened, or all of it.
 
         Raises `RecoveryRefusedError` if part of the plan is not accepted, or the database has learnt of a checkpoint
         since, `PipelineIdentityError` if sources or sinks were moved and that is not accepted.
         """
-        with self._auditing.attempt(gesture) as deed:
+        with self._auditing.attempt(action) as deed:
             require_losses_accepted(plan, accepted or AcceptedLosses())
             with self._context.transaction() as tx:
                 self._require_unknown()

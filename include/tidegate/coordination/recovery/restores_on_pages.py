@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.coordination.context import PipelineContext
 from tidegate.protocol.facts.names import run_id_of
-from tidegate.protocol.observing.gestures import Actor
+from tidegate.protocol.observing.actions import Actor
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.protocol.recovery.restores_on_pages import (
     AskedOfRun,

@@ -14,7 +14,7 @@ from tidegate.protocol.facts.errors import RecordRefusedError
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.observing.gestures import AnswerStatus, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, AnswerStatus
 from tidegate.protocol.steps.abort import Abort, decide_abort
 from tidegate.protocol.steps.admission import choose_misdated
 from tidegate.protocol.steps.failures import TooManyFailures, decide_pipeline_failure
@@ -83,7 +83,7 @@ class CheckpointFailureManager:
             if self.fail_checkpoint(tx, checkpoint_id, reason, message):
                 record = tx.checkpoint(checkpoint_id)
                 said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
-                deed.noted(tx, self._context.clock.now(), GestureAnswer(AnswerStatus.DONE, said, checkpoint_id))
+                deed.noted(tx, self._context.clock.now(), ActionAnswer(AnswerStatus.DONE, said, checkpoint_id))
             return record
 
     def correct_deadlines(self, tx: StoreTransaction, in_progress: Sequence[CheckpointRecord], now: datetime) -> None:

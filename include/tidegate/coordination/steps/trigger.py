@@ -22,7 +22,7 @@ from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRequest
 from tidegate.protocol.facts.savepoints import Label, require_free, require_legal_label
-from tidegate.protocol.observing.gestures import answer_to_request
+from tidegate.protocol.observing.actions import answer_to_request
 from tidegate.protocol.steps.admission import (
     Drop,
     DropUntil,

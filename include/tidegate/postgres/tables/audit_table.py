@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from tidegate.postgres.guards import AUDIT_GUARDS
 from tidegate.postgres.tables.columns import INSTANT, after_create, members, metadata
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, ActorKind, AnswerStatus
 
 audit = Table(
     "audit",
@@ -35,7 +35,7 @@ audit = Table(
     Column("checkpoint_id", BigInteger),
     UniqueConstraint("pipeline_id", "request_id", name="audit_asked_once"),
     CheckConstraint("request_id <> ''", name="audit_named"),
-    CheckConstraint(f"kind IN ({members(GestureKind)})", name="audit_kind"),
+    CheckConstraint(f"kind IN ({members(ActionKind)})", name="audit_kind"),
     CheckConstraint(f"actor_kind IN ({members(ActorKind)})", name="audit_actor"),
     CheckConstraint(f"status IN ({members(AnswerStatus)})", name="audit_status"),
     Index("audit_of_pipeline", "pipeline_id", "number"),

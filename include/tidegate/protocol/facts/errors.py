@@ -58,11 +58,11 @@ class IllegalRequestError(DeterministicError):
     """A checkpoint was requested in a way that is never allowed, whatever the pipeline's status."""
 
 
-class GestureRefusedError(DeterministicError):
+class ActionRefusedError(DeterministicError):
     """What a person asks for was refused before, when it was asked for with the same id."""
 
 
-class GestureRepeatedError(DeterministicError):
+class ActionRepeatedError(DeterministicError):
     """What a person asks for was done before, when it was asked for with the same id: it is not done again."""
 
 

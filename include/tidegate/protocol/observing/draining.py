@@ -6,7 +6,7 @@ do. So a DAG run drains only if a page has started it: a page checks the right, 
 
 from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
 from tidegate.protocol.facts.names import asked_by_run
-from tidegate.protocol.observing.gestures import ActorKind, AnswerStatus, AuditRecord, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, ActorKind, AnswerStatus, AuditRecord
 
 
 def require_asked_on_page(
@@ -31,9 +31,9 @@ def require_asked_on_page(
 
 
 def _is_granted(known: AuditRecord, user: str | None) -> bool:
-    asked, actor = known.gesture, known.gesture.actor
+    asked, actor = known.action, known.action.actor
     return (
-        asked.kind is GestureKind.DRAIN
+        asked.kind is ActionKind.DRAIN
         and known.answer.status is AnswerStatus.DONE
         and (actor.kind, actor.name) == (ActorKind.AIRFLOW_USER, user)
     )

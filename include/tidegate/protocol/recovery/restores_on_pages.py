@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.protocol.facts.errors import IllegalRequestError, RestoreRefusedError
-from tidegate.protocol.observing.gestures import Actor, Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, UserAction
 from tidegate.protocol.recovery.restore_plan import Accepted
 
 #: A target that is no checkpoint.
@@ -107,16 +107,16 @@ def require_unchanged(planned: PlannedRestore, digest: str, where: str) -> None:
         )
 
 
-def gesture_of(planned: PlannedRestore, asked: AskedOfRun) -> Gesture:
+def action_of(planned: PlannedRestore, asked: AskedOfRun) -> UserAction:
     """The restore, as it is on record: by the user who confirmed it. Performs no I/O."""
-    kind = GestureKind.UNDO if planned.target == UNDO else GestureKind.RESTORE
+    kind = ActionKind.UNDO if planned.target == UNDO else ActionKind.RESTORE
     details = {
         "to": planned.target,
         "plan": planned.request_id,
         "dag_run": f"{asked.dag_id}/{asked.run_id}",
         **accepted_document(planned.accepted),
     }
-    return Gesture(asked.request_id, kind, asked.actor, details)
+    return UserAction(asked.request_id, kind, asked.actor, details)
 
 
 def accepted_document(accepted: Accepted) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: gestures that need no pipeline code.
+"""`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: actions that need no pipeline code.
 
 Given the name of a pipeline that the database knows, they work where its code is broken, or is not there. What its
 sinks have staged is then deleted by its next run, or by `tidegate clean`.
@@ -23,7 +23,7 @@ from tidegate.protocol.facts.errors import (
     PipelineNotFoundError,
 )
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import Actor, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, Actor
 
 log = logging.getLogger("tidegate")
 
@@ -37,17 +37,17 @@ def abort(
 ) -> None:
     """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
     committed data stays. A completed checkpoint cannot be aborted."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id), output)
+    carry_out_action(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id), output)
 
 
 def suspend(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor), output)
+    carry_out_action(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor), output)
 
 
 def resume(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.resume(id_, actor), output)
+    carry_out_action(pipeline, lambda operations, id_, actor: operations.resume(id_, actor), output)
 
 
 def rename(
@@ -61,7 +61,7 @@ def rename(
     if new_name is None and note is None:
         raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
     label = Label(new_name, note)
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label), output)
+    carry_out_action(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label), output)
 
 
 def dispose(
@@ -72,7 +72,7 @@ def dispose(
 ) -> None:
     """Give a savepoint up. What nothing else refers to is deleted; the tables stay as they are."""
 
-    def act(operations: PipelineOperations, id_: str, actor: Actor) -> GestureAnswer:
+    def act(operations: PipelineOperations, id_: str, actor: Actor) -> ActionAnswer:
         chosen = wanted
         with suppress(CheckpointNotFoundError):  # refused below, which is recorded
             record = operations.savepoints.find(wanted)
@@ -81,11 +81,11 @@ def dispose(
                 typer.confirm(f"Dispose of savepoint {shown} for good?", abort=True, err=True)
         return operations.dispose(id_, actor, chosen)
 
-    carry_out_gesture(pipeline, act, output)
+    carry_out_action(pipeline, act, output)
 
 
-def carry_out_gesture(
-    pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer], output: OutputFormat
+def carry_out_action(
+    pipeline: str, act: Callable[[PipelineOperations, str, Actor], ActionAnswer], output: OutputFormat
 ) -> None:
     """Raises what refuses it. Afterwards files are deleted: garbage can wait, and fails nothing."""
     operations, delete = _opened(pipeline)
@@ -115,7 +115,7 @@ def _delete(operations: PipelineOperations) -> None:
     """With the pipeline's code, if it is there and sound, also what its sinks have staged."""
     try:
         defined = assembly.load_pipeline(operations.pipeline_id)
-    except Exception as error:  # whatever is wrong with it: the gesture was made without it
+    except Exception as error:  # whatever is wrong with it: the action was made without it
         log.debug("The code of pipeline %s cannot be loaded: %r", operations.pipeline_id, error)
         operations.delete_queued()
         return

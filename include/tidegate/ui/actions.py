@@ -1,7 +1,7 @@
-"""What people do with a pipeline by hand, over HTTP: one route a gesture, for the pages and for programs.
+"""What people do with a pipeline by hand, over HTTP: one route each, for the pages and for programs.
 
-`auth` decides who may, for all of them. Asked again with the same id a gesture is not carried out again, and the answer
-is the first one. 503 says that nobody knows what became of it: ask again, with the same id.
+`auth` decides who may, for all of them. Requested again with the same id, an action is not carried out again, and the
+answer is the first one. 503 says that nobody knows what became of it: ask again, with the same id.
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from tidegate.documents.pipeline_models import Errors
 from tidegate.protocol.facts.names import run_id_of
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
-from tidegate.protocol.observing.gestures import AnswerStatus, GestureAnswer
+from tidegate.protocol.observing.actions import ActionAnswer, AnswerStatus
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.protocol.steps.hold import LONGEST_COMMENT
 from tidegate.protocol.text.storable import LONGEST_TEXT
@@ -24,17 +24,17 @@ from tidegate.ui import by_dag_run
 from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline, Plan
 from tidegate.ui.asking import OperationsDep, ReadingsDep
 from tidegate.ui.auth import ActorDep, User
-from tidegate.ui.bodies import GestureRoute
+from tidegate.ui.bodies import ActionRoute
 from tidegate.ui.by_dag_run import Desk
 from tidegate.ui.dag_runs import DagRunsDep
 from tidegate.ui.shell import links_of
 
 _REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
 _TOO_LONG = {"model": Errors, "description": "The body is longer than any that is needed."}
-gesture_routes = APIRouter(
+action_routes = APIRouter(
     prefix=f"{PREFIX}/pipelines/{{pipeline}}",
     responses={**REFUSALS, 409: _REFUSED, 413: _TOO_LONG},
-    route_class=GestureRoute,
+    route_class=ActionRoute,
 )
 
 Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
@@ -99,7 +99,7 @@ def _desk(operations: OperationsDep, runs: DagRunsDep, user: User, actor: ActorD
 DeskDep = Annotated[Desk, Depends(_desk)]
 
 
-def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | None = None) -> Answer:
+def _say(response: Response, asked: Asked, answer: ActionAnswer, page: str | None = None) -> Answer:
     """`page` is where to see what becomes of it."""
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
@@ -107,25 +107,25 @@ def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | No
     return Answer(**dict(answer_of(asked.id, answer)), page=page)
 
 
-@gesture_routes.post("/suspend")
+@action_routes.post("/suspend")
 def suspend(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """No checkpoints until it is resumed; what is in progress is aborted."""
     return _say(response, asked, operations.suspend(asked.id, actor))
 
 
-@gesture_routes.post("/resume")
+@action_routes.post("/resume")
 def resume(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """Checkpoints again, from the latest completed one."""
     return _say(response, asked, operations.resume(asked.id, actor))
 
 
-@gesture_routes.post("/cancel")
+@action_routes.post("/cancel")
 def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """End the pipeline for ever. Takes the right to delete one of its DAGs."""
     return _say(response, asked, operations.cancel(asked.id, actor))
 
 
-@gesture_routes.post("/requests")
+@action_routes.post("/requests")
 def request_checkpoint(
     request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Requested
 ) -> Answer:
@@ -134,7 +134,7 @@ def request_checkpoint(
     return _take(request, response, desk, readings, asked, asked.checkpoint_kind)
 
 
-@gesture_routes.post("/drain")
+@action_routes.post("/drain")
 def drain(
     request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Drained
 ) -> Answer:
@@ -158,7 +158,7 @@ def _take(
     return _say(response, asked, answer, page)
 
 
-@gesture_routes.post("/plan-restore")
+@action_routes.post("/plan-restore")
 def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Answer:
     """Have a DAG run plan a restore, which changes nothing. Takes the right to delete one of the pipeline's DAGs, and
     to trigger the DAG that restores it."""
@@ -167,7 +167,7 @@ def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: 
     return _say(response, asked, answer, page)
 
 
-@gesture_routes.post("/restore-plans/{plan}/restore")
+@action_routes.post("/restore-plans/{plan}/restore")
 def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Answer:
     """Have a DAG run carry out a plan as it was shown. The same rights. What became of it is in the audit, by the id
     of this request."""
@@ -175,7 +175,7 @@ def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, a
     return _say(response, asked, by_dag_run.restore(desk, str(plan), asked.id, accepted))
 
 
-@gesture_routes.post("/checkpoints/{checkpoint}/abort")
+@action_routes.post("/checkpoints/{checkpoint}/abort")
 def abort(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
@@ -184,7 +184,7 @@ def abort(
     return _say(response, asked, operations.abort(asked.id, actor, checkpoint))
 
 
-@gesture_routes.post("/checkpoints/{checkpoint}/approve")
+@action_routes.post("/checkpoints/{checkpoint}/approve")
 def approve(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
@@ -193,7 +193,7 @@ def approve(
     return _say(response, asked, operations.approve(asked.id, actor, checkpoint, asked.comment))
 
 
-@gesture_routes.post("/checkpoints/{checkpoint}/reject")
+@action_routes.post("/checkpoints/{checkpoint}/reject")
 def reject(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
@@ -202,7 +202,7 @@ def reject(
     return _say(response, asked, operations.reject(asked.id, actor, checkpoint, asked.comment))
 
 
-@gesture_routes.post("/checkpoints/{checkpoint}/rename")
+@action_routes.post("/checkpoints/{checkpoint}/rename")
 def rename(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Labelled,
@@ -211,7 +211,7 @@ def rename(
     return _say(response, asked, operations.rename(asked.id, actor, str(checkpoint), Label(asked.name, asked.note)))
 
 
-@gesture_routes.post("/checkpoints/{checkpoint}/dispose")
+@action_routes.post("/checkpoints/{checkpoint}/dispose")
 def dispose(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,

@@ -1,4 +1,4 @@
-"""Gestures on the command line: where the pipeline's code is broken or missing, and on record with who asked."""
+"""User actions on the command line: where the pipeline's code is broken or missing, and on record with who asked."""
 
 import json
 from getpass import getuser

@@ -1,4 +1,4 @@
-"""Gestures as a command makes them where the pipeline's code is: carried out, and then the garbage is deleted."""
+"""User actions as a command makes them where the pipeline's code is: carried out, and then the garbage is deleted."""
 
 from collections.abc import Callable
 

@@ -68,7 +68,7 @@ def put_on_storage(shown: ShownPipeline, root: Path) -> None:
         (root / path).write_bytes(content)
 
 
-def test_each_gesture_is_done_once_and_is_on_record_with_who_asked(
+def test_each_action_is_done_once_and_is_on_record_with_who_asked(
     hands: Hands, act: Act, shown: ShownPipeline, tmp_path: Path
 ) -> None:
     savepoint = shown.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT)
@@ -128,7 +128,7 @@ def test_what_is_refused_changes_nothing_says_why_and_is_on_record(hands: Hands,
     assert [record.status for record in shown.store.history(PIPELINE, 9)] == ["COMPLETED"]
 
 
-def test_an_id_of_another_gesture_is_refused(hands: Hands, shown) -> None:
+def test_an_id_of_another_action_is_refused(hands: Hands, shown) -> None:
     request_id = str(uuid4())
     assert hands.do("suspend", request_id).status_code == 200
     code, sentence = said(hands.do("resume", request_id))

@@ -1,6 +1,6 @@
 """What people ask for, who they are, and what they are answered: the nouns of the audit.
 
-Whoever asks makes an id for it. Asked again with the same id it is the same gesture: it is not carried out a second
+Whoever asks makes an id for it. Asked again with the same id it is the same action: it is not carried out a second
 time, and gets its first answer.
 """
 
@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from tidegate.protocol.facts.errors import CheckpointError, GestureRefusedError, IllegalRequestError
+from tidegate.protocol.facts.errors import ActionRefusedError, CheckpointError, IllegalRequestError
 from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.steps.stopping import require_legal_id
 from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
@@ -38,7 +38,7 @@ class Actor:
     origin: str
 
 
-class GestureKind(StrEnum):
+class ActionKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
     STOP = "STOP"
@@ -64,11 +64,11 @@ class GestureKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gesture:
+class UserAction:
     """`details` is what it was asked with, as JSON: a checkpoint's number, a savepoint's new name, a directory."""
 
     request_id: str
-    kind: GestureKind
+    kind: ActionKind
     actor: Actor
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,73 +79,73 @@ class AnswerStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GestureAnswer:
-    """What became of a gesture. `cause` is the error that refused it, in the process that met it, and not recorded."""
+class ActionAnswer:
+    """The outcome of a user action. `cause` is the error that refused it: in this process only, not recorded."""
 
     status: AnswerStatus
     sentence: str
     checkpoint_id: int | None = None
     cause: CheckpointError | None = field(default=None, compare=False, repr=False)
 
-    def require_done(self) -> "GestureAnswer":
-        """Raises what refused it, or `GestureRefusedError` if that was another process's answer."""
+    def require_done(self) -> "ActionAnswer":
+        """Raises what refused it, or `ActionRefusedError` if that was another process's answer."""
         if self.status is AnswerStatus.REFUSED:
-            raise self.cause or GestureRefusedError(f"This request was refused before: {self.sentence}")
+            raise self.cause or ActionRefusedError(f"This request was refused before: {self.sentence}")
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """A gesture and its answer, as recorded. Later ones have higher numbers. `pipeline_id` None: of no pipeline."""
+    """A user action and its answer, as recorded. Later ones have higher numbers. `pipeline_id` None: of no pipeline."""
 
     number: int
     pipeline_id: str | None
     at: datetime
-    gesture: Gesture
-    answer: GestureAnswer
+    action: UserAction
+    answer: ActionAnswer
 
 
-def kind_of_request(kind: CheckpointKind, drain: bool) -> GestureKind:
+def kind_of_request(kind: CheckpointKind, drain: bool) -> ActionKind:
     """What a person who asks for this kind of checkpoint does. Performs no I/O."""
     if kind is CheckpointKind.SYNC_SAVEPOINT:
-        return GestureKind.DRAIN if drain else GestureKind.STOP
-    return GestureKind(kind.value)
+        return ActionKind.DRAIN if drain else ActionKind.STOP
+    return ActionKind(kind.value)
 
 
-def answer_to_request(pipeline_id: str, outcome: TriggerOutcome) -> GestureAnswer:
+def answer_to_request(pipeline_id: str, outcome: TriggerOutcome) -> ActionAnswer:
     """The first answer to a request for a checkpoint. What becomes of one that waits is in the history. Performs no
     I/O."""
     done, what = AnswerStatus.DONE, f"of pipeline {pipeline_id}"
     match outcome:
         case Triggered(id_):
-            return GestureAnswer(done, f"Checkpoint {id_} {what} is triggered.", id_)
+            return ActionAnswer(done, f"Checkpoint {id_} {what} is triggered.", id_)
         case Resumed(id_):
-            return GestureAnswer(done, f"Checkpoint {id_} {what} goes on.", id_)
+            return ActionAnswer(done, f"Checkpoint {id_} {what} goes on.", id_)
         case AlreadyCompleted(id_):
-            return GestureAnswer(done, f"Checkpoint {id_} {what} was taken before.", id_)
+            return ActionAnswer(done, f"Checkpoint {id_} {what} was taken before.", id_)
         case Queued(message):
-            return GestureAnswer(done, f"The request waits. {message}")
+            return ActionAnswer(done, f"The request waits. {message}")
         case Dropped(_, message):
-            return GestureAnswer(AnswerStatus.REFUSED, message)
+            return ActionAnswer(AnswerStatus.REFUSED, message)
 
 
-def recordable(gesture: Gesture) -> Gesture:
-    """The gesture as it is recorded: secrets are masked, texts are storable and bounded. Performs no I/O.
+def recordable(action: UserAction) -> UserAction:
+    """The action as it is recorded: secrets are masked, texts are storable and bounded. Performs no I/O.
 
     Raises `IllegalRequestError` for an id that cannot name anything.
     """
-    require_legal_id(gesture.request_id)
-    actor = Actor(gesture.actor.kind, _name(gesture.actor.name), _name(gesture.actor.origin))
-    return replace(gesture, actor=actor, details=_details(gesture.details))
+    require_legal_id(action.request_id)
+    actor = Actor(action.actor.kind, _name(action.actor.name), _name(action.actor.origin))
+    return replace(action, actor=actor, details=_details(action.details))
 
 
-def recordable_answer(answer: GestureAnswer) -> GestureAnswer:
+def recordable_answer(answer: ActionAnswer) -> ActionAnswer:
     """The same of an answer. Performs no I/O."""
-    return GestureAnswer(answer.status, storable_text(masked(answer.sentence)), answer.checkpoint_id)
+    return ActionAnswer(answer.status, storable_text(masked(answer.sentence)), answer.checkpoint_id)
 
 
-def require_same_gesture(known: Gesture, repeated: Gesture) -> None:
-    """An id is of one gesture. Both as they are recorded. Raises `IllegalRequestError`. Performs no I/O."""
+def require_same_action(known: UserAction, repeated: UserAction) -> None:
+    """An id is of one action. Both as they are recorded. Raises `IllegalRequestError`. Performs no I/O."""
     if (known.kind, known.details) != (repeated.kind, repeated.details):
         raise IllegalRequestError(
             f"The id {repeated.request_id} is of another request: {known.kind} with {json.dumps(dict(known.details))}, "

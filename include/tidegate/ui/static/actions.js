@@ -1,5 +1,5 @@
 // Sends what somebody does by hand, and shows the answer in place. The page follows by its events, as always.
-// An id is made before the first try, and kept until it is known what became of the gesture: asking again is safe.
+// An id is made before the first try, and kept until it is known what became of the action: asking again is safe.
 
 const api = new URL("../../api/v1/", import.meta.url);
 const unanswered = new WeakMap(); // by form: what was asked for, and with which id
@@ -84,7 +84,7 @@ async function carryOut(form, button) {
 
 document.addEventListener("submit", async (event) => {
   const form = event.target;
-  if (!form.matches("form[data-gesture]")) return;
+  if (!form.matches("form[data-action]")) return;
   event.preventDefault();
   if (asking.has(form)) return;
   asking.add(form);

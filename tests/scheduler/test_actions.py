@@ -1,7 +1,7 @@
-"""What the gestures of Airflow's users do to a checkpoint, on a real Airflow: the table in operate-in-airflow.md.
+"""What the actions of Airflow's users do to a checkpoint, on a real Airflow: the table in operate-in-airflow.md.
 
 A DAG run waits either in line, behind a checkpoint of ours, or for the snapshots of a continuous region, which is us.
-So the gestures are made on runs that wait, and hardly any needs Spark.
+So the actions are made on runs that wait, and hardly any needs Spark.
 """
 
 import psutil

@@ -1,10 +1,10 @@
-"""DAG runs that a person has triggered, as gestures for the audit. Those of a schedule are none."""
+"""DAG runs that a person has triggered, as actions for the audit. Those of a schedule are none."""
 
 from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
 
-from tidegate.protocol.observing.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, UserAction
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _BY_ITSELF = {"scheduled", "asset_triggered", "asset_materialization"}
 
 
-def gesture_of(context: Context, kind: GestureKind) -> Gesture | None:
+def action_of(context: Context, kind: ActionKind) -> UserAction | None:
     """What the person who triggered the DAG run asks for, with the form as it was filled in; None if nobody did. A DAG
     run that is cleared asks again; a task that is tried again, or runs twice, does not."""
     dag_run = context["dag_run"]
@@ -21,7 +21,9 @@ def gesture_of(context: Context, kind: GestureKind) -> Gesture | None:
         return None
     user = dag_run.triggering_user_name
     origin = f"{_run_type(context)} DAG run, triggered by {user or 'nobody that Airflow knows'}"
-    return Gesture(_id(context), kind, Actor(ActorKind.DAG_RUN, _name(context), origin), {"conf": dag_run.conf or {}})
+    return UserAction(
+        _id(context), kind, Actor(ActorKind.DAG_RUN, _name(context), origin), {"conf": dag_run.conf or {}}
+    )
 
 
 def drains(context: Context) -> bool:
@@ -36,11 +38,11 @@ def require_drain(coordinator: "CheckpointCoordinator", context: Context, reques
     coordinator.operations.require_drain(request_id, run.run_id, run.triggering_user_name, cleared)
 
 
-def ended_by_hand(context: Context) -> Gesture:
+def ended_by_hand(context: Context) -> UserAction:
     """The abort of what a DAG run asked for, because somebody has marked the DAG run or a task of it."""
     origin = f"{_run_type(context)} DAG run, ended by hand; Airflow does not say by whom"
     actor = Actor(ActorKind.DAG_RUN, _name(context), origin)
-    return Gesture(f"{_id(context)}/abort", GestureKind.ABORT, actor)
+    return UserAction(f"{_id(context)}/abort", ActionKind.ABORT, actor)
 
 
 def _id(context: Context) -> str:
