@@ -69,14 +69,14 @@ class Seen:
             self.completed.append((time.monotonic(), self._at_checkpoints))
             self._at_checkpoints = 0.0
 
-        def timed(deed: Callable[..., Any], is_look: bool = False) -> Callable[..., Any]:
+        def timed(call: Callable[..., Any], is_look: bool = False) -> Callable[..., Any]:
             def take_time(*arguments: Any) -> Any:
                 if self._within:
-                    return deed(*arguments)
+                    return call(*arguments)
                 begin, self._within = time.monotonic(), True
                 was_idle = is_look and not arguments[0]._pending
                 try:
-                    return deed(*arguments)
+                    return call(*arguments)
                 finally:
                     self._within = False
                     took = time.monotonic() - begin

@@ -288,9 +288,9 @@ def test_the_store_moves_no_checkpoint_past_a_hold_without_a_decision(held: Desk
     )
 
 
-def _refused(store: CheckpointStore, deed: Callable[[StoreTransaction], object]) -> None:
+def _refused(store: CheckpointStore, write: Callable[[StoreTransaction], object]) -> None:
     with pytest.raises(RecordRefusedError), store.transaction("p") as tx:
-        deed(tx)
+        write(tx)
 
 
 def test_when_the_database_is_lost_it_is_known_again_who_had_approved_it(store: CheckpointStore) -> None:

@@ -84,7 +84,7 @@ def test_an_action_is_done_once_and_answered_always(world: Desk, name: str) -> N
 @pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("at", range(3))
-def test_a_process_that_dies_at_a_commit_leaves_the_deed_and_its_record_or_neither(
+def test_a_process_that_dies_at_a_commit_leaves_the_change_and_its_record_or_neither(
     world: Desk, name: str, before: bool, at: int
 ) -> None:
     act, look, expected = ACTIONS[name]
@@ -104,7 +104,7 @@ def test_a_process_that_dies_at_a_commit_leaves_the_deed_and_its_record_or_neith
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_two_at_once_with_one_id_do_one_deed_and_get_one_answer(world: Desk, name: str) -> None:
+def test_two_at_once_with_one_id_act_once_and_get_one_answer(world: Desk, name: str) -> None:
     act, look, expected = ACTIONS[name]
     world.ask("r4")
     with ThreadPoolExecutor(8) as threads:

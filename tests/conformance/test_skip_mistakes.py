@@ -110,7 +110,7 @@ MISTAKES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (doing, "require_skippable", without_checks),
     (doing, "require_skippable", whatever_is_in_progress),
     (doing, "require_skippable", whatever_runs),
-    (doing.Deed, "done", nothing),
+    (doing.AuditEntry, "done", nothing),
     (doing.Skipping, "_in_flight", none_found),
     (doing.Skipping, "_of_splits", position_alone),
 ]

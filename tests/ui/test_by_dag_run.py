@@ -156,16 +156,16 @@ def test_a_restore_is_planned_shown_and_confirmed_each_by_one_dag_run(hands, sho
     assert (document["accepted"]["leave"], document["answer"]) == (["out"], None)
 
     planned = shown.coordinator.operations.planned_restores.find(request_id)
-    shown.coordinator.auditing.carry_out(action_of(planned, planned.confirmed), lambda deed: _done(shown, deed))
+    shown.coordinator.auditing.carry_out(action_of(planned, planned.confirmed), lambda entry: _done(shown, entry))
     assert "Restored, I said." in shows()
     assert said(hands.do(f"restore-plans/{request_id}/restore", confirmed, leave=["out"])) == (200, "Restored, I said.")
     document = hands.get(f"/tidegate/api/v1/{below}", token=hands.credential).json()
     assert document["answer"]["sentence"] == "Restored, I said."
 
 
-def _done(shown: ShownPipeline, deed: Any) -> None:
+def _done(shown: ShownPipeline, entry: Any) -> None:
     with shown.store.transaction(PIPELINE) as tx:
-        deed.done(tx, shown.clock.now(), "Restored, I said.", 1)
+        entry.done(tx, shown.clock.now(), "Restored, I said.", 1)
 
 
 def test_without_a_dag_that_restores_it_the_page_says_what_to_run(hands, shown, monkeypatch) -> None:

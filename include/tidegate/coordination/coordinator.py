@@ -12,7 +12,7 @@ from tidegate.coordination.cleaning.clean import Cleaning
 from tidegate.coordination.cleaning.housekeeping import Housekeeping
 from tidegate.coordination.cleaning.sweeper import Sweeper
 from tidegate.coordination.context import context_of
-from tidegate.coordination.observing.audit import Deed
+from tidegate.coordination.observing.audit import AuditEntry
 from tidegate.coordination.observing.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.observing.reporting import Reporting
 from tidegate.coordination.operations import PipelineOperations
@@ -159,8 +159,8 @@ class CheckpointCoordinator:
         request = CheckpointRequest(
             request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
         )
-        with self.auditing.attempt(action) as deed:
-            outcome = self._triggering.trigger(request, wait, deed, dag_id)
+        with self.auditing.attempt(action) as entry:
+            outcome = self._triggering.trigger(request, wait, entry, dag_id)
         if isinstance(outcome, Triggered):
             self._say_reservations()
             self.reporting.report()
@@ -259,15 +259,15 @@ class CheckpointCoordinator:
     ) -> RestorePlan:
         """See `Restoring.restore`: back to an earlier checkpoint, with state, positions and tables. Files of aborted
         checkpoints are deleted. Raises `ActionRepeatedError` for a user action that was carried out before."""
-        with self.auditing.attempt(action) as deed:
-            plan = self._restoring.restore(target, accepted or Accepted(), planned, deed)
+        with self.auditing.attempt(action) as entry:
+            plan = self._restoring.restore(target, accepted or Accepted(), planned, entry)
         self.clean()
         return plan
 
     def skip(self, source: str, planned: SkipPlan | None = None, action: UserAction | None = None) -> SkipPlan:
         """See `Skipping.skip`: a source goes on behind rows that it has lost. `skipping.plan` says which."""
-        with self.auditing.attempt(action) as deed:
-            return self.skipping.skip(source, planned, deed)
+        with self.auditing.attempt(action) as entry:
+            return self.skipping.skip(source, planned, entry)
 
     def plan_restore_from(self, url: str) -> ImportPlan:
         """See `Importing.plan`: what `restore_from` would do. Changes nothing."""
@@ -284,16 +284,16 @@ class CheckpointCoordinator:
         """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
         was copied in vain."""
         try:
-            with self.auditing.attempt(action) as deed:
-                return self._importing.restore(url, claim, accepted, planned, deed)
+            with self.auditing.attempt(action) as entry:
+                return self._importing.restore(url, claim, accepted, planned, entry)
         finally:
             self.clean()
 
     def fork(self, planned: PlannedFork, accepted: Accepted | None = None, action: UserAction | None = None) -> None:
         """See `Forking.fork`: this pipeline begins with another one's state. What was copied in vain is deleted."""
         try:
-            with self.auditing.attempt(action) as deed:
-                self.forking.fork(planned, accepted or Accepted(), deed)
+            with self.auditing.attempt(action) as entry:
+                self.forking.fork(planned, accepted or Accepted(), entry)
         finally:
             self.clean()
 
@@ -301,10 +301,10 @@ class CheckpointCoordinator:
 
     def cancel(self, action: UserAction | None = None) -> PipelineRecord:
         """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted."""
-        with self.auditing.attempt(action) as deed:
+        with self.auditing.attempt(action) as entry:
             self._identification.check()
             self._delivery.deliver_pending()
-            cancelled = self.operations.control.cancel(self.config.retention, deed)
+            cancelled = self.operations.control.cancel(self.config.retention, entry)
         self.clean()
         return cancelled
 
@@ -318,8 +318,8 @@ class CheckpointCoordinator:
 
     def relocate(self, action: UserAction | None = None, take_over: bool = False) -> list[Moved | Place]:
         """See `Identification`: what has moved is recorded as intended."""
-        with self.auditing.attempt(action) as deed:
-            return self._identification.relocate(deed, take_over)
+        with self.auditing.attempt(action) as entry:
+            return self._identification.relocate(entry, take_over)
 
     # -- abort and housekeeping
 
@@ -333,7 +333,7 @@ class CheckpointCoordinator:
         self, request_id: str, reason: FailureReason, message: str, action: UserAction | None = None
     ) -> CheckpointRecord | None:
         """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
-        record = self._failures.abort_request(request_id, reason, message, Deed(action))
+        record = self._failures.abort_request(request_id, reason, message, AuditEntry(action))
         self.clean()
         return record
 

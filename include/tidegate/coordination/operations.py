@@ -22,7 +22,7 @@ from typing import Any
 
 from tidegate.coordination.cleaning.deletion_queue import QueuedDeletions
 from tidegate.coordination.context import PipelineContext
-from tidegate.coordination.observing.audit import Auditing, Deed
+from tidegate.coordination.observing.audit import AuditEntry, Auditing
 from tidegate.coordination.recovery.restores_on_pages import PlannedRestores
 from tidegate.coordination.recovery.savepoints import Savepoints
 from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
@@ -87,8 +87,8 @@ class PipelineOperations:
         """End the pipeline for ever. Its state is kept or deleted as its latest completed checkpoint says in its
         options. Refused while its sinks have not committed what has completed: that takes the definition."""
 
-        def act(deed: Deed) -> None:
-            self.control.cancel(self._retention(), deed, self._require_delivered)
+        def act(entry: AuditEntry) -> None:
+            self.control.cancel(self._retention(), entry, self._require_delivered)
 
         return self.auditing.carry_out(UserAction(request_id, ActionKind.CANCEL, actor), act)
 
@@ -98,7 +98,7 @@ class PipelineOperations:
         """Abort this checkpoint, or else the newest in progress. The pipeline keeps running. A completed one is
         refused."""
         action = UserAction(request_id, ActionKind.ABORT, actor, _given(checkpoint=checkpoint_id))
-        return self.auditing.carry_out(action, lambda deed: self._abort(checkpoint_id, deed))
+        return self.auditing.carry_out(action, lambda entry: self._abort(checkpoint_id, entry))
 
     def approve(
         self,
@@ -112,7 +112,7 @@ class PipelineOperations:
         default the actor."""
         action = UserAction(request_id, ActionKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
-        return self.auditing.carry_out(action, lambda deed: self.holds.approve(checkpoint_id, name, comment, deed))
+        return self.auditing.carry_out(action, lambda entry: self.holds.approve(checkpoint_id, name, comment, entry))
 
     def reject(
         self,
@@ -125,7 +125,7 @@ class PipelineOperations:
         """Abort this checkpoint, or the one that is held; as `approve`."""
         action = UserAction(request_id, ActionKind.REJECT, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
-        return self.auditing.carry_out(action, lambda deed: self.holds.reject(checkpoint_id, name, comment, deed))
+        return self.auditing.carry_out(action, lambda entry: self.holds.reject(checkpoint_id, name, comment, entry))
 
     def request(
         self,
@@ -141,7 +141,7 @@ class PipelineOperations:
         pipeline's checkpoint is a DAG run of it. `dag_id` is the DAG that was chosen for that."""
         details = _given(name=label.name, note=label.note, dag=dag_id)
         action = UserAction(request_id, kind_of_request(kind, drain), actor, details)
-        return self.auditing.carry_out(action, lambda deed: self._request(request_id, kind, label, drain, deed))
+        return self.auditing.carry_out(action, lambda entry: self._request(request_id, kind, label, drain, entry))
 
     def has_live_region(self) -> bool:
         with self._context.store.transaction(self.pipeline_id) as tx:
@@ -164,11 +164,11 @@ class PipelineOperations:
         if (known := self.auditing.answer_to(action)) is not None:
             return known
 
-        def act(deed: Deed) -> None:
+        def act(entry: AuditEntry) -> None:
             require_legal_label(kind, label)
             said = start()
             with self._context.store.transaction(self.pipeline_id) as tx:
-                deed.done(tx, self._context.clock.now(), said)
+                entry.done(tx, self._context.clock.now(), said)
 
         return self.auditing.carry_out(action, act)
 
@@ -189,12 +189,12 @@ class PipelineOperations:
         """Give a savepoint, by its name or number, another name, another note, or both."""
         details = _given(savepoint=savepoint, name=label.name, note=label.note)
         action = UserAction(request_id, ActionKind.RENAME, actor, details)
-        return self.auditing.carry_out(action, lambda deed: self.savepoints.relabel(savepoint, label, deed))
+        return self.auditing.carry_out(action, lambda entry: self.savepoints.relabel(savepoint, label, entry))
 
     def dispose(self, request_id: str, actor: Actor, savepoint: str) -> ActionAnswer:
         """Give a savepoint up. Its files are queued for deletion."""
         action = UserAction(request_id, ActionKind.DISPOSE, actor, _given(savepoint=savepoint))
-        return self.auditing.carry_out(action, lambda deed: self.savepoints.dispose(savepoint, deed))
+        return self.auditing.carry_out(action, lambda entry: self.savepoints.dispose(savepoint, entry))
 
     def delete_queued(self) -> None:
         """Delete what is queued, except what sinks have staged. It may take as long as there are files: not for a
@@ -203,11 +203,11 @@ class PipelineOperations:
 
     # -- inside
 
-    def _abort(self, checkpoint_id: int | None, deed: Deed) -> None:
+    def _abort(self, checkpoint_id: int | None, entry: AuditEntry) -> None:
         with self._context.store.transaction(self.pipeline_id) as tx:
             now, going = self._context.clock.now(), tx.in_progress()
             if checkpoint_id is None and not going:
-                deed.done(tx, now, f"Pipeline {self.pipeline_id} has no checkpoint in progress. Nothing was changed.")
+                entry.done(tx, now, f"Pipeline {self.pipeline_id} has no checkpoint in progress. Nothing was changed.")
                 return
             wanted = going[-1].checkpoint_id if checkpoint_id is None else checkpoint_id
             record = find_checkpoint(tx, self.pipeline_id, wanted)
@@ -217,7 +217,7 @@ class PipelineOperations:
                 record = find_checkpoint(tx, self.pipeline_id, wanted)
             assert record.failure_reason is not None
             said = f"Checkpoint {wanted} of pipeline {self.pipeline_id} is FAILED: {record.failure_reason.name}."
-            deed.done(tx, now, f"{said} {record.failure_message}", wanted)
+            entry.done(tx, now, f"{said} {record.failure_message}", wanted)
 
     def _completed(self, record: CheckpointRecord) -> CheckpointCompletedError:
         return CheckpointCompletedError(
@@ -227,7 +227,7 @@ class PipelineOperations:
             "back to an earlier checkpoint."
         )
 
-    def _request(self, request_id: str, kind: CheckpointKind, label: Label, drain: bool, deed: Deed) -> None:
+    def _request(self, request_id: str, kind: CheckpointKind, label: Label, drain: bool, entry: AuditEntry) -> None:
         asked = handed_over(request_id)
         require_legal(asked, kind, drain)
         require_legal_label(kind, label)
@@ -238,7 +238,7 @@ class PipelineOperations:
             )
             self._require_taken(tx, request)
             tx.put_request(request)
-            deed.done(tx, now, f"A {kind} of pipeline {self.pipeline_id} is requested of its continuous region.")
+            entry.done(tx, now, f"A {kind} of pipeline {self.pipeline_id} is requested of its continuous region.")
 
     def _require_taken(self, tx: StoreTransaction, request: CheckpointRequest) -> None:
         """Raises `PipelineStatusError` if there is nobody who takes it, or who may, and `IllegalRequestError`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from tidegate.coordination.observing.audit import Deed
+from tidegate.coordination.observing.audit import AuditEntry
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.protocol.facts.errors import (
     ActionRefusedError,
@@ -111,7 +111,7 @@ def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> Ac
 
 
 def _refusing(error: CheckpointError) -> Any:
-    def refuse(_: Deed) -> None:
+    def refuse(_: AuditEntry) -> None:
         raise error
 
     return refuse

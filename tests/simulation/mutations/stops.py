@@ -63,7 +63,7 @@ def _(original):
 
 @mutation("a DAG run that has ended leaves its checkpoint in progress", (CheckpointFailureManager, "abort_request"))
 def _(original):
-    def abort_request(self, request_id, reason, message, deed=None):
+    def abort_request(self, request_id, reason, message, entry=None):
         with self._context.transaction() as tx:
             return tx.latest_by_request(request_id)
 

@@ -270,23 +270,23 @@ def abandons(world: "World", process: Process) -> bool:
 def meddle(world: "World") -> None:
     """Somebody looks, cleans, aborts by hand or marks a DAG run, or an old report comes in after all."""
     ids = list(world.store.state.checkpoints)
-    deeds = ["clean", "suspend", "resume", "resume"]
+    steps = ["clean", "suspend", "resume", "resume"]
     if world.dag_runs:
-        deeds.append("mark")
+        steps.append("mark")
     if ids:
-        deeds += ["acknowledge", "acknowledge", "abort", "notify", "finalize"]
+        steps += ["acknowledge", "acknowledge", "abort", "notify", "finalize"]
     if world.late_reports:
-        deeds += ["report", "report", "report"]
-    deed = world.random.choice(deeds)
-    if deed == "clean":
+        steps += ["report", "report", "report"]
+    step = world.random.choice(steps)
+    if step == "clean":
         world.spawn("somebody:clean", lambda: world.open_coordinator().clean())
-    elif deed in ("suspend", "resume"):
-        world.spawn(f"somebody:{deed}", lambda: take_step(world, world.open_coordinator(), deed, 0))
-    elif deed == "mark":
+    elif step in ("suspend", "resume"):
+        world.spawn(f"somebody:{step}", lambda: take_step(world, world.open_coordinator(), step, 0))
+    elif step == "mark":
         marked = world.random.choice(world.dag_runs)[0].request_id
         end = lambda: end_dag_run(world, marked, FailureReason.COORDINATOR_SUSPEND)  # noqa: E731
         world.spawn(f"{marked}:abort of a marked run", end)
-    elif deed == "report":
+    elif step == "report":
         id_, acks = world.late_reports.pop(world.random.randrange(len(world.late_reports)))
 
         def report() -> None:
@@ -296,4 +296,4 @@ def meddle(world: "World") -> None:
         world.spawn(f"late:report of chk-{id_}", report)
     else:
         id_ = ids[-1] if world.random.random() < 0.7 else world.random.choice(ids)
-        world.spawn(f"somebody:{deed} chk-{id_}", lambda: take_step(world, world.open_coordinator(), deed, id_))
+        world.spawn(f"somebody:{step} chk-{id_}", lambda: take_step(world, world.open_coordinator(), step, id_))

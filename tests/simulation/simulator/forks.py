@@ -47,8 +47,8 @@ def use_forks(world: "World") -> None:
     forked = random.choice(world.forks)
     name, state = forked.pipeline_id, forked.store.state
     copying = any(ended_at is None for _, ended_at in state.imports.values())
-    deeds = ["run", "run", "restore"] if state.checkpoints else ["fork"] * 12 + ["run", "region"]
-    match random.choice([*deeds, "fork", "share", "clean", *["clean"] * 8 * copying]):
+    kinds = ["run", "run", "restore"] if state.checkpoints else ["fork"] * 12 + ["run", "region"]
+    match random.choice([*kinds, "fork", "share", "clean", *["clean"] * 8 * copying]):
         case "fork":
             _fork_amid_others(world, forked)
         case "run":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of seeds
 DEADLINES = ("CHECKPOINT_EXPIRED", "VALIDATION_FAILED", "JOB_FAILOVER_REGION")  # none of them ends a held checkpoint
 
-Deed = tuple[int | None, Decision, str]  # the checkpoint, None for the one that is held; what; by whom
+HoldRequest = tuple[int | None, Decision, str]  # the checkpoint, None for the one that is held; what; by whom
 
 
 def waits(record: CheckpointRecord) -> bool:
@@ -61,7 +61,7 @@ class Holding:
         self.broken = random.choice([0.2, 0.4, 0.7])  # per judgement
         self.haste = random.choice([0.0, 0.005, 0.03, 0.2])  # per event while one is held: somebody decides
         self.may_be_held: set[int] = set()
-        self.wanted: set[Deed] = set()
+        self.wanted: set[HoldRequest] = set()
         self.timeouts: dict[int, timedelta] = {}
         self.rows = Random(f"{of} held rows {seed}")
         self.knows_rows = self.rows.random() < SHARE  # of seeds where a rule holds: which rows fail it is known
@@ -92,7 +92,7 @@ class Holding:
             return {}
         return {FAILING: self.rows.sample(["a", "b"], self.rows.choice([1, 1, 2]))}
 
-    def draw(self, state: "PipelineState", now: datetime) -> list[Deed]:
+    def draw(self, state: "PipelineState", now: datetime) -> list[HoldRequest]:
         """What people decide now: about what is held, which they may not name, or about another one by mistake. Some
         come when it is too late, and nobody has noticed that yet."""
         held = held_in(state)
@@ -100,16 +100,16 @@ class Holding:
             held = self.random.choice(several)
         if held is None or self.random.random() >= (self.haste if now < held.ends_at else max(0.5, self.haste)):
             return []
-        deeds = []
+        requests = []
         for _ in range(self.random.choice([1, 1, 2, 3])):
             id_ = self.random.choice([held.checkpoint_id] * 4 + [None, self.random.choice(list(state.checkpoints))])
-            deeds.append((id_, self.random.choice(list(Decision)), f"person {len(self.wanted) + len(deeds)}"))
-        self.wanted |= set(deeds)
-        return deeds
+            requests.append((id_, self.random.choice(list(Decision)), f"person {len(self.wanted) + len(requests)}"))
+        self.wanted |= set(requests)
+        return requests
 
-    def carry_out(self, who: CheckpointCoordinator | Holds, deed: Deed) -> CheckpointRecord:
+    def carry_out(self, who: CheckpointCoordinator | Holds, request: HoldRequest) -> CheckpointRecord:
         """`who` is a coordinator, or what a process without the pipeline's code has instead."""
-        id_, decision, by = deed
+        id_, decision, by = request
         verb = "approve" if decision is Decision.APPROVED else "reject"
         try:
             if isinstance(who, Holds):
@@ -212,11 +212,11 @@ class Holding:
         return record.decision is Decision.APPROVED and record.checkpoint_id in self.may_be_held
 
 
-def decide(world: "World", who: CheckpointCoordinator | Holds, deed: Deed) -> None:
+def decide(world: "World", who: CheckpointCoordinator | Holds, request: HoldRequest) -> None:
     """`tidegate approve` or `reject`, perhaps twice. Who is refused was too late, or not the first."""
-    id_, decision, by = deed
+    id_, decision, by = request
     try:
-        first = world.holding.carry_out(who, deed)
+        first = world.holding.carry_out(who, request)
         if world.holding.random.random() < 0.3:
             again = world.holding.carry_out(who, (first.checkpoint_id, decision, by))
             require(again.decided == first.decided, f"{by} decides again, and is answered {again}")
@@ -237,8 +237,9 @@ def let_people_decide(world: "World") -> None:
         store = cast(CheckpointStore, world.store)
         return Holds(PipelineContext(world.pipeline_id, store, world.storage, world.clock))
 
-    for deed in holding.draw(world.store.state, world.clock.time):
+    for request in holding.draw(world.store.state, world.clock.time):
         opened = without_code if holding.random.random() < 0.5 else world.open_coordinator
         world.spawn(
-            f"{deed[2]}:{deed[1]} chk-{deed[0]}", lambda deed=deed, opened=opened: decide(world, opened(), deed)
+            f"{request[2]}:{request[1]} chk-{request[0]}",
+            lambda request=request, opened=opened: decide(world, opened(), request),
         )

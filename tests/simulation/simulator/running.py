@@ -199,10 +199,10 @@ class Running:
             self.met["crash"] += 1
             self.processes.remove(process)
 
-    def attempt(self, deed: Callable[[], Any]) -> Any:
+    def attempt(self, step: Callable[[], Any]) -> Any:
         """Something that somebody tries, as a process of its own."""
         try:
-            return deed()
+            return step()
         except Crash:
             self.met["crash"] += 1
         except CheckpointError as error:
@@ -217,7 +217,7 @@ class Running:
         random, coordinator = self.random, self.coordinator()
         ids = list(self.store.state.checkpoints)
         newest = self.overlapping.one_of(self, ids[-1] if ids else 0)
-        deeds: list[tuple[str, Callable[[], Any]]] = [
+        steps: list[tuple[str, Callable[[], Any]]] = [
             ("asks", lambda: self._ask(coordinator)),
             ("asks", lambda: self._ask(coordinator)),
             ("cleans", coordinator.clean),
@@ -225,22 +225,22 @@ class Running:
             ("notifies", lambda: coordinator.notify(newest)),
         ]
         if self.trouble:
-            deeds += [
+            steps += [
                 ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody aborted it")),
                 ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),
                 ("suspends", lambda: suspend(coordinator)),
                 ("resumes", lambda: resume(coordinator)),
             ]
-        what, deed = random.choice(deeds)
+        what, step = random.choice(steps)
         if ids or what in ("asks", "cleans"):
             self.tell(f"somebody {what} ({newest})")
-            self.attempt(deed)
+            self.attempt(step)
 
     def decide(self) -> None:
         """People decide about what is held, or think that they do."""
-        for deed in self.holding.draw(self.store.state, self.clock.now()):
-            self.tell(f"{deed[2]}: {deed[1]} ({deed[0]})")
-            self.attempt(lambda deed=deed: self.holding.carry_out(self.coordinator(), deed))
+        for request in self.holding.draw(self.store.state, self.clock.now()):
+            self.tell(f"{request[2]}: {request[1]} ({request[0]})")
+            self.attempt(lambda request=request: self.holding.carry_out(self.coordinator(), request))
 
     def _ask(self, coordinator: CheckpointCoordinator) -> None:
         if self._asked and self.random.random() < 0.3:

@@ -103,9 +103,9 @@ def use_savepoints(world: "World") -> None:
     there = [directory for directory in world.storage.others.values() if directory.files]
     there = [directory for directory in there if can_go_back(world.sinks, directory.savepoint)]
     complete = [directory for directory in there if directory.is_complete]
-    deeds = ["export"] * 4 * bool(kept) + ["dispose"] * bool(kept and complete) + ["copy"] * bool(there)
-    deeds += ["restore"] * 3 * bool(complete) + ["restore"] * bool(there)
-    match random.choice(deeds) if deeds else None:
+    kinds = ["export"] * 4 * bool(kept) + ["dispose"] * bool(kept and complete) + ["copy"] * bool(there)
+    kinds += ["restore"] * 3 * bool(complete) + ["restore"] * bool(there)
+    match random.choice(kinds) if kinds else None:
         case "export":
             savepoint = random.choice(kept)
             world.spawn(f"somebody:export of {savepoint}", lambda: export(world, savepoint))

@@ -69,13 +69,13 @@ class Cleaning:
     def clean(self, action: UserAction | None = None) -> CleanReport:
         """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
         then a part of it is done. A user action is recorded with the plan, before anything is deleted."""
-        with self._auditing.attempt(action) as deed:
+        with self._auditing.attempt(action) as entry:
             report = self.plan()
             if action is not None:
                 status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
                 said = " ".join(report.damage_lines() or report.summary())
                 with self._context.transaction() as tx:
-                    deed.noted(tx, self._context.clock.now(), ActionAnswer(status, said))
+                    entry.noted(tx, self._context.clock.now(), ActionAnswer(status, said))
             return report if report.damage else self._carry_out(report)
 
     def _carry_out(self, report: CleanReport) -> CleanReport:

@@ -33,7 +33,7 @@ from tidegate.protocol.observing.actions import (
 UNANSWERED = (UnavailableError, UnknownOutcomeError)
 
 
-class Deed:
+class AuditEntry:
     """A user action while it is carried out. The code that opens its transaction calls `done` there. What a program
     does by itself is no user action, and leaves no record."""
 
@@ -57,7 +57,7 @@ class Deed:
             tx.record_action(self.action, answer, now)
 
 
-UNASKED = Deed()
+UNAUDITED = AuditEntry()
 
 
 class Auditing:
@@ -77,44 +77,44 @@ class Auditing:
             known = tx.audited(asked.request_id)
         return None if known is None else _answer_of(known, asked)
 
-    def carry_out(self, action: UserAction, act: Callable[[Deed], object]) -> ActionAnswer:
-        """What became of it, or of the same action before. Two at once with the same id: one deed, one answer.
+    def carry_out(self, action: UserAction, act: Callable[[AuditEntry], object]) -> ActionAnswer:
+        """What became of it, or of the same action before. Two at once with the same id: done once, one answer.
 
-        `act` calls `Deed.done` in the transaction that does it: one that was done before is undone there, with all that
-        `act` has written. Raises only if nobody knows what became of it, `UnavailableError` or
+        `act` calls `AuditEntry.done` in the transaction that does it: one that was done before is undone there, with all
+        that `act` has written. Raises only if nobody knows what became of it, `UnavailableError` or
         `UnknownOutcomeError`, or if it is done and something after it went wrong.
         """
         try:
             recordable(action)
         except IllegalRequestError as error:  # which cannot be recorded either
             return _refused(error)
-        deed = Deed(action)
+        entry = AuditEntry(action)
         try:
-            act(deed)
+            act(entry)
         except UNANSWERED:
             raise
         except CheckpointError as error:
-            return self._answer_after(deed, error)
-        assert deed.answer is not None, f"{action.kind} recorded nothing"
-        return deed.answer
+            return self._answer_after(entry, error)
+        assert entry.answer is not None, f"{action.kind} recorded nothing"
+        return entry.answer
 
     @contextmanager
-    def attempt(self, action: UserAction | None) -> Iterator[Deed]:
+    def attempt(self, action: UserAction | None) -> Iterator[AuditEntry]:
         """For what takes several steps: a refusal within it is recorded, and raised again. Without an action nothing is
         recorded."""
-        deed = Deed(action)
+        entry = AuditEntry(action)
         try:
-            yield deed
+            yield entry
         except (*UNANSWERED, ActionRepeatedError):
             raise
         except CheckpointError as error:
             if action is not None:
-                self._answer_after(deed, error)
+                self._answer_after(entry, error)
             raise
 
-    def _answer_after(self, deed: Deed, error: CheckpointError) -> ActionAnswer:
+    def _answer_after(self, entry: AuditEntry, error: CheckpointError) -> ActionAnswer:
         """Whoever has recorded the action has answered it. Raises the error if that is this process."""
-        action = deed.action
+        action = entry.action
         assert action is not None
         refused = _refused(error)
         with self._context.transaction() as tx:
@@ -122,7 +122,7 @@ class Auditing:
                 tx.record_action(action, refused, self._context.clock.now())
         if known is None:
             return refused
-        if deed.answer is not None:
+        if entry.answer is not None:
             raise error
         return _answer_of(known, recordable(action))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import Auditing, Deed
+from tidegate.coordination.observing.audit import AuditEntry, Auditing
 from tidegate.coordination.recovery.operator_state import find_kept
 from tidegate.coordination.recovery.savepoint_directory import SavepointDirectory, write_documents
 from tidegate.coordination.steps.identity import Identification
@@ -118,12 +118,12 @@ class Editing:
         `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have replaced the base, `StorageError`
         and what the rows raise when they are computed, and nothing is left.
         """
-        with self._auditing.attempt(action) as deed:
-            return self._write(base, to, by, changes, editor, validator, label, deed)
+        with self._auditing.attempt(action) as entry:
+            return self._write(base, to, by, changes, editor, validator, label, entry)
 
     def _write(
         self, base: Base, to: str, by: str, changes: Changes, editor: Editor, validator: Validator, label: Label,
-        deed: Deed,
+        entry: AuditEntry,
     ) -> Complete:  # fmt: skip
         require_legal_label(CheckpointKind.SAVEPOINT, label)
         target = self._context.storage.elsewhere(to)
@@ -150,7 +150,7 @@ class Editing:
             made_from = base.checkpoint_id if base.metadata.subtasks else None
             edited = Edited(by, now, base.origin, made_from, changes.said)
             metadata = replace(base.metadata, record=plan.record, subtasks=subtasks, verdicts=verdicts, edited=edited)
-            self._put_on_record(deed, base, to)
+            self._put_on_record(entry, base, to)
             return write_documents(graph, self._context.config, target, metadata)
         except Exception as error:
             _empty(target)
@@ -158,12 +158,12 @@ class Editing:
                 find_kept(self._context.store, self._pipeline_id, base.checkpoint_id)
             raise
 
-    def _put_on_record(self, deed: Deed, base: Base, to: str) -> None:
+    def _put_on_record(self, entry: AuditEntry, base: Base, to: str) -> None:
         """Before the documents make a savepoint of what was written."""
-        if deed.action is not None:
+        if entry.action is not None:
             with self._context.transaction() as tx:
                 said = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
-                deed.done(tx, self._context.clock.now(), said)
+                entry.done(tx, self._context.clock.now(), said)
 
     def _require_possible(self, to: str, target: CheckpointStorage) -> None:
         restaged = [

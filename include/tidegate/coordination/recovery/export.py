@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tidegate.coordination.cleaning.deletion_queue import ASKED
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import Auditing, Deed
+from tidegate.coordination.observing.audit import AuditEntry, Auditing
 from tidegate.coordination.recovery.savepoint_directory import write_documents
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.ports import Exporter, PortableSink, StoreTransaction
@@ -85,10 +85,10 @@ class Exporting:
         Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
         as `require_possible`.
         """
-        with self._auditing.attempt(action) as deed:
-            return self._begin(wanted, location, deed)
+        with self._auditing.attempt(action) as entry:
+            return self._begin(wanted, location, entry)
 
-    def _begin(self, wanted: str, location: str | None, deed: Deed) -> CheckpointRecord:
+    def _begin(self, wanted: str, location: str | None, entry: AuditEntry) -> CheckpointRecord:
         with self._context.transaction() as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
         where = location or record.location or self._default(record)
@@ -106,7 +106,7 @@ class Exporting:
                 self._require_unused(tx, record, where)
                 tx.begin_export(record.checkpoint_id, where)
             said = f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to"
-            deed.done(tx, self._context.clock.now(), f"{said} {where}.", record.checkpoint_id)
+            entry.done(tx, self._context.clock.now(), f"{said} {where}.", record.checkpoint_id)
             return record.moved(location=where)
 
     def _require_unused(self, tx: StoreTransaction, record: CheckpointRecord, location: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.observing.history import History
 from tidegate.coordination.recovery.change_plan import Planning
 from tidegate.coordination.recovery.import_lease import ImportLease
@@ -196,7 +196,7 @@ class Forking:
 
     # -- the fork itself
 
-    def fork(self, planned: PlannedFork, accepted: Accepted, deed: Deed = UNASKED) -> None:
+    def fork(self, planned: PlannedFork, accepted: Accepted, entry: AuditEntry = UNAUDITED) -> None:
         """Carry out a plan. If it dies before the fork is recorded, nothing has happened, and what was copied is swept;
         after it, the next process finishes.
 
@@ -213,7 +213,7 @@ class Forking:
             self._require_to_begin(tx, fork)
             lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids
         with lease.held():
-            self._commit(fork, self._prepare(planned, lease), lease, deed)
+            self._commit(fork, self._prepare(planned, lease), lease, entry)
         with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
@@ -243,7 +243,7 @@ class Forking:
         write_metadata(self._context.graph, self._context.config, self._context.storage, metadata)
         return metadata
 
-    def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, deed: Deed) -> None:
+    def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, entry: AuditEntry) -> None:
         """The transaction that is the fork. A region of the new pipeline that runs began with nothing, and loses."""
         with self._context.transaction() as tx:
             now = self._context.clock.now()
@@ -257,4 +257,4 @@ class Forking:
             History(tx, now).record(Recovered(metadata, None, False))
             tx.record_restore(metadata.record.checkpoint_id, now)
             said = f"Pipeline {self._context.pipeline_id} was forked from {fork.said()}."
-            deed.done(tx, now, said, metadata.record.checkpoint_id)
+            entry.done(tx, now, said, metadata.record.checkpoint_id)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.observing.history import History
 from tidegate.coordination.recovery.beside import Beside
 from tidegate.coordination.recovery.change_plan import Planning
@@ -181,7 +181,7 @@ class Importing:
         claim: ClaimMode = ClaimMode.NO_CLAIM,
         accepted: Accepted | None = None,
         planned: ImportPlan | None = None,
-        deed: Deed = UNASKED,
+        entry: AuditEntry = UNAUDITED,
     ) -> ImportPlan:
         """Carry out a plan: the one that was shown, if any. Returns it. If it dies before the restore is recorded,
         nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
@@ -204,7 +204,7 @@ class Importing:
             lease.begin(tx, after)
         with lease.held():
             metadata = self._prepare(plan, lease, accepted)
-            self._commit(plan, metadata, claim, lease, deed)
+            self._commit(plan, metadata, claim, lease, entry)
         with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
@@ -266,7 +266,9 @@ class Importing:
         write_metadata(self._context.graph, self._context.config, self._context.storage, metadata)
         return metadata
 
-    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, deed: Deed) -> None:
+    def _commit(
+        self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, entry: AuditEntry
+    ) -> None:
         """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
         restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
         with self._context.transaction() as tx:
@@ -286,7 +288,7 @@ class Importing:
             if obsolete := tx.compactions():
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             tx.record_restore(checkpoint_id, now)
-            deed.done(tx, now, why, checkpoint_id)
+            entry.done(tx, now, why, checkpoint_id)
             if claim is ClaimMode.CLAIM:
                 tx.enqueue_deletions(files_in_order(plan.url, [handle.path for handle in plan.savepoint.files]))
 

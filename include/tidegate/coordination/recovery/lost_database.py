@@ -162,7 +162,7 @@ class Recovering:
         Raises `RecoveryRefusedError` if part of the plan is not accepted, or the database has learnt of a checkpoint
         since, `PipelineIdentityError` if sources or sinks were moved and that is not accepted.
         """
-        with self._auditing.attempt(action) as deed:
+        with self._auditing.attempt(action) as entry:
             require_losses_accepted(plan, accepted or AcceptedLosses())
             with self._context.transaction() as tx:
                 self._require_unknown()
@@ -170,7 +170,7 @@ class Recovering:
                 now, latest = self._context.clock.now(), plan.latest.record.checkpoint_id
                 self._record(tx, plan, now)
                 said = f"Pipeline {self._context.pipeline_id} was recovered to checkpoint {latest} from {self.url}."
-                deed.done(tx, now, said, latest)
+                entry.done(tx, now, said, latest)
 
     def _record(self, tx: StoreTransaction, plan: RecoveryPlan, now: datetime) -> None:
         numbers = plan.numbers.and_(Numbers(plan.latest.record.checkpoint_id))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.recovery.change_plan import Planning
 from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePlanner
 from tidegate.coordination.steps.identity import Identification
@@ -135,7 +135,7 @@ class Restoring:
     # -- the restore itself
 
     def restore(
-        self, target: Target, accepted: Accepted, planned: RestorePlan | None = None, deed: Deed = UNASKED
+        self, target: Target, accepted: Accepted, planned: RestorePlan | None = None, entry: AuditEntry = UNAUDITED
     ) -> RestorePlan:
         """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
         has happened, or the restore is recorded and the next process rewinds its sinks.
@@ -156,7 +156,7 @@ class Restoring:
             self._require_as_planned(plan, facts, present)
             self._commit(tx, facts, accepted)
             said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
-            deed.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
+            entry.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
         with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tidegate.coordination.context import PipelineContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.facts.savepoints import (
@@ -38,7 +38,7 @@ class Savepoints:
         with self._context.transaction() as tx:
             return tx.named(name)
 
-    def relabel(self, wanted: str, label: Label, deed: Deed = UNASKED) -> CheckpointRecord:
+    def relabel(self, wanted: str, label: Label, entry: AuditEntry = UNAUDITED) -> CheckpointRecord:
         """Give it another name, another note, or both; what is None stays as it is.
 
         Raises `CheckpointNotFoundError`, `IllegalRequestError`.
@@ -52,10 +52,10 @@ class Savepoints:
             kept = Label(label.name or record.name, record.note if label.note is None else label.note)
             tx.relabel(record.checkpoint_id, kept)
             said = f"is called {kept.name or record.checkpoint_id}."
-            deed.done(tx, self._context.clock.now(), self._sentence(record, said), record.checkpoint_id)
+            entry.done(tx, self._context.clock.now(), self._sentence(record, said), record.checkpoint_id)
             return record.moved(name=kept.name, note=kept.note)
 
-    def dispose(self, wanted: str, deed: Deed = UNASKED) -> CheckpointRecord:
+    def dispose(self, wanted: str, entry: AuditEntry = UNAUDITED) -> CheckpointRecord:
         """Give it up: what nothing else refers to is deleted by the next cleaning. Of a directory of its own the marker
         goes first; then it is no savepoint any more.
 
@@ -70,7 +70,7 @@ class Savepoints:
             if record.location == location:
                 tx.enqueue_deletions(deletions)
             said = self._sentence(record, "was disposed of.", record.name)
-            deed.done(tx, self._context.clock.now(), said, record.checkpoint_id)
+            entry.done(tx, self._context.clock.now(), said, record.checkpoint_id)
             return record
 
     def _sentence(self, record: CheckpointRecord, said: str, name: str | None = None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.pipeline_status import abort_all
 from tidegate.coordination.steps.region_lease import find_presence
@@ -62,7 +62,7 @@ class Skipping:
         before = {skip.subtask: facts.snapshots[skip.subtask].position for skip in skips}
         return require_lost(source, SkipPlan(source, facts.latest, facts.in_progress, skips, before))
 
-    def skip(self, source: str, planned: SkipPlan | None = None, deed: Deed = UNASKED) -> SkipPlan:
+    def skip(self, source: str, planned: SkipPlan | None = None, entry: AuditEntry = UNAUDITED) -> SkipPlan:
         """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
         has happened, or nothing is lost any more.
 
@@ -77,7 +77,7 @@ class Skipping:
             abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, f"Lost rows of source {source} were skipped.")
             tx.end_region(tx.region().attempt, now)  # it is dead, and its positions are none any more
             tx.record_skips([replace(skip, skipped_at=now) for skip in plan.skips])
-            deed.done(tx, now, plan.sentence(), plan.checkpoint.checkpoint_id)
+            entry.done(tx, now, plan.sentence(), plan.checkpoint.checkpoint_id)
         return plan
 
     def _source(self, name: str) -> tuple[SourceVertex, SkippingSource]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import assert_never
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.coordination.steps.pipeline_status import end_if_over
 from tidegate.ports import StoreTransaction
@@ -72,7 +72,7 @@ class CheckpointFailureManager:
             return record
 
     def abort_request(
-        self, request_id: str, reason: FailureReason, message: str, deed: Deed = UNASKED
+        self, request_id: str, reason: FailureReason, message: str, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord | None:
         """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
         checkpoint as it is then, None if there never was one."""
@@ -83,7 +83,7 @@ class CheckpointFailureManager:
             if self.fail_checkpoint(tx, checkpoint_id, reason, message):
                 record = tx.checkpoint(checkpoint_id)
                 said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
-                deed.noted(tx, self._context.clock.now(), ActionAnswer(AnswerStatus.DONE, said, checkpoint_id))
+                entry.noted(tx, self._context.clock.now(), ActionAnswer(AnswerStatus.DONE, said, checkpoint_id))
             return record
 
     def correct_deadlines(self, tx: StoreTransaction, in_progress: Sequence[CheckpointRecord], now: datetime) -> None:

@@ -5,7 +5,7 @@ decide in a process that has none of its code.
 """
 
 from tidegate.coordination.context import PipelineContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.protocol.facts.reasons import FailureReason
@@ -28,23 +28,23 @@ class Holds:
         self._context = context
 
     def approve(
-        self, checkpoint_id: int | None, by: str, comment: str | None = None, deed: Deed = UNASKED
+        self, checkpoint_id: int | None, by: str, comment: str | None = None, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord:
         """Let the checkpoint, or the one that is held, go on to its commit point although a verdict failed.
 
         Raises `NotHeldError`, `CheckpointNotFoundError`, `IllegalRequestError`.
         """
-        return self._decide(checkpoint_id, Decision.APPROVED, by, comment, deed)
+        return self._decide(checkpoint_id, Decision.APPROVED, by, comment, entry)
 
     def reject(
-        self, checkpoint_id: int | None, by: str, comment: str | None = None, deed: Deed = UNASKED
+        self, checkpoint_id: int | None, by: str, comment: str | None = None, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord:
         """Abort the checkpoint, or the one that is held. That counts as no failure: a person has seen to it. Raises as
         `approve` does."""
-        return self._decide(checkpoint_id, Decision.REJECTED, by, comment, deed)
+        return self._decide(checkpoint_id, Decision.REJECTED, by, comment, entry)
 
     def _decide(
-        self, checkpoint_id: int | None, decision: Decision, by: str, comment: str | None, deed: Deed
+        self, checkpoint_id: int | None, decision: Decision, by: str, comment: str | None, entry: AuditEntry
     ) -> CheckpointRecord:
         with self._context.transaction() as tx:
             decided = Decided(decision, self._context.clock.now(), by, comment or None)
@@ -59,5 +59,5 @@ class Holds:
                     why = rejected_message(record, decided)
                     fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_REJECTED, why, decided.at)
                 record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
-            deed.done(tx, decided.at, decided_sentence(record), checkpoint_id)
+            entry.done(tx, decided.at, decided_sentence(record), checkpoint_id)
             return record

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.facts.errors import PipelineIdentityError
@@ -161,7 +161,7 @@ class Identification:
             )
         return [*found, *(others if take_over else ()), *to_swap(places)]
 
-    def relocate(self, deed: Deed = UNASKED, take_over: bool = False) -> list[Moved | Place]:
+    def relocate(self, entry: AuditEntry = UNAUDITED, take_over: bool = False) -> list[Moved | Place]:
         """Record what has moved as intended, and return it; with `take_over` also places that were another pipeline's
         become this one's. Raises `PipelineStatusError` while a checkpoint is in progress or its sinks have not
         committed, and `PipelineIdentityError` if the pipeline would move to a place that is another one's."""
@@ -177,7 +177,7 @@ class Identification:
                 self._ownership.take_over(places)
                 tx.reserve_numbers(*self._ownership.numbers(tx), now)
             said = "; ".join(map(str, found)) or "nothing has moved"
-            deed.done(tx, now, f"Pipeline {self._context.pipeline_id}: {said}.")
+            entry.done(tx, now, f"Pipeline {self._context.pipeline_id}: {said}.")
         for each in found:
             log.warning("Pipeline %s was relocated: %s.", self._context.pipeline_id, each)
         return found

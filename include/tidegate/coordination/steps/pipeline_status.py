@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.coordination.context import PipelineContext
-from tidegate.coordination.observing.audit import UNASKED, Deed
+from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed_on_cancellation
@@ -25,14 +25,14 @@ class PipelineControl:
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
 
-    def suspend(self, deed: Deed = UNASKED) -> PipelineRecord:
+    def suspend(self, entry: AuditEntry = UNAUDITED) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
         why = "The pipeline was suspended."
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why), deed
+            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why), entry
         )
 
-    def resume(self, deed: Deed = UNASKED) -> PipelineRecord:
+    def resume(self, entry: AuditEntry = UNAUDITED) -> PipelineRecord:
         """Checkpoints again, from the latest completed one; earlier failures are forgiven.
 
         Raises `PipelineStatusError` if it was cancelled, is stopping, or has nothing left to read.
@@ -40,26 +40,26 @@ class PipelineControl:
         return self._move(
             PipelineStatus.RUNNING,
             lambda tx, now: None,
-            deed,
+            entry,
             lambda tx: require_resumable(tx.pipeline(), tx.latest_completed()),
         )
 
     def cancel(
         self,
         retention: CheckpointRetention,
-        deed: Deed = UNASKED,
+        entry: AuditEntry = UNAUDITED,
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
         """End the pipeline for ever. Its checkpoints are deleted unless `retention` keeps them. `require` raises for a
         pipeline that must not be cancelled yet."""
         keep = retention is CheckpointRetention.RETAIN_ON_CANCELLATION
-        return self._move(PipelineStatus.CANCELLED, lambda tx, now: _discard_state(tx, now, keep), deed, require)
+        return self._move(PipelineStatus.CANCELLED, lambda tx, now: _discard_state(tx, now, keep), entry, require)
 
     def _move(
         self,
         after: PipelineStatus,
         meanwhile: Callable[[StoreTransaction, datetime], None],
-        deed: Deed,
+        entry: AuditEntry,
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
         """Changes nothing if the pipeline has this status already."""
@@ -71,7 +71,7 @@ class PipelineControl:
                     after, now, forgiven_until=find_forgiven(tx) if after is PipelineStatus.RUNNING else None
                 )
                 meanwhile(tx, now)
-            deed.done(tx, now, f"Pipeline {self._context.pipeline_id} is {after}.")
+            entry.done(tx, now, f"Pipeline {self._context.pipeline_id} is {after}.")
             return tx.pipeline()
 
 

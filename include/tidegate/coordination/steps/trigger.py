@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.coordination.context import DefinedContext
-from tidegate.coordination.observing.audit import Deed
+from tidegate.coordination.observing.audit import AuditEntry
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.lookup import restore_latest
@@ -70,7 +70,7 @@ class Triggering:
         self._delivery = delivery
         self._clean = clean
 
-    def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
+    def trigger(self, request: CheckpointRequest, wait: bool, entry: AuditEntry, dag_id: str | None) -> TriggerOutcome:
         """See `CheckpointCoordinator.trigger`."""
         require_legal(request.request_id, request.kind, request.drain)
         require_legal_label(request.kind, Label(request.name, request.note))
@@ -90,7 +90,7 @@ class Triggering:
                     first = self._find_first(tx, request, now, cleaned)
                     if not first:
                         outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
-                        deed.noted(tx, now, answer_to_request(self._context.pipeline_id, outcome))
+                        entry.noted(tx, now, answer_to_request(self._context.pipeline_id, outcome))
                         return outcome
             if not checked:  # another process has completed one since this one has looked
                 self._identification.check_to_begin()
