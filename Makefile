@@ -142,7 +142,7 @@ schemas: $(INSTALLED) ## Write anew what describes the JSON of the commands (doc
 reference: $(INSTALLED) ## Write the reference of the public names anew, from their docstrings (docs/reference/api)
 	@REFERENCE=write $(BIN)/python -m pytest tests/documents/test_reference.py
 
-screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
+screenshots: $(INSTALLED) ## Take the screenshots of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py
 
 lint: $(INSTALLED) ## Check style and types

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Look, Participant, Region
+from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Participant, Prefetch, Region
 from tidegate.protocol.facts.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -53,10 +53,10 @@ class TimedStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[Any]:
         """The decisions made inside the transaction are counted with it; they take microseconds."""
-        with self._watch.running("store"), self._store.transaction(pipeline_id, look, participants) as transaction:
+        with self._watch.running("store"), self._store.transaction(pipeline_id, prefetch, participants) as transaction:
             yield transaction
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> Any:

@@ -13,7 +13,7 @@ from memory_store import MemoryCheckpointStore
 from worlds import Crash
 
 from tidegate.coordination.continuous import continuous_run as continuous
-from tidegate.ports import CheckpointStore, Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 from tidegate.protocol.facts.errors import PipelineStatusError, StoreUnavailableError
 from tidegate.protocol.facts.paths import with_markers
 from tidegate.protocol.facts.pipelines import PipelineStatus
@@ -37,10 +37,10 @@ class Fragile:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
         self._require_alive()
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             yield tx
             if is_fatal := self.count():
                 self._die(self._before)

@@ -16,7 +16,7 @@ from tidegate.coordination.cleaning import deletion_queue as deleting
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import CheckpointStore, Look
+from tidegate.ports import CheckpointStore, Prefetch
 from tidegate.protocol.facts.lifecycle import Phase, Status
 from tidegate.protocol.facts.records import AcknowledgeResult, CheckpointRecord, Deletion, SubtaskId
 
@@ -33,8 +33,8 @@ class Watched:
         self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
 
     @contextmanager
-    def transaction(self, pipeline_id: str, look: Look | None = None, participants: Any = ()) -> Iterator[Any]:
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+    def transaction(self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()) -> Iterator[Any]:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             yield _WatchedTransaction(tx, self.calls)
 
     def identity(self) -> str:

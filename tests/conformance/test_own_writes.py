@@ -9,7 +9,7 @@ from own_writes import Compared, facts_of
 from store_steps import FIRST, PIPELINE, SUBTASKS, acknowledgement, at, handle, metadata, record
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore, Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 from tidegate.protocol.facts.lifecycle import Phase
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.reasons import FailureReason
@@ -71,10 +71,10 @@ WRITES: list[Callable[[StoreTransaction], object]] = [
 ]
 
 
-@pytest.mark.parametrize("look", [None, Look("r2", completed=True)])
-def test_of_each_write(store: CheckpointStore, look: Look | None) -> None:
+@pytest.mark.parametrize("prefetch", [None, Prefetch("r2", completed=True)])
+def test_of_each_write(store: CheckpointStore, prefetch: Prefetch | None) -> None:
     for number, write in enumerate(WRITES):
-        with store.transaction(PIPELINE, look) as tx:
+        with store.transaction(PIPELINE, prefetch) as tx:
             before = facts_of(tx)
             write(tx)
             known = facts_of(tx)

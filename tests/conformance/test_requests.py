@@ -12,7 +12,7 @@ from records import at
 from store_steps import PIPELINE, Crash, crash_after
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore, Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
 from tidegate.protocol.facts.names import request_of_region, requests_of_run
 from tidegate.protocol.facts.reasons import FailureReason
@@ -201,12 +201,12 @@ class SlowLock:
         return getattr(self._store, name)
 
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> AbstractContextManager[StoreTransaction]:
         others, self.others = self.others, None
         if others is not None:
             others()
-        return self._store.transaction(pipeline_id, look, participants)
+        return self._store.transaction(pipeline_id, prefetch, participants)
 
 
 def test_a_request_that_waited_for_the_lock_is_not_dropped_for_a_pause_of_nothing(store: CheckpointStore) -> None:

@@ -79,8 +79,8 @@ class Refusing:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id, look=None, participants=()):
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+    def transaction(self, pipeline_id, prefetch=None, participants=()):
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             fail = tx.fail
 
             def refuse(checkpoint_id, reason, message, now):

@@ -16,7 +16,7 @@ from memory_state import PipelineState, read_subtasks
 from memory_tables import MemoryTables
 from memory_transaction import MemoryTransaction
 
-from tidegate.ports import Look, Participant
+from tidegate.ports import Participant, Prefetch
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.errors import RecordRefusedError, StoreUnavailableError
 from tidegate.protocol.facts.lifecycle import Status
@@ -52,7 +52,7 @@ class MemoryCheckpointStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[MemoryTransaction]:
         with self.tables.changed_by(participants), self._locked(pipeline_id) as transaction:
             yield transaction

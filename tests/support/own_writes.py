@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.ports import CheckpointStore, Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 
 
 def facts_of(tx: StoreTransaction) -> dict[str, object]:
@@ -45,9 +45,9 @@ class Compared:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             yield tx
             known = facts_of(tx)
         with self._store.transaction(pipeline_id) as tx:

@@ -17,7 +17,7 @@ from tidegate.ports import (
     CheckpointStorage,
     CheckpointStore,
     CommitAttempt,
-    Look,
+    Prefetch,
     SinkCommit,
     SinkInput,
     StoreTransaction,
@@ -239,7 +239,7 @@ class MortalStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
         self.transactions += 1
         how = None
@@ -247,7 +247,7 @@ class MortalStore:
             left, kind = self.plan
             self.plan = (left - 1, kind) if left else None
             how = None if left else kind
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             yield tx
             if how == "crash before commit":
                 raise Crash(how)

@@ -1,4 +1,4 @@
-"""The pictures in the docs, taken only when somebody asks for them: `make screenshots`."""
+"""Screenshots for the docs, taken by `make screenshots` only."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ pytestmark = [
 ]
 
 #: Name, page, scheme and width.
-PICTURES = [
+SCREENSHOTS = [
     ("pipelines", "pipelines", "light", 1280),
     ("checkpoint", "savepoint, opened", "light", 1280),
     ("failed", "failed checkpoint", "light", 1280),
@@ -20,8 +20,8 @@ PICTURES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "of", "scheme", "width"), PICTURES, ids=[picture[0] for picture in PICTURES])
-def test_a_picture_is_taken(site, open_page, name, of, scheme, width):
+@pytest.mark.parametrize(("name", "of", "scheme", "width"), SCREENSHOTS, ids=[row[0] for row in SCREENSHOTS])
+def test_a_screenshot_is_taken(site, open_page, name, of, scheme, width):
     directory = Path(os.environ["SCREENSHOTS"])
     directory.mkdir(parents=True, exist_ok=True)
     page = open_page(site.pages()[of], scheme=scheme, width=width).page

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, Participant, StoreTransaction
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Participant, Prefetch, StoreTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class PipelineContext:
     clock: Clock
 
     def transaction(
-        self, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> AbstractContextManager[StoreTransaction]:
         """See `CheckpointStore.transaction`."""
-        return self.store.transaction(self.pipeline_id, look, participants)
+        return self.store.transaction(self.pipeline_id, prefetch, participants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ from tidegate.ports.source_abilities import (
 )
 from tidegate.ports.sources import Segment, Source, SourceContext
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
-from tidegate.ports.store import CheckpointStore, Clock, Look
+from tidegate.ports.store import CheckpointStore, Clock, Prefetch
 from tidegate.ports.transaction import StoreTransaction
 from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
@@ -107,7 +107,7 @@ __all__ = [
     "LeftToSparkError",
     "LingeringSink",
     "ListingSource",
-    "Look",
+    "Prefetch",
     "Meter",
     "Notifier",
     "NumberedSink",

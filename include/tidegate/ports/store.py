@@ -35,7 +35,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Prefetch:
     """What a transaction is about to ask, so that a store may read it together with the lock. It changes no answer:
     what is not named here is read when it is asked for. What is under way always belongs to it; beside that, the
     checkpoint of `request_id`, and all that are `completed`."""
@@ -51,9 +51,9 @@ class CheckpointStore(Protocol):
     """
 
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> AbstractContextManager[StoreTransaction]:
-        """One that is about to look at checkpoints says so with `look`. Participants run first, before anybody has to
+        """One that is about to read checkpoints says so with `prefetch`. Participants run first, before anybody has to
         wait for the lock: they may take minutes. Who then finds that their rows are not to be shown raises, and nothing
         of the transaction is kept.
 

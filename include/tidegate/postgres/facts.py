@@ -6,8 +6,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, folding, lag, picture, reads, restore_plans, snapshots
-from tidegate.postgres.picture import Locked
+from tidegate.postgres import audit, folding, lag, pipeline_rows, reads, restore_plans, snapshots
+from tidegate.postgres.pipeline_rows import Locked
 from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.branches import Restore
@@ -44,7 +44,7 @@ def is_of_checkpoints(what: Hashable) -> bool:
 
 class Facts:
     """The pipeline, its region and its committer are read with the lock, and so is what was looked at with it. The rest
-    is read when it is asked for, most of it together (see `picture`). All is read only once until the transaction
+    is read when it is asked for, most of it together (see `pipeline_rows`). All is read only once until the transaction
     writes it: with the lock, nobody else does."""
 
     def __init__(self, connection: Connection, locked: Locked) -> None:
@@ -60,7 +60,7 @@ class Facts:
         if (record := self._known_record(checkpoint_id)) is not None:
             return record
         if checkpoint_id == self._last_checkpoint_id and "in progress" not in self._known:
-            self._pictured("in progress")  # the newest one is mostly the one at work
+            self._prefetched("in progress")  # the newest one is mostly the one at work
             return self.checkpoint(checkpoint_id)
         return self._once(
             ("checkpoint", checkpoint_id), lambda: reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
@@ -80,10 +80,10 @@ class Facts:
         return self._once(asked, lambda: reads.latest_by_request(self._connection, self._pipeline_id, request_id))
 
     def in_progress(self) -> list[CheckpointRecord]:
-        return list(self._pictured("in progress"))
+        return list(self._prefetched("in progress"))
 
     def unnotified(self) -> list[CheckpointRecord]:
-        return list(self._pictured("unnotified"))
+        return list(self._prefetched("unnotified"))
 
     def retained(self) -> list[CheckpointRecord]:
         return [record for record in self._completed() if record.abandoned_by is None]
@@ -95,10 +95,10 @@ class Facts:
         return lag.lag_of(self._connection, self._pipeline_id)
 
     def restores(self) -> list[Restore]:
-        return list(self._pictured("restores"))
+        return list(self._prefetched("restores"))
 
     def skips(self) -> list[SourceSkip]:
-        return list(self._pictured("skips"))
+        return list(self._prefetched("skips"))
 
     def named(self, name: str) -> CheckpointRecord | None:
         return reads.named(self._connection, self._pipeline_id, name)
@@ -112,7 +112,7 @@ class Facts:
     def latest_completed(self) -> CheckpointRecord | None:
         if "completed" in self._known:
             return max(self.retained(), key=lambda record: record.checkpoint_id, default=None)
-        return cast("CheckpointRecord | None", self._pictured("latest"))
+        return cast("CheckpointRecord | None", self._prefetched("latest"))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
         asked = ("subtasks", checkpoint_id)
@@ -134,16 +134,16 @@ class Facts:
         return self._pipeline
 
     def requests(self) -> list[CheckpointRequest]:
-        return list(self._pictured("requests"))
+        return list(self._prefetched("requests"))
 
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
         return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
 
     def endpoints(self) -> list[Endpoint]:
-        return list(self._pictured("endpoints"))
+        return list(self._prefetched("endpoints"))
 
     def cleaning(self) -> int:
-        return int(self._pictured("cleaning"))
+        return int(self._prefetched("cleaning"))
 
     def region(self) -> RegionRecord:
         return self._region
@@ -177,12 +177,12 @@ class Facts:
         return self._once("completed", lambda: reads.with_status(self._connection, self._pipeline_id, completed))
 
     def _imports(self) -> tuple[dict[int, datetime], dict[int, datetime]]:
-        under_way, ended = self._pictured("imports")
+        under_way, ended = self._prefetched("imports")
         return dict(under_way), dict(ended)
 
-    def _pictured(self, what: str) -> Any:
+    def _prefetched(self, what: str) -> Any:
         if what not in self._known:
-            self._known = picture.read(self._connection, self._pipeline_id) | self._known
+            self._known = pipeline_rows.read(self._connection, self._pipeline_id) | self._known
         return self._known[what]
 
     def _once(self, what: Hashable, read: Callable[[], Fact]) -> Fact:

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.ports import Look, Participant
+from tidegate.ports import Participant, Prefetch
 from tidegate.postgres import audit, reads, snapshots
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect, is_repeatable
 from tidegate.postgres.participants import run as run_participants
-from tidegate.postgres.picture import Locked, lock
+from tidegate.postgres.pipeline_rows import Locked, lock
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.continuous.regions import RegionRecord
 from tidegate.protocol.facts.lifecycle import Status
@@ -41,7 +41,7 @@ class PostgresCheckpointStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[PostgresTransaction]:
         """See `ports.CheckpointStore`. Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read
         again to find out), or `CheckpointError` if a rule of the database refused a row (nothing happened).
@@ -50,7 +50,7 @@ class PostgresCheckpointStore:
 
         def begin(connection: Connection) -> Locked:
             run_participants(connection, participants)
-            return lock(connection, pipeline_id, look)
+            return lock(connection, pipeline_id, prefetch)
 
         connection, locked = self._first(self._engine, what, begin)
         try:

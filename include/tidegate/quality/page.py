@@ -1,7 +1,7 @@
 """One checkpoint's report as HTML: Great Expectations' result tables (its Data Docs renderers) in our own page.
 
 Great Expectations' page loads styles and scripts from eleven public servers, shows values from the data unescaped, and
-copies 4 MB of pictures for every site. This page has no scripts, needs no network and no second file, and escapes
+copies 4 MB of images for every site. This page has no scripts, needs no network and no second file, and escapes
 everything that comes from the data.
 """
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegate.clock import SystemClock
-from tidegate.ports import CheckpointStore, Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 
 
 class Crash(BaseException):
@@ -105,12 +105,12 @@ class MortalTransactions:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> Iterator[StoreTransaction]:
         effects = self._effects
         counts = effects.only in _TRANSACTION
         mortal = [Mortal(each, effects, "run") for each in participants]
-        with self._store.transaction(pipeline_id, look, mortal) as tx:
+        with self._store.transaction(pipeline_id, prefetch, mortal) as tx:
             yield tx
             number = effects.count
             if counts:

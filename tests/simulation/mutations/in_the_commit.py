@@ -19,8 +19,8 @@ from tidegate.coordination.steps.participating import Participants, Participatin
 @mutation("statements of sinks run after the commit", (PipelineContext, "transaction"))
 def _(original):
     @contextmanager
-    def transaction(self, look=None, participants=()):
-        with original(self, look) as tx:
+    def transaction(self, prefetch=None, participants=()):
+        with original(self, prefetch) as tx:
             yield tx
         if participants:
             with original(self, None, participants):
@@ -32,9 +32,9 @@ def _(original):
 @mutation("statements of sinks run after the commit of a continuous run", (PipelineContext, "transaction"))
 def _(original):
     @contextmanager
-    def transaction(self, look=None, participants=()):
+    def transaction(self, prefetch=None, participants=()):
         is_late = self.pipeline_id == NAME and participants
-        with original(self, look, () if is_late else participants) as tx:
+        with original(self, prefetch, () if is_late else participants) as tx:
             yield tx
         if is_late:
             with original(self, None, participants):
@@ -46,9 +46,9 @@ def _(original):
 @mutation("participants of a region that was overtaken run", (PipelineContext, "transaction"))
 def _(original):
     @contextmanager
-    def transaction(self, look=None, participants=()):
+    def transaction(self, prefetch=None, participants=()):
         error = None
-        with original(self, look, participants) as tx:
+        with original(self, prefetch, participants) as tx:
             try:
                 yield tx
             except _IsNotToCompleteError as said:
@@ -64,9 +64,9 @@ def _(original):
 @mutation("what participants did is kept although the checkpoint is not to complete", (PipelineContext, "transaction"))
 def _(original):
     @contextmanager
-    def transaction(self, look=None, participants=()):
+    def transaction(self, prefetch=None, participants=()):
         error = None
-        with original(self, look, participants) as tx:
+        with original(self, prefetch, participants) as tx:
             try:
                 yield tx
             except _IsNotToCompleteError as said:
@@ -107,7 +107,7 @@ def _(original):
 @mutation("the pipeline is locked while sinks run their statements", (MemoryCheckpointStore, "transaction"))
 def _(original):
     @contextmanager
-    def transaction(self, pipeline_id, look=None, participants=()):
+    def transaction(self, pipeline_id, prefetch=None, participants=()):
         with self._locked(pipeline_id) as tx, self.tables.changed_by(participants):
             yield tx
 

@@ -9,7 +9,7 @@ from memory_store import MemoryCheckpointStore
 from memory_transaction import MemoryTransaction
 from worlds import Crash
 
-from tidegate.ports import Look
+from tidegate.ports import Prefetch
 from tidegate.protocol.facts.errors import StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 
@@ -35,14 +35,14 @@ class Shaky:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Any = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Any = ()
     ) -> Iterator[MemoryTransaction]:
         world = self._world
         if world.strikes(0.3):
             raise StoreUnavailableError("the database cannot be reached")
         before, fate = self.state, world.random.choice([Crash, UnknownOutcomeError]) if world.strikes(1) else None
         when = world.random.choice(["before", "after"])
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             yield tx
             if fate is not None and when == "before":
                 raise fate("before commit")

@@ -8,7 +8,7 @@ from memory_store import MemoryCheckpointStore
 from memory_transaction import MemoryTransaction
 
 from simulator.scheduler import require
-from tidegate.ports import Look, Participant
+from tidegate.ports import Participant, Prefetch
 from tidegate.protocol.facts.errors import StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.facts.lifecycle import Status
 
@@ -70,13 +70,13 @@ class SimulatedStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")
         process = self.world.scheduler.current
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self._locked(pipeline_id, look, participants) as tx, self._alone():
+        with self._locked(pipeline_id, prefetch, participants) as tx, self._alone():
             before = self.database._state(pipeline_id)
             yield tx
             changes = fate is not None and tx.state != before
@@ -96,11 +96,11 @@ class SimulatedStore:
             self.world.point(f"has committed: {changes_between(before, after)}")
 
     def _locked(
-        self, pipeline_id: str, look: Look | None, participants: Sequence[Participant]
+        self, pipeline_id: str, prefetch: Prefetch | None, participants: Sequence[Participant]
     ) -> AbstractContextManager[MemoryTransaction]:
         held = pipeline_id in self.database._locks and self.database._locks[pipeline_id].locked()
         require(not held, f"{pipeline_id} is locked while others have their turn")
-        return self.database.transaction(pipeline_id, look, participants)
+        return self.database.transaction(pipeline_id, prefetch, participants)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -80,7 +80,7 @@ class Auditing:
     def carry_out(self, action: UserAction, act: Callable[[AuditEntry], object]) -> ActionAnswer:
         """What became of it, or of the same action before. Two at once with the same id: done once, one answer.
 
-        `act` calls `AuditEntry.done` in the transaction that does it: one that was done before is undone there, with all
+        `act` calls `AuditEntry.done` in its transaction: one that was done before is undone there, with all
         that `act` has written. Raises only if nobody knows what became of it, `UnavailableError` or
         `UnknownOutcomeError`, or if it is done and something after it went wrong.
         """

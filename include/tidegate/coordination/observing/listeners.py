@@ -13,7 +13,7 @@ from datetime import datetime
 from threading import RLock
 from typing import Any, cast
 
-from tidegate.ports import CheckpointListener, CheckpointStore, Look, Participant, StoreTransaction
+from tidegate.ports import CheckpointListener, CheckpointStore, Participant, Prefetch, StoreTransaction
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.observing.events import EventKind
@@ -127,9 +127,9 @@ class _WatchedStore:
 
     @contextmanager
     def transaction(
-        self, pipeline_id: str, look: Look | None = None, participants: Sequence[Participant] = ()
+        self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[StoreTransaction]:
-        with self._store.transaction(pipeline_id, look, participants) as tx:
+        with self._store.transaction(pipeline_id, prefetch, participants) as tx:
             watched = _WatchedTransaction(tx)
             yield cast(StoreTransaction, watched)
             latest = _latest_notified(tx) if watched.failed and self._listeners else None

@@ -19,7 +19,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.derivations import recorded_sink
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, Look, StoreTransaction
+from tidegate.ports import CheckpointStorage, Prefetch, StoreTransaction
 from tidegate.protocol.cleaning.retention import choose_subsumed
 from tidegate.protocol.continuous.overlap import (
     Subtasks,
@@ -98,7 +98,7 @@ class CommitPoint:
         `FinalizeError` if the commit did not land, `StateIntegrityError` if a file that the checkpoint refers to is
         missing or damaged, and `SinkError` if a sink in the commit cannot show its rows: then it is not completed.
         """
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
             if validated.record.status in COMMITTED:
                 return validated.record
@@ -141,7 +141,7 @@ class CommitPoint:
 
     def _ended(self, checkpoint_id: int) -> Landed | NotLanded | None:
         """How another process has ended it; None while it is in progress."""
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             now = tx.checkpoint(checkpoint_id)
         return None if now is not None and now.status is Status.IN_PROGRESS else decide_landing(now)
 
@@ -193,7 +193,7 @@ class CommitPoint:
         checkpoint_id = metadata.record.checkpoint_id
         snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
         state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
-        with self._context.transaction(Look(completed=True), participating.participants) as tx:
+        with self._context.transaction(Prefetch(completed=True), participating.participants) as tx:
             now = self._context.clock.now()
             if _is_overtaken(tx, checkpoint_id) or not tx.complete(
                 checkpoint_id, now, path, state_size, checkpointed_size, participating.operator_ids
@@ -216,7 +216,7 @@ class CommitPoint:
 
     def _give_up(self, checkpoint_id: int) -> Landed | NotLanded:
         """How it has ended. One that a newer one overtakes ends here."""
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             if _is_overtaken(tx, checkpoint_id):
                 self._subsume([checkpoint_id], tx, self._context.clock.now())
             return decide_landing(tx.checkpoint(checkpoint_id))

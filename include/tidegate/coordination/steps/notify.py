@@ -28,7 +28,7 @@ from tidegate.coordination.steps.rewinding_sinks import Rewinding
 from tidegate.coordination.steps.sink_groups import in_groups
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import Look, StateHandle, StoreTransaction
+from tidegate.ports import Prefetch, StateHandle, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.facts.errors import (
     CheckpointError,
@@ -102,7 +102,7 @@ class Delivery:
         return self._delivered(checkpoint_id, begun.subtasks)
 
     def _look(self, checkpoint_id: int) -> Begun:
-        with self._context.transaction(Look(completed=True)) as tx:
+        with self._context.transaction(Prefetch(completed=True)) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
                 raise (
@@ -118,7 +118,7 @@ class Delivery:
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 

@@ -10,7 +10,7 @@ from tidegate.coordination.steps.commit_attempts import Committer, SinkWork, in_
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.coordination.steps.sink_groups import in_groups
 from tidegate.pipeline.vertices import SinkVertex
-from tidegate.ports import JournalingSink, Look, RewindableSink, StoreTransaction
+from tidegate.ports import JournalingSink, Prefetch, RewindableSink, StoreTransaction
 from tidegate.protocol.facts.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.steps.notify import committables
@@ -107,7 +107,7 @@ class Rewinding:
         journaling = [each.sink for each in self._own() if isinstance(each.sink, JournalingSink)]
         if not journaling:
             return
-        with self._context.transaction(Look(completed=True)) as tx:
+        with self._context.transaction(Prefetch(completed=True)) as tx:
             kept = [record.checkpoint_id for record in (*tx.retained(), *tx.abandoned())]
         for sink in journaling if kept else ():
             sink.forget(kept)

@@ -12,7 +12,7 @@ from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.lookup import find_checkpoint, restore_latest, shown_checkpoints
 from tidegate.coordination.steps.region_lease import RegionControl
-from tidegate.ports import Look, Region, StoreTransaction
+from tidegate.ports import Prefetch, Region, StoreTransaction
 from tidegate.protocol.cleaning.own_files import require_own_files, require_own_runs
 from tidegate.protocol.continuous.regions import DeadRegion, LiveRegion, NoRegion
 from tidegate.protocol.facts.errors import CheckpointDeclinedError, CheckpointError
@@ -85,7 +85,7 @@ class Snapshotting:
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
         """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
         shown = shown_checkpoints(self._context.graph)
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
                 if not needs_attempt(record):
@@ -111,7 +111,7 @@ class Snapshotting:
     def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
         """If the store cannot be asked, that is raised instead: the attempt's error may be its successor's doing."""
         try:
-            with self._context.transaction(Look()) as tx:
+            with self._context.transaction(Prefetch()) as tx:
                 record = self._in_time(tx, task.checkpoint_id)
                 fenced = fenced_error(record, tx.subtasks(task.checkpoint_id, task.attempts), task)
         except CheckpointError as away:
@@ -149,7 +149,7 @@ class Snapshotting:
         """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is
         swept, including these files."""
         require_own_runs(self._context.pipeline_id, checkpoint_id, compactions)
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             if find_checkpoint(tx, self._context.pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
 
@@ -170,7 +170,7 @@ class Snapshotting:
     ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
         """The results, and the checkpoint if these reports were the last ones."""
         now, last = self._context.clock.now(), None
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             require_own_files(self._context.pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
             if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
@@ -198,7 +198,7 @@ class Snapshotting:
         Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
         `CheckpointNotInProgressError` if it failed otherwise.
         """
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             record = self._in_time(tx, checkpoint_id)
         if record.status is Status.FAILED:
             raise late_error(record)

@@ -16,7 +16,7 @@ from tidegate.coordination.steps.lookup import restore_latest
 from tidegate.coordination.steps.notify import Delivery
 from tidegate.coordination.steps.outstanding import Outstanding, find_outstanding
 from tidegate.coordination.steps.pipeline_status import abort_all, end_if_over
-from tidegate.ports import Look, StoreTransaction
+from tidegate.ports import Prefetch, StoreTransaction
 from tidegate.protocol.continuous.overlap import concurrency, is_forced
 from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
@@ -78,7 +78,7 @@ class Triggering:
         if checked:
             self._identification.check_to_begin()
         while True:
-            with self._context.transaction(Look(request.request_id)) as tx:
+            with self._context.transaction(Prefetch(request.request_id)) as tx:
                 self._identification.require(tx)
                 checked = checked or self._identification.has_found(tx.latest_completed())
                 if checked:

@@ -11,7 +11,7 @@ from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.lookup import find_checkpoint
 from tidegate.pipeline.steady import judged_targets
-from tidegate.ports import Look, StoreTransaction, Validator
+from tidegate.ports import Prefetch, StoreTransaction, Validator
 from tidegate.protocol.continuous.overlap import (
     find_unwanted,
     has_versions,
@@ -109,7 +109,7 @@ class Validation:
         hold_for = (
             None if rejection is None else decide_hold(self._context.graph.targets, verdicts, self._context.graph.holds)
         )
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
@@ -129,7 +129,7 @@ class Validation:
     def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
         """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
         judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
-        with self._context.transaction(Look()) as tx:
+        with self._context.transaction(Prefetch()) as tx:
             record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._context.clock.now())):
                 if not needs_validation(record):
@@ -173,7 +173,7 @@ class Validation:
         None: it still waits for its verdicts. Raises as `needs_validation` does.
         """
         try:
-            with self._context.transaction(Look()) as tx:
+            with self._context.transaction(Prefetch()) as tx:
                 record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             return None if needs_validation(record) else permit(record)
         except CheckpointError as news:

@@ -4,8 +4,8 @@ Its size does not grow with the history. Checkpoints are rows; the little there 
 each of them as JSON, and there is one row at least.
 
 The lock that a transaction begins with is taken here too. A statement sees what was committed when it began: one that
-waited for the lock and read as well would not see what the other transaction has done. So the picture is a statement of
-its own, in one request with the lock's.
+waited for the lock and read as well would not see what the other transaction has done. So the rows are read by a
+statement of its own, in one request with the lock's.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, TextClause, text
 
-from tidegate.ports import Look
+from tidegate.ports import Prefetch
 from tidegate.postgres.rows import checkpoint_record, request_record, restore_record, skip_record
 from tidegate.postgres.tables import checkpoints, pipelines
 from tidegate.protocol.facts.lifecycle import Status
@@ -34,7 +34,7 @@ SELECT COLUMNS FROM tidegate.pipelines p WHERE p.pipeline_id = :pipeline_id FOR 
 
 # What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
 # Before there are statistics, the planner would ask all of this again for each checkpoint of the history.
-_PICTURE = """
+_ROWS = """
 SELECT COLUMNS, to_jsonb(p) AS pipeline,
     (SELECT count(*) FROM tidegate.checkpoints s
      WHERE s.pipeline_id = :pipeline_id AND s.status = 'SUBSUMED') AS cleaning,
@@ -76,7 +76,7 @@ WHERE p.pipeline_id = :pipeline_id
 ORDER BY found.checkpoint_id
 """.replace("COLUMNS", _columns(checkpoints, "found"))
 
-_LOCK_ONLY, _PICTURE_ONLY, _BOTH = text(_LOCK), text(_PICTURE), text(f"{_LOCK};{_PICTURE}")
+_LOCK_ONLY, _ROWS_ONLY, _BOTH = text(_LOCK), text(_ROWS), text(f"{_LOCK};{_ROWS}")
 _CREATE = text("INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING")
 
 
@@ -88,19 +88,19 @@ class Locked:
     known: dict[Hashable, Any]
 
 
-def lock(connection: Connection, pipeline_id: str, look: Look | None) -> Locked:
+def lock(connection: Connection, pipeline_id: str, prefetch: Prefetch | None) -> Locked:
     """Wait for the lock, and take it. The row of a pipeline that nothing is known of comes with it."""
-    found = _lock(connection, pipeline_id, look)
-    if found is None:
+    locked = _lock(connection, pipeline_id, prefetch)
+    if locked is None:
         connection.execute(_CREATE, {"pipeline_id": pipeline_id})
-        found = _lock(connection, pipeline_id, look)
-    assert found is not None  # rows of pipelines are never deleted
-    return found
+        locked = _lock(connection, pipeline_id, prefetch)
+    assert locked is not None  # rows of pipelines are never deleted
+    return locked
 
 
-def _lock(connection: Connection, pipeline_id: str, look: Look | None) -> Locked | None:
-    if look is not None:
-        return _seen(connection, _BOTH, pipeline_id, look)
+def _lock(connection: Connection, pipeline_id: str, prefetch: Prefetch | None) -> Locked | None:
+    if prefetch is not None:
+        return _read(connection, _BOTH, pipeline_id, prefetch)
     row = connection.execute(_LOCK_ONLY, {"pipeline_id": pipeline_id}).mappings().one_or_none()
     return None if row is None else Locked(dict(row), {})
 
@@ -109,39 +109,39 @@ def read(connection: Connection, pipeline_id: str) -> dict[Hashable, Any]:
     """With the lock, by the names of `facts`. `unnotified` are completed checkpoints that no restore has left behind
     and whose sinks have not committed, and `latest` is the newest completed one; `cleaning` counts those whose files
     are still to be deleted, and `compacted` says whether there are compacted runs."""
-    seen = _seen(connection, _PICTURE_ONLY, pipeline_id, Look())
-    assert seen is not None
-    return seen.known
+    prefetched = _read(connection, _ROWS_ONLY, pipeline_id, Prefetch())
+    assert prefetched is not None
+    return prefetched.known
 
 
-def _seen(connection: Connection, statement: TextClause, pipeline_id: str, look: Look) -> Locked | None:
-    asked = {"pipeline_id": pipeline_id, "completed": look.completed, "request_id": look.request_id}
-    rows = connection.execute(statement, asked).mappings().all()
+def _read(connection: Connection, statement: TextClause, pipeline_id: str, prefetch: Prefetch) -> Locked | None:
+    parameters = {"pipeline_id": pipeline_id, "completed": prefetch.completed, "request_id": prefetch.request_id}
+    rows = connection.execute(statement, parameters).mappings().all()
     if not rows:
         return None
     records = [checkpoint_record(row) for row in rows if row["checkpoint_id"] is not None]
     completed = [record for record in records if record.status is Status.COMPLETED]
     present = [record for record in completed if record.abandoned_by is None]
-    beside = rows[0]
+    first = rows[0]
     known: dict[Hashable, Any] = {
         "in progress": [record for record in records if record.status is Status.IN_PROGRESS],
         "unnotified": [record for record in present if record.notified_at is None],
         "latest": present[-1] if present else None,
-        "cleaning": beside["cleaning"],
-        "compacted": beside["compacted"],
-        "restores": [restore_record(_with_times(row, "restored_at", "rewound_at")) for row in beside["restores"]],
-        "skips": [skip_record(_with_times(row, "skipped_at")) for row in beside["skips"]],
+        "cleaning": first["cleaning"],
+        "compacted": first["compacted"],
+        "restores": [restore_record(_with_times(row, "restored_at", "rewound_at")) for row in first["restores"]],
+        "skips": [skip_record(_with_times(row, "skipped_at")) for row in first["skips"]],
         "endpoints": [
-            Endpoint(Role(row["role"]), row["name"], row["type"], row["place"]) for row in beside["endpoints"]
+            Endpoint(Role(row["role"]), row["name"], row["type"], row["place"]) for row in first["endpoints"]
         ],
-        "requests": [request_record(_with_times(row, "asked_at", "seen_at")) for row in beside["requests"]],
-        "imports": _imports([_with_times(row, "seen_at", "ended_at") for row in beside["imports"]]),
+        "requests": [request_record(_with_times(row, "asked_at", "seen_at")) for row in first["requests"]],
+        "imports": _imports([_with_times(row, "seen_at", "ended_at") for row in first["imports"]]),
     }
-    if look.completed:
+    if prefetch.completed:
         known["completed"] = completed
-    if look.request_id is not None:
-        known["request", look.request_id] = _answers(look.request_id, records)
-    return Locked(_with_times(beside["pipeline"], *_PIPELINE_TIMES), known)
+    if prefetch.request_id is not None:
+        known["request", prefetch.request_id] = _answers(prefetch.request_id, records)
+    return Locked(_with_times(first["pipeline"], *_PIPELINE_TIMES), known)
 
 
 _PIPELINE_TIMES = (
