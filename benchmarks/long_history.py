@@ -1,4 +1,4 @@
-"""`make bench-store`, second part: what a long history costs Postgres and those who look, before and after folding.
+"""`make bench-store`, second part: what a long history costs Postgres and those who look, before and after rollup.
 
     python benchmarks/long_history.py [--checkpoints N] [--detailed N] [--times N] [-o json] [--directory DIR]
 
@@ -26,21 +26,21 @@ from run import database, progress
 from sqlalchemy import Engine, text
 
 from tidegate.clock import SystemClock
-from tidegate.coordination.cleaning.folding import HistoryFolding
+from tidegate.coordination.cleaning.rollup import HistoryRollup
 from tidegate.coordination.context import PipelineContext
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.cleaning.folding import HistoryRule
+from tidegate.protocol.cleaning.rollup import HistoryRule
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.reading.readings import Readings
 from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.stored import StoredState
 
 SAVED = 50_000  # one of so many is a savepoint
-KEPT = 1000  # what is not folded in the first part
+KEPT = 1000  # what is not rolled up in the first part
 _TABLES = ("subtasks", "handles", "folded_operators", "checkpoints", "figures", "verdicts")
-# As `fold` leaves them: marked, summed up, and each operator with a row. The newest 10,000 stay.
-_AS_FOLDED = (
+# As `roll_up` leaves them: marked, summed up, and each operator with a row. The newest 10,000 stay.
+_AS_ROLLED_UP = (
     """
 INSERT INTO tidegate.folded_operators
 SELECT pipeline_id, checkpoint_id, operator_id, 16, 16, 0, 1, acknowledged_at, 1000, 1000, 48, false, false, 1, 1, 1, 1,
@@ -74,28 +74,28 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="tidegate-bench-", dir=options.directory))
     try:
         with database(directory / "detailed") as found:
-            folding = measure_folding(found, options.detailed)
+            rollup = measure_rollup(found, options.detailed)
         with database(directory / "long") as found:
             asked = measure_asking(found, options.checkpoints, options.times)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     if options.output == "json":
-        print(json.dumps({"machine": described, "folding": folding, "asked": asked}, indent=1))
+        print(json.dumps({"machine": described, "rollup": rollup, "asked": asked}, indent=1))
         return
-    show(described, folding, asked, options)
+    show(described, rollup, asked, options)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoints", type=int, default=1_000_000, help="of one pipeline that somebody looks at")
-    parser.add_argument("--detailed", type=int, default=6000, help="with all subtasks and files, to be folded")
+    parser.add_argument("--detailed", type=int, default=6000, help="with all subtasks and files, to be rolled up")
     parser.add_argument("--times", type=int, default=5, help="how often each question is asked")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
     return parser.parse_args(arguments)
 
 
-def measure_folding(found: Database, checkpoints: int) -> dict[str, Any]:
+def measure_rollup(found: Database, checkpoints: int) -> dict[str, Any]:
     """All but the newest, in portions, as cleanings do it."""
     engine = connect(found.url)
     fill(engine, 1, checkpoints, progress, files=checkpoints, saved=SAVED)
@@ -104,11 +104,11 @@ def measure_folding(found: Database, checkpoints: int) -> dict[str, Any]:
     storage = ArrowCheckpointStorage(tempfile.gettempdir())  # nothing is read from it, or written
     processor = processor_seconds(found.process)
     while True:
-        folding = HistoryFolding(PipelineContext(LARGE, store, storage, SystemClock()), rule)
+        rollup = HistoryRollup(PipelineContext(LARGE, store, storage, SystemClock()), rule)
         with store.transaction(LARGE) as tx:
-            folding.look(tx)
+            rollup.look(tx)
         started = time.perf_counter()
-        folding.fold()
+        rollup.roll_up()
         portions.append(time.perf_counter() - started)
         if portions[-1] < 0.0005:  # nothing was due any more
             break
@@ -131,15 +131,15 @@ def measure_folding(found: Database, checkpoints: int) -> dict[str, Any]:
 def measure_asking(found: Database, checkpoints: int, times: int) -> dict[str, dict[str, float]]:
     engine = connect(found.url)
     last = fill(engine, 1, checkpoints, progress, after=checkpoints - 10_000, saved=SAVED)
-    progress("asked before folding")
-    asked = {"not folded": ask(engine, last, times)}
+    progress("asked before rollup")
+    asked = {"not rolled up": ask(engine, last, times)}
     with engine.begin() as connection:
         connection.execute(text("SET LOCAL session_replication_role = replica"))
-        for statement in _AS_FOLDED:
+        for statement in _AS_ROLLED_UP:
             connection.execute(text(statement), {"last": last})
     vacuum(engine)
-    progress("asked after folding")
-    asked["folded"] = ask(engine, last, times)
+    progress("asked after rollup")
+    asked["rolled up"] = ask(engine, last, times)
     engine.dispose()
     return asked
 
@@ -165,7 +165,7 @@ def ask(engine: Engine, last: int, times: int) -> dict[str, float]:
 
 def facts(store: PostgresCheckpointStore) -> None:
     with store.transaction(LARGE) as tx:
-        tx.retained(), tx.abandoned(), tx.restores(), tx.imports(), tx.unswept(), tx.unfolded(1)
+        tx.retained(), tx.abandoned(), tx.restores(), tx.imports(), tx.unswept(), tx.not_rolled_up(1)
         tx.latest_subsumed(), tx.latest_completed(), tx.in_progress(), tx.failed_after(tx.last_checkpoint_id() - 10)
 
 
@@ -187,26 +187,26 @@ def sizes(engine: Engine) -> dict[str, int]:
 
 
 def show(
-    described: dict[str, str], folding: dict[str, Any], asked: dict[str, dict[str, float]], options: argparse.Namespace
+    described: dict[str, str], rollup: dict[str, Any], asked: dict[str, dict[str, float]], options: argparse.Namespace
 ) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(", ".join(f"{name}: {value}" for name, value in described.items()))
-    portions, count = folding["portions"], options.detailed - KEPT
+    portions, count = rollup["portions"], options.detailed - KEPT
     console.print(
-        f"{count:,} checkpoints of 64 subtasks folded in {len(portions)} portions: {sum(portions):.1f} s, "
+        f"{count:,} checkpoints of 64 subtasks rolled up in {len(portions)} portions: {sum(portions):.1f} s, "
         f"{1000 * statistics.median(portions):.0f} ms each ({1000 * max(portions):.0f} the longest), "
-        f"{folding['processor']:.1f} s of processor for Postgres; rows left: {folding['rows']}"
+        f"{rollup['processor']:.1f} s of processor for Postgres; rows left: {rollup['rows']}"
     )
     table = Table("table", title=f"KiB a checkpoint, of {options.detailed:,}, and of {KEPT:,} with their subtasks")
     for name in ("before", "after"):
         table.add_column(name, justify="right")
     for name in _TABLES:
-        table.add_row(name, *(f"{folding[when][name] / options.detailed / 1024:.2f}" for when in ("before", "after")))
+        table.add_row(name, *(f"{rollup[when][name] / options.detailed / 1024:.2f}" for when in ("before", "after")))
     console.print(table)
     table = Table("question", title=f"Milliseconds, with {options.checkpoints:,} checkpoints")
     for name in asked:
         table.add_column(name, justify="right")
-    for question in asked["folded"]:
+    for question in asked["rolled up"]:
         table.add_row(question, *(f"{answers[question]:.1f}" for answers in asked.values()))
     console.print(table)
 

@@ -148,7 +148,7 @@ class Soak:
         self.waits.show(largest, now, into)
 
     def sizes(self) -> dict[str, float]:
-        """MiB of each kind of process, files that Tidegate keeps, and rows in Postgres that history folds."""
+        """MiB of each kind of process, files that Tidegate keeps, and rows in Postgres that history rolls up."""
         assert self._process is not None
         driver, mine = self._process.pid, tree(self._process.pid)
         java = [process for process in mine if is_java(process)]

@@ -1,4 +1,4 @@
-"""The continuous run of `soak.py`: two tables that are judged, a checkpoint a second, a history that is folded soon.
+"""The continuous run of `soak.py`: two tables that are judged, a checkpoint a second, a history that is rolled up soon.
 
 Its argument is the directory to work in. It runs until it is asked to end, or killed.
 """
@@ -14,12 +14,12 @@ from tidegate.settings import Settings
 from tidegate.spark.session.sessions import SparkSettings
 
 PARALLELISM = 2
-FOLDED_AFTER = 100  # checkpoints
+ROLLED_UP_AFTER = 100  # checkpoints
 
 
 def main() -> None:
     root = Path(sys.argv[1])
-    history = CheckpointHistory(checkpoints=FOLDED_AFTER)
+    history = CheckpointHistory(checkpoints=ROLLED_UP_AFTER)
     pipeline = Pipeline("soak", PARALLELISM, checkpoints=CheckpointConfig(interval="1 s", history=history))
     rows = pipeline.source(
         "rows", FileSource(str(root / "landing"), format="parquet", schema="key bigint, file bigint")

@@ -10,7 +10,7 @@ from worlds import CapturingRegion, Judge
 
 from tidegate import CheckpointHistory
 from tidegate.ports import Acknowledger, Round
-from tidegate.protocol.cleaning.folding import FOLD_EVERY
+from tidegate.protocol.cleaning.rollup import ROLLUP_INTERVAL
 from tidegate.protocol.facts.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,
@@ -48,7 +48,7 @@ def overtake(world: Desk) -> None:
 # -- a scheduled snapshot
 
 
-def test_a_snapshot_whose_checkpoint_completed_long_ago_says_so_when_its_history_is_folded(desk: MakeDesk) -> None:
+def test_a_snapshot_whose_checkpoint_completed_long_ago_says_so_when_its_history_is_rolled_up(desk: MakeDesk) -> None:
     """As a task that was suspended for a week. How far which attempt came is not kept any more."""
     world = desk(retained=1, history=CheckpointHistory(checkpoints=1, age=None))
     world.ask("a")
@@ -58,7 +58,7 @@ def test_a_snapshot_whose_checkpoint_completed_long_ago_says_so_when_its_history
         world.complete(1)
         world.ask("b")
         world.complete(2)
-        world.clock.advance(FOLD_EVERY.total_seconds() + 1)
+        world.clock.advance(ROLLUP_INTERVAL.total_seconds() + 1)
         world.coordinator.clean()
         assert world.store.subtasks("p", 1) == {}
 

@@ -24,7 +24,7 @@ A_HANDLE = """
         bytes, checksum, created_by)
     SELECT pipeline_id, checkpoint_id, operator_id, subtask_index, 9, path, kind, 1, 1, '', 1
     FROM tidegate.handles LIMIT 1"""
-A_FOLDED_OPERATOR = (
+A_ROLLED_UP_OPERATOR = (
     "INSERT INTO tidegate.folded_operators SELECT pipeline_id, 1, 'x', 1, 1, 0, 1, now(), 0, 0, 0, false, false, 0, 0,"
     " 0, 0, array_fill(0.0::float8, ARRAY[33]) FROM tidegate.pipelines"
 )
@@ -147,7 +147,7 @@ OF_A_CHECKPOINT = [
     ("handles_kept", "TRUNCATE tidegate.handles"),
     ("handles_of_ended", A_HANDLE),
     ("checkpoints_folded", CHECKPOINT + "folded = true"),
-    ("folded_operators_of_folded", A_FOLDED_OPERATOR),
+    ("folded_operators_of_folded", A_ROLLED_UP_OPERATOR),
     ("verdicts_unchanged", VERDICT + "success = false"),
     ("verdicts_of_ended", "DELETE FROM tidegate.verdicts"),
     ("verdicts_kept", "TRUNCATE tidegate.verdicts"),
@@ -199,13 +199,13 @@ def test_a_failed_checkpoint_takes_nothing_any_more(
         ("subtasks_of_ended", A_SUBTASK),
     ],
 )
-def test_what_was_folded_stays_so(
+def test_what_was_rolled_up_stays_so(
     store: PostgresCheckpointStore, connection: Connection, rule: str, statement: str
 ) -> None:
     triggered(store)
     fail_checkpoint(store, 1)
     with store.transaction(PIPELINE) as tx:
-        tx.fold([1])
+        tx.roll_up([1])
     assert rule_broken_by(connection, statement) == rule
 
 

@@ -59,10 +59,10 @@ def test_removing_a_batch_from_the_queue_reads_its_own_files(wide: PostgresCheck
         assert transaction.pending_deletions(6000) == DELETIONS[:100] + DELETIONS[100 + BATCH :]
 
 
-def test_the_oldest_to_fold_is_found_without_reading_what_is_folded(engine: Engine) -> None:
+def test_the_oldest_to_roll_up_is_found_without_reading_the_others(engine: Engine) -> None:
     store = _with_a_long_history(engine)
     with store.transaction("old") as transaction, _rows_read(engine, "NOT tidegate.checkpoints.folded") as rows:
-        assert [found.checkpoint_id for found in transaction.unfolded(1)] == [4001]
+        assert [found.checkpoint_id for found in transaction.not_rolled_up(1)] == [4001]
     assert len(rows) == 1
     assert max(rows) <= BATCH
 
@@ -87,7 +87,7 @@ def _with_a_long_history(engine: Engine) -> PostgresCheckpointStore:
     return store
 
 
-#: 4,000 checkpoints that are folded, and 1,000 that are not.
+#: 4,000 checkpoints that are rolled up, and 1,000 that are not.
 _ENDED_LONG_AGO = """
 INSERT INTO tidegate.checkpoints
 SELECT (jsonb_populate_record(c, jsonb_build_object('checkpoint_id', n, 'request_id', 'run-' || n, 'status', 'FAILED',

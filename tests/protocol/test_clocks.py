@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import at, completed, record
 
-from tidegate.protocol.cleaning.folding import HistoryRule, choose_folded
 from tidegate.protocol.cleaning.retention import SWEEP_EVERY, RetentionRule, choose_subsumed, is_due, is_settled
+from tidegate.protocol.cleaning.rollup import HistoryRule, choose_for_rollup
 from tidegate.protocol.continuous.regions import REGION_LEASE, RegionRecord, is_signed_ahead
 from tidegate.protocol.continuous.regions import needs_sign as region_needs_sign
 from tidegate.protocol.facts.branches import Restore, choose_overdue_abandoned
@@ -166,7 +166,7 @@ def test_nothing_is_deleted_too_early():
     gone = completed(1, abandoned_by=1)
     assert choose_overdue_abandoned([gone], [Restore(1, 1, 2, 2, at(DAY))], HOUR, at(0)) == []
     failed = record(1, status=Status.FAILED, failed_at=at(DAY))
-    assert choose_folded([failed], 9, HistoryRule(None, HOUR), at(0)) == []
+    assert choose_for_rollup([failed], 9, HistoryRule(None, HOUR), at(0)) == []
 
 
 def test_a_directory_that_was_listed_in_the_future_is_listed_again():

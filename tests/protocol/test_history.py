@@ -1,12 +1,12 @@
-"""Which checkpoints are folded, a case a line."""
+"""Which checkpoints are rolled up, a case a line."""
 
 from datetime import timedelta
 
 from cases import for_each
 from records import T0, completed
 
-from tidegate.protocol.cleaning import folding as history
-from tidegate.protocol.cleaning.folding import HistoryRule, choose_folded, may_be_folded
+from tidegate.protocol.cleaning import rollup as history
+from tidegate.protocol.cleaning.rollup import HistoryRule, choose_for_rollup, may_be_rolled_up
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind
@@ -42,9 +42,9 @@ def failed(number, hours_ago=5.0, **changes):
         (failed(1, kind=CheckpointKind.SAVEPOINT), False),
     ],
 )
-def test_only_what_nobody_needs_may_be_folded(record, expected):
-    assert may_be_folded(record) == expected
-    assert choose_folded([record], 99, HistoryRule(1, None), NOW) == [1] * expected
+def test_only_what_nobody_needs_may_be_rolled_up(record, expected):
+    assert may_be_rolled_up(record) == expected
+    assert choose_for_rollup([record], 99, HistoryRule(1, None), NOW) == [1] * expected
 
 
 @for_each(
@@ -63,16 +63,16 @@ def test_only_what_nobody_needs_may_be_folded(record, expected):
 def test_whichever_bound_comes_first(number, age, expected):
     """Of five checkpoints, the newest ids; the first ended six hours ago, the others five, three, two and one."""
     known = [ended(1, 6), failed(2), ended(3, 3), ended(4, 2), ended(5, 1)]
-    assert choose_folded(known, 5, HistoryRule(number, age), NOW) == expected
+    assert choose_for_rollup(known, 5, HistoryRule(number, age), NOW) == expected
 
 
 def test_a_portion_is_bounded_and_never_empty(monkeypatch):
     known = [ended(number, num_subtasks=10) for number in range(1, 9)]
     everything = HistoryRule(1, None)
     monkeypatch.setattr(history, "MOST_SUBTASKS", 25)
-    assert choose_folded(known, 99, everything, NOW) == [1, 2]
+    assert choose_for_rollup(known, 99, everything, NOW) == [1, 2]
     monkeypatch.setattr(history, "MOST_SUBTASKS", 5)
-    assert choose_folded(known, 99, everything, NOW) == [1]
+    assert choose_for_rollup(known, 99, everything, NOW) == [1]
     monkeypatch.setattr(history, "MOST_SUBTASKS", 1000)
     monkeypatch.setattr(history, "MOST_CHECKPOINTS", 3)
-    assert choose_folded(known, 99, everything, NOW) == [1, 2, 3]
+    assert choose_for_rollup(known, 99, everything, NOW) == [1, 2, 3]

@@ -118,8 +118,8 @@ class MemoryFacts:
         gone = [c for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
         return max((c.checkpoint_id for c in gone if c.abandoned_by is None), default=None)
 
-    def unfolded(self, limit: int) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if is_gone(c) and c.checkpoint_id not in self.state.folded][:limit]
+    def not_rolled_up(self, limit: int) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if is_gone(c) and c.checkpoint_id not in self.state.rolled_up][:limit]
 
     def imports(self) -> dict[int, datetime]:
         return {id_: seen for id_, (seen, ended) in sorted(self.state.imports.items()) if ended is None}

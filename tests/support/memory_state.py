@@ -41,7 +41,7 @@ class PipelineState:
     compactions: dict[str, CompactedRun] = field(default_factory=dict)
     deletions: dict[Deletion, int | None] = field(default_factory=dict)  # and the checkpoint that discarded it
     swept: frozenset[int] = frozenset()
-    folded: frozenset[int] = frozenset()
+    rolled_up: frozenset[int] = frozenset()
     pipeline: PipelineRecord | None = None
     requests: dict[str, CheckpointRequest] = field(default_factory=dict)
     region: RegionRecord = field(default_factory=RegionRecord)
@@ -67,7 +67,7 @@ class PipelineState:
             dict(self.compactions),
             dict(self.deletions),
             self.swept,
-            self.folded,
+            self.rolled_up,
             self.pipeline,
             dict(self.requests),
             self.region,

@@ -8,7 +8,7 @@ from typing import Any
 from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
-from tidegate.protocol.cleaning.folding import may_be_folded
+from tidegate.protocol.cleaning.rollup import may_be_rolled_up
 from tidegate.protocol.continuous.overlap import FOLLOWS
 from tidegate.protocol.continuous.regions import directory_in_use, swept
 from tidegate.protocol.facts.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
@@ -296,11 +296,11 @@ class MemoryTransaction(MemoryPipelineWrites):
             if id_ in checkpoint_ids:
                 del self.state.imports[id_]
 
-    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+    def roll_up(self, checkpoint_ids: Sequence[int]) -> None:
         """What its subtasks come to is seen on pages, which read Postgres: here they only go."""
-        for id_ in set(checkpoint_ids) - self.state.folded:
-            self._require(may_be_folded(self._known(id_)), "it is a savepoint, or somebody needs what belongs to it")
-            self.state.folded = self.state.folded | {id_}
+        for id_ in set(checkpoint_ids) - self.state.rolled_up:
+            self._require(may_be_rolled_up(self._known(id_)), "it is a savepoint, or somebody needs what belongs to it")
+            self.state.rolled_up = self.state.rolled_up | {id_}
             self.state.subtasks[id_] = {}
 
     def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:

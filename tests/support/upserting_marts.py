@@ -84,10 +84,10 @@ class UpsertingMarts:
         id_ = self.validated()
         self.coordinator.finalize(id_)
         self.coordinator.notify(id_)
-        self.state = self.states[id_] = self.folded()
+        self.state = self.states[id_] = self.upserted()
         return id_
 
-    def folded(self) -> dict[Any, Any]:
+    def upserted(self) -> dict[Any, Any]:
         newest: dict[str, int] = {}
         for k, v in self.source.all():
             newest[k] = max(v, newest.get(k, 0), key=abs)

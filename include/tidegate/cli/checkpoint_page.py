@@ -16,7 +16,7 @@ from tidegate.reading.checkpoint_answers import TaskWithAll, Verdict, WholeCheck
 from tidegate.settings import Settings
 
 #: Instead of subtasks and files.
-FOLDED = "It ended long ago: its subtasks and files are no longer on record one by one (CheckpointConfig.history)."
+ROLLED_UP = "It ended long ago: its subtasks and files are no longer on record one by one (CheckpointConfig.history)."
 
 
 def checkpoint_page(checkpoint: WholeCheckpoint) -> Group:
@@ -34,7 +34,7 @@ def checkpoint_page(checkpoint: WholeCheckpoint) -> Group:
         parts += report_line([verdict.docs_path for verdict in checkpoint.verdicts])
     tasks = list(checkpoint.tasks.values())
     parts += [_operators(tasks)]
-    parts += [Text(FOLDED)] if checkpoint.folded else [_subtasks(tasks), *_files(tasks)]
+    parts += [Text(ROLLED_UP)] if checkpoint.folded else [_subtasks(tasks), *_files(tasks)]
     return Group(*(each for part in parts for each in (part, Text())))
 
 

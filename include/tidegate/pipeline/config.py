@@ -14,8 +14,8 @@ from pydantic.dataclasses import dataclass
 from tidegate.pipeline.history import CheckpointHistory
 from tidegate.pipeline.options import Duration, OneOf, OptionalDuration, default, must, refusal
 from tidegate.protocol.barriers.options import GateOptions
-from tidegate.protocol.cleaning.folding import HistoryRule
 from tidegate.protocol.cleaning.retention import RetentionRule
+from tidegate.protocol.cleaning.rollup import HistoryRule
 from tidegate.protocol.continuous.schedule import OFF
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 

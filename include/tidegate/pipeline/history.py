@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidegate.protocol.cleaning.folding import HistoryRule
+from tidegate.protocol.cleaning.rollup import HistoryRule
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.text.durations import duration
 

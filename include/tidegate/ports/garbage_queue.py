@@ -34,12 +34,12 @@ class GarbageQueue(Protocol):
         ...
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
-    def unfolded(self, limit: int) -> list[CheckpointRecord]:
+    def not_rolled_up(self, limit: int) -> list[CheckpointRecord]:
         """Checkpoints that have ended, whose state is not kept, whose sinks were notified if they have completed, and
         whose subtasks are on record; oldest first, and without savepoints."""
         ...
 
-    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+    def roll_up(self, checkpoint_ids: Sequence[int]) -> None:
         """Replace the subtasks of ended checkpoints, with their files and metrics, by what they come to. Raises
         `RecordRefusedError` for a savepoint, and for one that is in progress or has state or staged rows left."""
         ...

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, folding, lag, pipeline_rows, reads, restore_plans, snapshots
+from tidegate.postgres import audit, lag, pipeline_rows, reads, restore_plans, rollup, snapshots
 from tidegate.postgres.pipeline_rows import Locked
 from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.protocol.continuous.regions import RegionRecord
@@ -159,8 +159,8 @@ class Facts:
         found |= self._once("unswept", lambda: reads.unswept(self._connection, self._pipeline_id))
         return {id_: found[id_] for id_ in sorted(found)}
 
-    def unfolded(self, limit: int) -> list[CheckpointRecord]:
-        return folding.unfolded(self._connection, self._pipeline_id, limit)
+    def not_rolled_up(self, limit: int) -> list[CheckpointRecord]:
+        return rollup.not_rolled_up(self._connection, self._pipeline_id, limit)
 
     def imports(self) -> dict[int, datetime]:
         return self._imports()[0]

@@ -11,8 +11,8 @@ from sqlalchemy import (
     text,
 )
 
-from tidegate.postgres.folding import BY_STATUS
 from tidegate.postgres.lag import lag_of
+from tidegate.postgres.rollup import BY_STATUS
 from tidegate.postgres.rows import (
     checkpoint_record,
     committer_record,

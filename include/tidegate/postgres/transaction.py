@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import CTE, RowMapping, Update, bindparam, func, insert, select, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
-from tidegate.postgres import figures, folding, judgements, references, snapshots
+from tidegate.postgres import figures, judgements, references, rollup, snapshots
 from tidegate.postgres import imports as importing
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
@@ -265,9 +265,9 @@ class PostgresTransaction(PipelineWrites):
             )
             importing.forget(self._connection, self._pipeline_id, list(checkpoint_ids))
 
-    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+    def roll_up(self, checkpoint_ids: Sequence[int]) -> None:
         self.wrote = True
-        folding.fold(self._connection, self._pipeline_id, checkpoint_ids)
+        rollup.roll_up(self._connection, self._pipeline_id, checkpoint_ids)
 
     def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
         if not checkpoint_ids:

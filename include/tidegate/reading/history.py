@@ -39,8 +39,8 @@ SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS 
 FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
-# The same of those that are folded. The largest of each figure is the third of its spread.
-_FOLDED = text("""
+# The same of those that are rolled up. The largest of each figure is the third of its spread.
+_ROLLED_UP = text("""
 SELECT checkpoint_id, sum(processed_data)::bigint AS processed_data, sum(persisted_data)::bigint AS persisted_data,
     coalesce(sum(rows_in) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
     coalesce(sum(rows_out) FILTER (WHERE operator_id LIKE '%-sink'), 0)::bigint AS rows_out,
@@ -113,7 +113,7 @@ def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collect
         figures.c.pipeline_id == pipeline_id, figures.c.checkpoint_id.in_(list(checkpoint_ids))
     )
     found = {id_: Figures(*values) for id_, *values in connection.execute(summed)}
-    for statement in (_REPORTED, _FOLDED):
+    for statement in (_REPORTED, _ROLLED_UP):
         if rest := [id_ for id_ in checkpoint_ids if id_ not in found]:
             reported = connection.execute(statement, {"pipeline_id": pipeline_id, "checkpoint_ids": rest})
             found |= {id_: Figures(*values) for id_, *values in reported}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, Table, literal, select, tuple_
 
-from tidegate.postgres.folding import FOLDED, SUMS
+from tidegate.postgres.rollup import ROLLED_UP, SUMS
 from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_record, subtask_records
 from tidegate.postgres.tables import handles, subtasks
 from tidegate.protocol.facts.errors import IllegalRequestError
@@ -41,7 +41,7 @@ _FILE = (*_PLACE, *(handles.c[name] for name in HANDLE_COLUMNS))
 def tasks(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> list[Task]:
     """In the order of the plan, upstream before downstream. `sources` are the names of those that are recorded."""
     asked = {"pipeline_id": record.pipeline_id, "checkpoint_ids": [record.checkpoint_id]}
-    found = connection.execute(SUMS, asked).mappings().all() or connection.execute(FOLDED, asked).mappings()
+    found = connection.execute(SUMS, asked).mappings().all() or connection.execute(ROLLED_UP, asked).mappings()
     rows = {row["operator_id"]: row for row in found}
     return [
         task_of(record, rows[plan.operator_id], plan.max_parallelism, sources)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from tidegate.postgres import reads
-from tidegate.postgres.folding import BY_STATUS
+from tidegate.postgres.rollup import BY_STATUS
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
@@ -29,7 +29,7 @@ from tidegate.reading.history_answers import (
 
 _MOST_POINTS = 1000
 
-# In the order of `SUMMARIZED`, of checkpoints that are not folded and of all that are.
+# In the order of `SUMMARIZED`, of checkpoints that are not rolled up and of all that are.
 _ENDS = text("""
 SELECT count(*) AS measured,
     ARRAY[min(end_to_end_duration), min(f.checkpointed_size), min(f.state_size), min(processed_data),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from simulator import upserting
 from simulator.expiring import draw_ttl
-from simulator.folding import draw_history
 from simulator.in_the_commit import accepted
+from simulator.rollup import draw_history
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.topic_sinks import has_topics, with_more
 from simulator.versions import VersionsSource, is_versioned

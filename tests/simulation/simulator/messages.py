@@ -106,8 +106,8 @@ class Messages:
 
     def repeats(self, step: str, id_: int, answer: object) -> None:
         """A step that is repeated gives its first answer. What a checkpoint delivered is not known any more once its
-        history is folded."""
-        if answer == [] and id_ in self.world.store.state.folded:
+        history is rolled up."""
+        if answer == [] and id_ in self.world.store.state.rolled_up:
             return
         first = self.answered.setdefault((step, id_), answer)
         require(first == answer, f"{step} of checkpoint {id_} answers {answer}, but first it was {first}")

@@ -8,12 +8,12 @@ What is in a checkpoint is compared in `comparison`, what is said between the pa
 from typing import TYPE_CHECKING
 
 from simulator.failures import check_failures
-from simulator.folding import check_folded
 from simulator.history import History, Moment, Return, is_rewinding
 from simulator.in_the_commit import check_tables
 from simulator.live_files import exists
 from simulator.requests import is_like
 from simulator.restores import check_restores, check_subsumed
+from simulator.rollup import check_rolled_up
 from simulator.savepoints import FromDirectory, check_export, check_import
 from simulator.scheduler import Process, require
 from simulator.stops import check_finished, check_stops, require_finished_before
@@ -81,7 +81,7 @@ class Observer:
         if after.pipeline is not None and before.pipeline is not None:
             check_failures(before, after, self.graph.pipeline.checkpoints.tolerable_failed_checkpoints)
         check_stops(self.history, before, after)
-        check_folded(before, after)
+        check_rolled_up(before, after)
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.SUSPENDED:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")

@@ -175,7 +175,7 @@ class Ending:
                 require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
         seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
         come_to = dict(row for checkpoint in seen for row in checkpoint)
-        come_to = table.folded() if table.input is SinkInput.UPSERTS else come_to
+        come_to = table.upserted() if table.input is SinkInput.UPSERTS else come_to
         current = {sink.input.origin: come_to}
         self.world.checks.compare(sink.name, sink.input.origin, current, expected)
 

@@ -151,7 +151,7 @@ def check_lives_in_the_end(world: "Running") -> None:
         seen = [table.visible[id_] for id_ in sorted(table.visible)]
         current = table.input is SinkInput.CURRENT
         rows = dict(row for files in (seen[-1:] if current else seen) for file in files for row in file)
-        rows = table.folded() if table.input is SinkInput.UPSERTS else rows
+        rows = table.upserted() if table.input is SinkInput.UPSERTS else rows
         lasting = without_removed(lived.shown) if table.input is SinkInput.UPSERTS else lived.shown
         expected = changes if table.input is SinkInput.CHANGES else lasting
         require(rows == expected, f"{sink.name} shows {rows}, and should show {expected}")

@@ -57,7 +57,7 @@ class Table:
             self.away = {id_: rows for id_, rows in known.items() if id_ not in branch}
         self.trouble("has rewound")
 
-    def folded(self) -> dict[Any, Any]:
+    def upserted(self) -> dict[Any, Any]:
         """Of upserts, what its rows come to."""
         come_to: dict[Any, Any] = {}
         for id_ in sorted(self.visible):

@@ -32,8 +32,8 @@ def changes_between(before: "PipelineState", after: "PipelineState") -> str:
             told.append(f"chk-{id_} {record.num_acknowledged}/{record.num_subtasks} acknowledged")
         elif known.notified_at != record.notified_at:
             told.append(f"chk-{id_} notified")
-        elif id_ in after.folded - before.folded:
-            told.append(f"chk-{id_} folded")
+        elif id_ in after.rolled_up - before.rolled_up:
+            told.append(f"chk-{id_} rolled up")
         elif after.subtasks[id_] is not before.subtasks[id_]:
             told.append(f"chk-{id_} attempt {max(known.attempt for known in after.subtasks[id_].values())}")
     for restore in after.restores[len(before.restores) :]:

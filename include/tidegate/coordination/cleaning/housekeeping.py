@@ -42,7 +42,7 @@ class Housekeeping:
             if clean:
                 self.sweeper.clean()
             self._rewinding.delete_withdrawn()
-            self.sweeper.folding.fold()
+            self.sweeper.rollup.roll_up()
         except CheckpointError as error:
             self.say(error)
 

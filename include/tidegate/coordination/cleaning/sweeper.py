@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.coordination.cleaning.deletion_queue import BATCH, Queue, QueuedDeletions
-from tidegate.coordination.cleaning.folding import HistoryFolding
+from tidegate.coordination.cleaning.rollup import HistoryRollup
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.ownership import Ownership
 from tidegate.ports import StagingSink, StoreTransaction
@@ -82,7 +82,7 @@ class Sweeper:
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
         self._own_sinks = ownership.own_sinks
-        self.folding = HistoryFolding(context, context.config.history_rule())
+        self.rollup = HistoryRollup(context, context.config.history_rule())
         self.deletions = QueuedDeletions(context, ownership.own_sinks)
 
     def clean(self) -> None:
@@ -108,7 +108,7 @@ class Sweeper:
             tx.end_import(stale, now)
         for ahead in expired.ahead:
             tx.touch_import(ahead, now)
-        self.folding.look(tx)
+        self.rollup.look(tx)
         queue = self.deletions.look(tx)  # which a store reads together with what comes next
         return Garbage(tx.unswept(), tx.region(), queue)
 

@@ -94,8 +94,8 @@ class Delivery:
 
     def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
         """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
-        that delivered, also if it was delivered before, unless its history is folded. Raises `FinalizeError` and others
-        if it has not completed, and as `deliver`."""
+        that delivered, also if it was delivered before, unless its history is rolled up. Raises `FinalizeError` and
+        others if it has not completed, and as `deliver`."""
         begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
         self.deliver(begun.outstanding, begun.cleaning)
         begun.cleaning.end()
@@ -263,7 +263,7 @@ class Delivery:
             self._context.storage.write(path, content)
 
     def _delivered(self, checkpoint_id: int, subtasks: Subtasks) -> list[Delivered]:
-        """What each sink has made visible of a checkpoint; nothing of one whose history is folded, which ended long
+        """What each sink has made visible of a checkpoint; nothing of one whose history is rolled up, which ended long
         ago: how many rows each staged is not kept."""
         if not subtasks:
             return []

@@ -10,11 +10,11 @@ from tidegate.postgres.tables.audit_table import audit
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.event_tables import event_deliveries, events
-from tidegate.postgres.tables.folded_tables import folded_operators, folded_totals
 from tidegate.postgres.tables.identity_table import database_identity
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.plan_table import restore_plans
 from tidegate.postgres.tables.reading_tables import figures, pipeline_dags, source_lag
+from tidegate.postgres.tables.rollup_tables import folded_operators, folded_totals
 from tidegate.postgres.tables.skip_table import source_skips
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 

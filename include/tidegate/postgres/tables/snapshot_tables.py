@@ -63,7 +63,7 @@ subtasks = Table(
     CheckConstraint(f"least({', '.join(METRICS)}) >= -1", name="subtasks_metrics"),
 )
 # Every row is updated twice, when asked and when acknowledged. Room on its page spares the index both times. Rows are
-# folded as fast as they come, and their room is wanted again before a fifth of the table is dead.
+# rolled up as fast as they come, and their room is wanted again before a fifth of the table is dead.
 after_create(
     subtasks,
     "ALTER TABLE tidegate.subtasks SET (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02,"

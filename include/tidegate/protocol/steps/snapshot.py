@@ -128,7 +128,7 @@ def fenced_error(
     """Why an attempt does not count any more; None if it is the current one. This takes precedence over any other error
     of the attempt.
 
-    `subtasks` are the current records, at least those of the task; of a checkpoint whose history is folded there are
+    `subtasks` are the current records, at least those of the task; of a checkpoint whose history is rolled up there are
     none. Performs no I/O.
     """
     if record.status is Status.FAILED:

@@ -7,30 +7,30 @@ from datetime import datetime, timedelta
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 
-#: A transaction folds no more than this, because the pipeline's other transactions wait for it meanwhile.
+#: A transaction rolls up no more than this, because the pipeline's other transactions wait for it meanwhile.
 MOST_CHECKPOINTS, MOST_SUBTASKS = 500, 2_000
-#: How long a process that has folded all that was due waits until it looks again.
-FOLD_EVERY = timedelta(minutes=1)
+#: How long a process that has rolled up all that was due waits until it looks again.
+ROLLUP_INTERVAL = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
-    """Checkpoints are folded that are not among the `number` newest, by their ids, and those that ended longer than
+    """Checkpoints are rolled up that are not among the `number` newest, by their ids, and those that ended longer than
     `age` ago. None is no bound."""
 
     number: int | None
     age: timedelta | None
 
 
-def choose_folded(
-    unfolded: Sequence[CheckpointRecord], last_checkpoint_id: int, rule: HistoryRule, now: datetime
+def choose_for_rollup(
+    not_rolled_up: Sequence[CheckpointRecord], last_checkpoint_id: int, rule: HistoryRule, now: datetime
 ) -> list[int]:
-    """The ids to fold now, oldest first. Never one whose state is kept or not yet deleted, one whose sinks have not
+    """The ids to roll up now, oldest first. Never one whose state is kept or not yet deleted, one whose sinks have not
     been notified, and no savepoint. Performs no I/O."""
     chosen: list[int] = []
     subtasks = 0
-    for record in unfolded:
-        if not (may_be_folded(record) and _is_due(record, last_checkpoint_id, rule, now)):
+    for record in not_rolled_up:
+        if not (may_be_rolled_up(record) and _is_due(record, last_checkpoint_id, rule, now)):
             continue
         subtasks += record.num_subtasks
         if chosen and (subtasks > MOST_SUBTASKS or len(chosen) >= MOST_CHECKPOINTS):
@@ -39,7 +39,7 @@ def choose_folded(
     return chosen
 
 
-def may_be_folded(record: CheckpointRecord) -> bool:
+def may_be_rolled_up(record: CheckpointRecord) -> bool:
     """Whether nobody needs the checkpoint's subtasks and files any more, whatever happens."""
     if record.kind is not CheckpointKind.CHECKPOINT:
         return False

@@ -1,4 +1,4 @@
-"""What pages and `stats` say of checkpoints is the same after they were folded."""
+"""What pages and `stats` say of checkpoints is the same after they were rolled up."""
 
 from unittest.mock import patch
 
@@ -20,7 +20,7 @@ from store_steps import (
     validated,
 )
 
-from tidegate.postgres import folding
+from tidegate.postgres import rollup
 from tidegate.protocol.facts.errors import RecordRefusedError
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import HandleKind
@@ -54,24 +54,24 @@ def said(readings):
     return found, readings.history(PIPELINE), readings.summary(PIPELINE), readings.series(PIPELINE)
 
 
-def fold(store, *checkpoint_ids):
+def roll_up(store, *checkpoint_ids):
     with store.transaction(PIPELINE) as tx:
-        tx.fold(checkpoint_ids)
+        tx.roll_up(checkpoint_ids)
 
 
 def test_pages_say_the_same_as_before(past, store):
     before = said(past)
-    fold(store, 1, 3)
+    roll_up(store, 1, 3)
     assert said(past) == before
-    fold(store, 2, 4)
+    roll_up(store, 2, 4)
     assert said(past) == before
     assert [past.checkpoint(PIPELINE, id_).folded for id_ in range(1, 6)] == [True, True, True, True, False]
     assert past.summary(PIPELINE).counts.total == 5
     assert store.figures(PIPELINE).by_status == {Status.DISCARDED: 2, Status.FAILED: 2, Status.COMPLETED: 1}
 
 
-def test_subtasks_and_files_of_a_folded_checkpoint_are_none(past, store):
-    fold(store, 1, 2, 3, 4)
+def test_subtasks_and_files_of_a_rolled_up_checkpoint_are_none(past, store):
+    roll_up(store, 1, 2, 3, 4)
     assert [task.subtasks for task in past.whole_checkpoint(PIPELINE, 2).tasks.values()] == [(), ()]
     assert past.subtasks(PIPELINE, 2, "carriers").subtasks == ()
     assert past.files(PIPELINE, 2).files == ()
@@ -80,28 +80,28 @@ def test_subtasks_and_files_of_a_folded_checkpoint_are_none(past, store):
 
 def test_the_statistics_of_checkpoints_are_counted_once(past, store):
     for _ in range(3):
-        fold(store, 1, 2)
+        roll_up(store, 1, 2)
     with store.transaction(PIPELINE) as tx:
-        tx.fold([2, 3])
+        tx.roll_up([2, 3])
     counts = past.summary(PIPELINE).counts
     assert (counts.total, counts.completed, counts.failed) == (5, 3, 2)
 
 
-ADD_UP, FOLD_OPERATORS = folding._ADD_UP.text, folding._FOLD_OPERATORS.text
+ADD_UP, ROLL_UP_OPERATORS = rollup._ADD_UP.text, rollup._ROLL_UP_OPERATORS.text
 LOST = {
     "figures are left out": ("_ADD_UP", "SELECT :pipeline_id, CAST(:checkpoint_ids AS bigint[])"),
     "the largest is forgotten": ("_ADD_UP", ADD_UP.replace("max(f.state_size)", "min(f.state_size)")),
     "averages are those of the last portion": ("_ADD_UP", ADD_UP.replace("a + b", "b")),
     "failed ones are not counted": ("_ADD_UP", ADD_UP.replace("t.failed + ", "")),
-    "spreads are of all subtasks": ("_FOLD_OPERATORS", FOLD_OPERATORS.replace("nullif(rows_in, -1)", "0")),
-    "one operator is forgotten": ("_FOLD_OPERATORS", FOLD_OPERATORS + "HAVING operator_id <> 'carriers'"),
+    "spreads are of all subtasks": ("_ROLL_UP_OPERATORS", ROLL_UP_OPERATORS.replace("nullif(rows_in, -1)", "0")),
+    "one operator is forgotten": ("_ROLL_UP_OPERATORS", ROLL_UP_OPERATORS + "HAVING operator_id <> 'carriers'"),
 }
 
 
 def portions_say_the_same(readings, store):
     before = said(readings)
     for portion in ((1, 2), (3,), (4,)):
-        fold(store, *portion)
+        roll_up(store, *portion)
     assert said(readings) == before
 
 
@@ -113,5 +113,5 @@ def test_portions_add_up(past, store):
 def test_a_mistake_is_noticed(mistake, past, store):
     """By the test above, or the database refuses it."""
     name, statement = LOST[mistake]
-    with patch.object(folding, name, text(statement)), pytest.raises((AssertionError, RecordRefusedError)):
+    with patch.object(rollup, name, text(statement)), pytest.raises((AssertionError, RecordRefusedError)):
         portions_say_the_same(past, store)

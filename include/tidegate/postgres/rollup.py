@@ -1,6 +1,6 @@
-"""What the subtasks of a checkpoint come to, by operator, and folding: that takes their place in the end.
+"""What the subtasks of a checkpoint come to, by operator, and the rollup that takes their place in the end.
 
-Pages show an operator by these sums from the beginning, so that they show the same after folding.
+Pages show an operator by these sums from the beginning, so that they show the same after rollup.
 """
 
 from collections.abc import Sequence
@@ -72,10 +72,10 @@ SELECT pipeline_id, checkpoint_id, operator_id, count(*) AS number, count(acknow
     ]::double precision[] AS spreads
 FROM parts LEFT JOIN operators USING (checkpoint_id, operator_id) GROUP BY pipeline_id, checkpoint_id, operator_id
 """
-#: By operator, of checkpoints that are not folded.
+#: By operator, of checkpoints that are not rolled up.
 SUMS = text(_SUMS)
 #: The same of those that are.
-FOLDED = text("""
+ROLLED_UP = text("""
 SELECT operator_id, number, acknowledged, finished, attempt, latest, checkpointed_size, state_size, files, unaligned,
     positioned, processed_data, persisted_data, rows_in, rows_out, spreads
 FROM tidegate.folded_operators
@@ -87,7 +87,7 @@ UPDATE tidegate.checkpoints SET folded = true
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) AND NOT folded
 RETURNING checkpoint_id
 """)
-_FOLD_OPERATORS = text(
+_ROLL_UP_OPERATORS = text(
     """
 INSERT INTO tidegate.folded_operators (pipeline_id, checkpoint_id, operator_id, number, acknowledged, finished, attempt,
     latest, checkpointed_size, state_size, files, unaligned, positioned, processed_data, persisted_data, rows_in,
@@ -127,7 +127,7 @@ DELETE FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
 """)
 
-#: How many checkpoints have each status, whether folded or not.
+#: How many checkpoints have each status, whether rolled up or not.
 BY_STATUS = text("""
 SELECT status, sum(number)::bigint AS number FROM (
     SELECT status, count(*) AS number FROM tidegate.checkpoints
@@ -140,7 +140,7 @@ GROUP BY status HAVING sum(number) > 0
 """)
 
 
-def unfolded(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
+def not_rolled_up(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
     """See `ports.StoreTransaction`."""
     ended = checkpoints.select().where(
         checkpoints.c.pipeline_id == pipeline_id,
@@ -153,9 +153,9 @@ def unfolded(connection: Connection, pipeline_id: str, limit: int) -> list[Check
     return [checkpoint_record(row) for row in connection.execute(oldest).mappings()]
 
 
-def fold(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> None:
+def roll_up(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> None:
     """See `ports.StoreTransaction`. The mark comes first: the database deletes nothing of others."""
     asked = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)}
     marked = {**asked, "checkpoint_ids": list(connection.execute(_MARK, asked).scalars())}
-    for statement in (_ADD_UP, _FOLD_OPERATORS, _DELETE_HANDLES, _DELETE_SUBTASKS):
+    for statement in (_ADD_UP, _ROLL_UP_OPERATORS, _DELETE_HANDLES, _DELETE_SUBTASKS):
         connection.execute(statement, marked)

@@ -20,14 +20,14 @@ def draw_history(seed: int) -> CheckpointHistory:
     return CheckpointHistory(random.choice([1, 2, 4, None]), random.choice([None, None, "10 s", "5 min"]))
 
 
-def check_folded(before: "PipelineState", after: "PipelineState") -> None:
+def check_rolled_up(before: "PipelineState", after: "PipelineState") -> None:
     """Only what nobody can need any more loses its subtasks, and nothing else of it changes."""
-    for id_ in after.folded - before.folded:
+    for id_ in after.rolled_up - before.rolled_up:
         record = after.checkpoints[id_]
-        require(record == before.checkpoints[id_], f"checkpoint {id_} has changed when it was folded")
-        require(record.kind is CheckpointKind.CHECKPOINT, f"a savepoint, {id_}, is folded")
+        require(record == before.checkpoints[id_], f"checkpoint {id_} has changed when it was rolled up")
+        require(record.kind is CheckpointKind.CHECKPOINT, f"a savepoint, {id_}, is rolled up")
         gone = record.status is Status.FAILED or (record.status is Status.DISCARDED and record.notified_at is not None)
-        require(gone, f"checkpoint {id_} is folded, but it is {record.status} and its sinks may need it")
-    for id_, record in after.checkpoints.items() if after.folded != before.folded else ():
+        require(gone, f"checkpoint {id_} is rolled up, but it is {record.status} and its sinks may need it")
+    for id_, record in after.checkpoints.items() if after.rolled_up != before.rolled_up else ():
         if record.status in (Status.IN_PROGRESS, Status.COMPLETED, Status.SUBSUMED):
             require(len(after.subtasks[id_]) == record.num_subtasks, f"subtasks of checkpoint {id_} are gone")
