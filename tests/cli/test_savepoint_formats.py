@@ -104,7 +104,7 @@ def test_a_native_savepoint_becomes_canonical_and_what_makes_no_sense_is_refused
     for arguments, said in (
         (("--to", "saved"), "--to is for --format canonical"),
         (("kept", "--format", "canonical"), "are for a new savepoint"),
-        (("--format", "canonical", "--to", "full"), "there is something already (notes)"),
+        (("--format", "canonical", "--to", "full"), "already contains notes"),
         (("--format", "canonical", "--to", "s3://key:secret@bucket/x"), "credentials come from the environment"),
     ):
         refused = here("savepoint", "rows", *arguments)

@@ -87,7 +87,7 @@ def test_what_dead_executions_have_left_in_the_directory_is_removed_and_nothing_
 
 def test_a_directory_that_holds_something_is_refused_and_so_is_another_one_for_the_same_savepoint(world):
     directory(world, "memory://full")["notes"] = b"mine"
-    with pytest.raises(ConfigurationError, match=r"memory://full: there is something already \(notes\)"):
+    with pytest.raises(ConfigurationError, match=r"memory://full: it already contains notes"):
         world.coordinator.exporting.require_possible("memory://full")
     with pytest.raises(IllegalRequestError, match=f"is written to {AT}. Nothing was changed. Copy that directory"):
         world.coordinator.exporting.begin("kept", "memory://other")
@@ -116,13 +116,13 @@ def test_a_directory_serves_once(world):
     """Who cleans up knows files by their names alone, and may be slow."""
     world.coordinator.trigger("again", kind=world.coordinator.savepoints.find("kept").kind)
     world.walk(5)
-    with pytest.raises(IllegalRequestError, match=f"5 of .* to {AT}: savepoint 2 has it, and a directory serves once"):
+    with pytest.raises(IllegalRequestError, match=f"5 of .* to {AT}: savepoint 2 has it, and a directory is used"):
         world.coordinator.exporting.begin("5", AT)
     world.coordinator.exporting.require_possible(AT)  # by whoever repeats the request of savepoint 2
     dispose(world.coordinator, "kept")
     world.coordinator.clean()
     assert directory(world) == {}
-    with pytest.raises(ConfigurationError, match=f"{AT}: savepoint 2 lay there and was disposed of"):
+    with pytest.raises(ConfigurationError, match=f"{AT}: savepoint 2 was there and has been disposed of"):
         world.coordinator.exporting.begin("5", AT)
     with pytest.raises(ConfigurationError, match=r"Nothing was changed\. Name another directory"):
         world.coordinator.exporting.require_possible(AT)

@@ -98,7 +98,7 @@ def test_an_error_while_it_is_written_leaves_nothing(world, monkeypatch):
 
 def test_nothing_is_written_where_something_is(world):
     directory(world, TO)["notes"] = b"mine"
-    with pytest.raises(ConfigurationError, match=r"there is something already \(notes\). Nothing was written"):
+    with pytest.raises(ConfigurationError, match=r"it already contains notes. Nothing was written"):
         edited(world)
     assert directory(world, TO) == {"notes": b"mine"}
     with pytest.raises(IllegalRequestError, match="cannot name a savepoint"):
@@ -108,7 +108,7 @@ def test_nothing_is_written_where_something_is(world):
 def test_files_that_are_damaged_are_no_savepoint(world):
     edited(world)
     directory(world, TO)["state/op/0.parquet"] = b"tampered"
-    with pytest.raises(RestoreRefusedError, match="it is not as it was written"):
+    with pytest.raises(RestoreRefusedError, match="its content has changed"):
         world.coordinator.plan_restore_from(TO)
 
 

@@ -94,7 +94,7 @@ def test_from_what_is_not_there(world, new):
 
 def test_from_a_file_that_is_damaged(new):
     new.storage.files["p/chk-2/op/0-1-x.parquet"] = b"r99"
-    refused(new, SAVEPOINT, ForkRefusedError, "not as it was written, or is there no more.*p/chk-2/op/0-1-x.parquet")
+    refused(new, SAVEPOINT, ForkRefusedError, "has changed, or it no longer exists.*p/chk-2/op/0-1-x.parquet")
 
 
 def test_from_the_storage_of_another_project(new):

@@ -131,7 +131,7 @@ def test_what_is_refused_changes_nothing_and_is_on_record(world: Desk) -> None:
     assert {each.action.request_id: each.answer for each in world.store.audit("p", 99)} == refused
     with pytest.raises(CheckpointCompletedError, match="can no longer be aborted"):
         refused["a"].require_done()
-    assert "No continuous region" in refused["g"].sentence
+    assert "has no continuous region" in refused["g"].sentence
     again = operations(world).abort("a", SOMEBODY, 3)
     assert again == refused["a"]
     with pytest.raises(ActionRefusedError, match=r"refused before: Checkpoint 3"):

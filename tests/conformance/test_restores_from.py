@@ -100,7 +100,7 @@ def test_a_claimed_directory_is_emptied_and_another_one_is_not_touched(lost, cla
 
 
 def test_the_directory_of_a_savepoint_of_this_database_is_not_claimed(world):
-    with pytest.raises(RestoreRefusedError, match=r"because it is where savepoint kept of this database is.*dispose"):
+    with pytest.raises(RestoreRefusedError, match=r"because savepoint kept of this database is there.*dispose"):
         world.coordinator.restore_from(AT, ClaimMode.CLAIM)
     world.coordinator.restore_from(copy_of(world), ClaimMode.CLAIM)
     assert directory(world, "memory://copy") == {}

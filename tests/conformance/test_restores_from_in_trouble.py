@@ -31,7 +31,7 @@ def test_a_directory_that_changes_while_it_is_copied_is_refused_and_what_was_cop
     plan = world.coordinator.plan_restore_from(AT)
     before = world.everything()
     directory(world)["state/op/0.parquet"] = b"xyz"
-    with pytest.raises(RestoreRefusedError, match=r"not as it was written.*state/op/0.parquet"):
+    with pytest.raises(RestoreRefusedError, match=r"its content has changed.*state/op/0.parquet"):
         world.coordinator.restore_from(AT, planned=plan)
     assert world.everything() == before
     assert world.take("r5") > 4
@@ -45,7 +45,7 @@ def test_a_directory_that_is_emptied_while_the_plan_is_made_is_refused(world, mo
         raise StateIntegrityError("positions/src/2-0-1-m is missing.")
 
     monkeypatch.setattr(RestorePlanner, "plan", emptied)
-    with pytest.raises(RestoreRefusedError, match=r"not as it was written.*positions/src.*Nothing was changed\."):
+    with pytest.raises(RestoreRefusedError, match=r"its content has changed.*positions/src.*Nothing was changed\."):
         world.coordinator.restore_from(AT)
 
 
@@ -113,7 +113,7 @@ def test_nor_is_one_that_completes_meanwhile_and_is_left_behind_again(world, mon
         copy(self, *arguments)
 
     monkeypatch.setattr(type(world.storage), "copy", slow)
-    with pytest.raises(RestoreRefusedError, match="restored by somebody else since"):
+    with pytest.raises(RestoreRefusedError, match="another restore was made since"):
         world.coordinator.restore_from(AT, planned=plan)
     with world.store.transaction("p") as tx:
         assert [restore.checkpoint_id for restore in tx.restores()] == [4]

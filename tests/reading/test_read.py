@@ -172,7 +172,7 @@ def test_a_file_that_was_deleted_by_hand_is_missed(shop, here, monkeypatch):
     monkeypatch.setattr("tidegate.tables.finding._PATIENCE", 0.3)
     shop.take()
     (here / "tables/events/checkpoint=1").rename(here / "gone")
-    with pytest.raises(SinkError, match="deleted files of the table by hand"):
+    with pytest.raises(SinkError, match="no files of the table were deleted by hand"):
         tidegate.read("shop", "events")
 
 

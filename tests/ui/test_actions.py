@@ -118,8 +118,8 @@ def test_what_is_refused_changes_nothing_says_why_and_is_on_record(hands: Hands,
         ("checkpoints/99/abort", {}, "99"),
         ("checkpoints/1/dispose", {}, "has no savepoint '1'"),
         ("checkpoints/1/rename", {"name": "x"}, "has no savepoint '1'"),
-        ("requests", {"kind": "SAVEPOINT"}, "No continuous region"),
-        ("drain", {}, "No continuous region"),
+        ("requests", {"kind": "SAVEPOINT"}, "has no continuous region"),
+        ("drain", {}, "has no continuous region"),
     ):
         code, sentence = act(path, **given)
         assert (code, why in sentence) == (409, True), sentence

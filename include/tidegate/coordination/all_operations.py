@@ -1,4 +1,4 @@
-"""The operations of every pipeline, on one store: for a server, which keeps it open."""
+"""The operations of every pipeline in one store, for a server that keeps the store open."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tidegate.protocol.facts.errors import PipelineNotFoundError
 
 
 class AllOperations:
-    """Thread-safe, as the store is. `close` ends its connections."""
+    """Operations by pipeline. Thread-safe, as the store is. `close` ends the store's connections."""
 
     def __init__(
         self, store: CheckpointStore, storage: CheckpointStorage, clock: Clock, close: Callable[[], None]
@@ -20,7 +20,7 @@ class AllOperations:
         self.close = close
 
     def of(self, pipeline_id: str) -> PipelineOperations:
-        """Raises `PipelineNotFoundError` for a name that the database does not know."""
+        """Return the operations of one pipeline. Raise `PipelineNotFoundError` if the database does not have it."""
         if not pipeline_id.isprintable() or self._store.pipeline(pipeline_id) is None:
             raise PipelineNotFoundError(f"This database knows no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
         return PipelineOperations(PipelineContext(pipeline_id, self._store, self._storage, self._clock))

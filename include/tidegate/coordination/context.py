@@ -1,4 +1,4 @@
-"""What everything that works on one pipeline shares."""
+"""The objects that all work on one pipeline shares."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Participan
 
 @dataclass(frozen=True, slots=True)
 class PipelineContext:
-    """A pipeline by its name: what people do by hand needs no definition of it."""
+    """A pipeline, identified by its name. User actions need no definition of it."""
 
     pipeline_id: str
     store: CheckpointStore
@@ -28,7 +28,7 @@ class PipelineContext:
 
 @dataclass(frozen=True, slots=True)
 class DefinedContext(PipelineContext):
-    """The same with the pipeline's definition."""
+    """A pipeline's context, with its definition."""
 
     graph: Graph
 

@@ -1,7 +1,7 @@
-"""The checkpoint coordinator: one method per protocol step. Each reads facts, decides and writes.
+"""The checkpoint coordinator, with one method per protocol step. A step reads facts, decides and writes.
 
-Every step may run twice, late, in another process, or never; what holds is what the
-store's transactions say. A step that has already happened gives its first answer again.
+Any step may run twice, late, in another process, or never. Only the store's transactions decide the outcome. A step
+that has already happened returns its first result again.
 """
 
 import logging
@@ -78,11 +78,11 @@ log = logging.getLogger("tidegate")
 
 
 class CheckpointCoordinator:
-    """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise.
+    """Drive the checkpoints of one pipeline. Raises subclasses of `CheckpointError`, and the errors of the ports.
 
-    `notified`: what the listeners in this process were notified of before; by default nothing. `schemas`: where plans
-    learn of the columns of state; by default from the definition alone. `notifiers` are told of the pipeline's events,
-    and `meters` are given its metrics.
+    `notified` has the events that this process's listeners have received so far, by default none. `schemas` has the
+    columns of state for plans, by default those of the definition. `notifiers` receive the pipeline's events, and
+    `meters` its metrics.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class CheckpointCoordinator:
         listeners = Listeners(pipeline.name, pipeline.listeners, notified or NotifiedListeners())
         unwatched = context_of(compile_graph(pipeline), store, storage, clock)
         self.reporting = Reporting(unwatched, notifiers, meters)
-        #: What all that works on the pipeline shares. Whatever fails in its transactions is told the listeners.
+        #: Shared by all work on the pipeline. Failures in its transactions are reported to the listeners.
         self.context = context = replace(unwatched, store=watch_failures(store, listeners, self.reporting.report))
         self.graph, self.pipeline_id, self.config = context.graph, context.pipeline_id, context.config
-        self._unsaid = reservations(pipeline, self.graph.sinks)
+        self._unlogged = reservations(pipeline, self.graph.sinks)
         ownership = Ownership(context)
         self._identification = Identification(context, ownership)
         self.definitions = Definitions(context)
-        #: What people do with the pipeline by hand.
+        #: The user actions on the pipeline.
         self.operations = PipelineOperations(context)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(context)
@@ -146,15 +146,15 @@ class CheckpointCoordinator:
         action: UserAction | None = None,
         dag_id: str | None = None,
     ) -> TriggerOutcome:
-        """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
+        """Record a checkpoint for a request, before any subtask starts its snapshot (protocol.md sections 3 and 4).
 
-        First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
-        request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
-        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `action` if
-        a person asks: it is recorded with its first answer. `dag_id` is the DAG that asks, if one does. Raises
-        `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
+        First delivers notifications that a crash cut short, and expires overdue checkpoints. With `wait`, a request
+        that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
+        everything in progress and stops the pipeline, for good with `drain`. `label` names a savepoint. `action`
+        identifies a request by a user: it is recorded with its first answer. `dag_id` is the DAG that makes the
+        request, if any. Raises `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
-        self.reporting.deliver()  # what a crash has left undelivered
+        self.reporting.deliver()  # deliver the events that a crash has left behind
         now = self.context.clock.now()
         request = CheckpointRequest(
             request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
@@ -162,20 +162,20 @@ class CheckpointCoordinator:
         with self.auditing.attempt(action) as entry:
             outcome = self._triggering.trigger(request, wait, entry, dag_id)
         if isinstance(outcome, Triggered):
-            self._say_reservations()
+            self._log_reservations()
             self.reporting.report()
         return outcome
 
-    def _say_reservations(self) -> None:
-        """Once per process: that is enough for the log of a long one."""
-        for reservation in self._unsaid:
+    def _log_reservations(self) -> None:
+        """Log the reservations once per process, which is enough for a long-lived one."""
+        for reservation in self._unlogged:
             log.warning("%s", reservation)
-        self._unsaid = []
+        self._unlogged = []
 
     # -- snapshot and acknowledge
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
+        """See `Snapshotting.snapshot`: a region snapshots its subtasks, as a new attempt for those that have not
         acknowledged."""
         return self.snapshotting.snapshot(checkpoint_id, region)
 
@@ -186,7 +186,7 @@ class CheckpointCoordinator:
         return self.snapshotting.record(checkpoint_id, acknowledgements)
 
     def acknowledge(self, checkpoint_id: int) -> CheckpointRecord:
-        """See `Snapshotting.look`: one look at the checkpoint, whose `phase` says whether all have acknowledged."""
+        """See `Snapshotting.look`: return the checkpoint. Its `phase` shows whether all subtasks have acknowledged."""
         return self.snapshotting.look(checkpoint_id)
 
     # -- validate
@@ -198,11 +198,11 @@ class CheckpointCoordinator:
     # -- finalize
 
     def finalize(self, checkpoint_id: int, notifies: bool = False) -> CheckpointRecord:
-        """Complete a validated checkpoint: write `_metadata`, then pass the commit point, one transaction (protocol.md
-        section 6). `notifies` if this process takes the notify step next: it begins in the same transaction, and others
-        wait for it.
+        """Complete a validated checkpoint: write `_metadata`, then pass the commit point, which is one transaction
+        (protocol.md section 6). With `notifies`, this process begins the notify step in the same transaction, and
+        others wait for it.
 
-        Raises as `permit` does if it is not validated, `FinalizeError` if the commit did not land,
+        Raises as `permit` does if the checkpoint is not validated, `FinalizeError` if the commit did not land, and
         `UnknownOutcomeError` if that cannot be found out. Repeating is safe.
         """
         record = self._commit_point.reach(checkpoint_id, notifies)
@@ -212,42 +212,42 @@ class CheckpointCoordinator:
     # -- notify
 
     def notify(self, checkpoint_id: int) -> list[Delivered]:
-        """Commit the sinks of every completed checkpoint up to this one, then delete garbage. Idempotent. Returns what
-        this checkpoint delivered, even if it was delivered before."""
+        """Commit the sinks of every completed checkpoint up to this one, then delete garbage. Idempotent: return the
+        deliveries of this checkpoint, also those made before."""
         return self._delivery.deliver_up_to(checkpoint_id)
 
     # -- a continuous region
 
     def start_region(self) -> RegionStart | CheckpointRecord:
-        """See `RegionControl.start`: from here on the caller is the pipeline's region, and the one before is
-        superseded. A checkpoint that a person has approved must be completed first, and is returned instead."""
+        """See `RegionControl.start`: the caller becomes the pipeline's region, and supersedes the previous one. A
+        checkpoint with manual approval must be completed first, and is returned instead."""
         return self._regions.start()
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
-        """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
+        """See `RegionControl.begin_snapshot`. `restored` is empty, because a region has its own state."""
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
     def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
-        """See `RegionControl.look`. To be called well within `regions.REGION_LEASE`."""
+        """See `RegionControl.look`. Must be called well within `regions.REGION_LEASE`."""
         return self._regions.look(attempt, lag)
 
     def keep_region(self, attempt: int) -> PipelineRecord:
-        """A look at the pipeline alone."""
+        """Return the pipeline's record, and renew the region's lease."""
         return self.look(attempt).pipeline
 
     def end_region(self, attempt: int) -> None:
-        """See `RegionControl.end`. Idempotent; what the region leaves behind is deleted."""
+        """See `RegionControl.end`. Idempotent. Files that the region leaves behind are deleted."""
         self._regions.end(attempt)
         self.clean()
 
     def has_live_region(self) -> bool:
-        """Whether a continuous region takes this pipeline's snapshots now."""
+        """Whether a continuous region currently takes this pipeline's snapshots."""
         return self._regions.is_live()
 
     # -- restore
 
     def plan_restore(self, target: Target) -> RestorePlan:
-        """See `Restoring.plan`: what `restore` would do. Changes nothing."""
+        """See `Restoring.plan`: plan a `restore`, without changing anything."""
         return self._restoring.plan(target)
 
     def restore(
@@ -257,7 +257,7 @@ class CheckpointCoordinator:
         planned: RestorePlan | None = None,
         action: UserAction | None = None,
     ) -> RestorePlan:
-        """See `Restoring.restore`: back to an earlier checkpoint, with state, positions and tables. Files of aborted
+        """See `Restoring.restore`: return to an earlier checkpoint, with state, positions and tables. Files of aborted
         checkpoints are deleted. Raises `ActionRepeatedError` for a user action that was carried out before."""
         with self.auditing.attempt(action) as entry:
             plan = self._restoring.restore(target, accepted or Accepted(), planned, entry)
@@ -265,12 +265,12 @@ class CheckpointCoordinator:
         return plan
 
     def skip(self, source: str, planned: SkipPlan | None = None, action: UserAction | None = None) -> SkipPlan:
-        """See `Skipping.skip`: a source goes on behind rows that it has lost. `skipping.plan` says which."""
+        """See `Skipping.skip`: a source continues behind rows that it has lost. `skipping.plan` lists them."""
         with self.auditing.attempt(action) as entry:
             return self.skipping.skip(source, planned, entry)
 
     def plan_restore_from(self, url: str) -> ImportPlan:
-        """See `Importing.plan`: what `restore_from` would do. Changes nothing."""
+        """See `Importing.plan`: plan a `restore_from`, without changing anything."""
         return self._importing.plan(url)
 
     def restore_from(
@@ -281,8 +281,8 @@ class CheckpointCoordinator:
         planned: ImportPlan | None = None,
         action: UserAction | None = None,
     ) -> ImportPlan:
-        """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
-        was copied in vain."""
+        """See `Importing.restore`: restore from a savepoint's directory. Unreferenced files are deleted, also copies of
+        a restore that failed."""
         try:
             with self.auditing.attempt(action) as entry:
                 return self._importing.restore(url, claim, accepted, planned, entry)
@@ -290,7 +290,7 @@ class CheckpointCoordinator:
             self.clean()
 
     def fork(self, planned: PlannedFork, accepted: Accepted | None = None, action: UserAction | None = None) -> None:
-        """See `Forking.fork`: this pipeline begins with another one's state. What was copied in vain is deleted."""
+        """See `Forking.fork`: begin with another pipeline's state. Copies of a fork that failed are deleted."""
         try:
             with self.auditing.attempt(action) as entry:
                 self.forking.fork(planned, accepted or Accepted(), entry)
@@ -300,7 +300,8 @@ class CheckpointCoordinator:
     # -- the pipeline as a whole
 
     def cancel(self, action: UserAction | None = None) -> PipelineRecord:
-        """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted."""
+        """See `PipelineControl`. The sinks first commit every completed checkpoint. State that is not retained is
+        deleted."""
         with self.auditing.attempt(action) as entry:
             self._identification.check()
             self._delivery.deliver_pending()
@@ -309,22 +310,22 @@ class CheckpointCoordinator:
         return cancelled
 
     def check(self) -> None:
-        """Whether this is the pipeline that the database knows. Raises `PipelineIdentityError`."""
+        """Check that this is the pipeline in the database. Raises `PipelineIdentityError`."""
         self._identification.check_to_begin()
 
     def moved(self, take_over: bool = False) -> list[Moved | Place]:
-        """What `relocate` would change."""
+        """Return the changes that `relocate` would make."""
         return self._identification.moved(take_over)
 
     def relocate(self, action: UserAction | None = None, take_over: bool = False) -> list[Moved | Place]:
-        """See `Identification`: what has moved is recorded as intended."""
+        """See `Identification`: record moved places as intended."""
         with self.auditing.attempt(action) as entry:
             return self._identification.relocate(entry, take_over)
 
     # -- abort and housekeeping
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
+        """See `CheckpointFailureManager`. Files of aborted checkpoints are deleted."""
         record = self._failures.abort(checkpoint_id, reason, message)
         self.clean()
         return record
@@ -332,11 +333,12 @@ class CheckpointCoordinator:
     def abort_request(
         self, request_id: str, reason: FailureReason, message: str, action: UserAction | None = None
     ) -> CheckpointRecord | None:
-        """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
+        """See `CheckpointFailureManager`. Files of aborted checkpoints are deleted."""
         record = self._failures.abort_request(request_id, reason, message, AuditEntry(action))
         self.clean()
         return record
 
     def clean(self) -> None:
-        """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
+        """Delete unreferenced files. Errors are only logged: a deletion is retried later, and never
+        fails a checkpoint."""
         self._housekeeping.clean()

@@ -1,19 +1,19 @@
-"""What people do with a pipeline by hand: one method each. No definition of the pipeline is needed.
+"""User actions on a pipeline, one method each. They need no definition of the pipeline.
 
 A page calls them from a process that has no pipeline code:
 
     operations = assembly.open_operations("flights")
     actor = Actor(ActorKind.AIRFLOW_USER, user.name, request.client.host)
-    answer = operations.suspend(request_id, actor)        # the page has made the id, a UUID, before it asked
+    answer = operations.suspend(request_id, actor)        # the page has made the id, a UUID, before the request
 
-The answer says what happened, or why not; a refusal is no error. Asked again with the same id, the action is not
-carried out again, and the answer is the first one: so a page that has lost the answer asks again. Only
-`StoreUnavailableError` and `UnknownOutcomeError` are raised: then nobody knows yet, and the page asks again later.
-Every action and its answer are in `store.audit`.
+The answer reports what happened, or the reason of a refusal, which is not an error. A request with the same id is
+not carried out again: it returns the first answer, so a page that has lost the answer repeats the request. Only
+`StoreUnavailableError` and `UnknownOutcomeError` are raised. The outcome is then unknown, and the page repeats the
+request later. Every user action and its answer are in `store.audit`.
 
-What needs the definition is left to the next process that has it: files are deleted from the queue of deletions, and
-sinks discard what they have staged. A listener, which is part of the definition, is not notified of an abort. What
-cannot wait for that process is refused, with the reason.
+Work that needs the definition is left to the next process that has it: files are deleted from the queue of
+deletions, and sinks discard their staged rows. A listener, which is part of the definition, is not notified of an
+abort. A request that cannot wait for that process is refused with the reason.
 """
 
 import json
@@ -51,8 +51,8 @@ from tidegate.protocol.steps.notify import choose_unnotified
 from tidegate.protocol.steps.stopping import require_legal
 from tidegate.protocol.steps.trigger import decide_standing
 
-#: As when a checkpoint scheduler is stopped and started again: it counts as no failure, and a pipeline that was to stop
-#: with this savepoint runs on.
+#: As when a checkpoint scheduler is stopped and started again: it does not count as a failure, and a pipeline that was
+#: to stop with this savepoint keeps running.
 ABORT_REASON = FailureReason.COORDINATOR_SUSPEND
 _ABORTED = (
     "It was aborted by hand. Committed data and the latest completed checkpoint are untouched; the next checkpoint "
@@ -61,7 +61,7 @@ _ABORTED = (
 
 
 class PipelineOperations:
-    """The actions of people on one pipeline. `request_id` is made by whoever asks, `actor` says who that is."""
+    """The user actions on one pipeline. The caller makes `request_id`, and names the user as `actor`."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
@@ -76,16 +76,16 @@ class PipelineOperations:
     # -- the pipeline as a whole
 
     def suspend(self, request_id: str, actor: Actor) -> ActionAnswer:
-        """No checkpoints until it is resumed; what is in progress is aborted."""
+        """Start no more checkpoints until `resume`. Checkpoints in progress are aborted."""
         return self.auditing.carry_out(UserAction(request_id, ActionKind.SUSPEND, actor), self.control.suspend)
 
     def resume(self, request_id: str, actor: Actor) -> ActionAnswer:
-        """Checkpoints again, from the latest completed one."""
+        """Start checkpoints again, from the latest completed one."""
         return self.auditing.carry_out(UserAction(request_id, ActionKind.RESUME, actor), self.control.resume)
 
     def cancel(self, request_id: str, actor: Actor) -> ActionAnswer:
-        """End the pipeline for ever. Its state is kept or deleted as its latest completed checkpoint says in its
-        options. Refused while its sinks have not committed what has completed: that takes the definition."""
+        """End the pipeline for good. The options of its latest completed checkpoint decide whether its state is kept.
+        Refused while sinks have completed checkpoints to commit, because that needs the definition."""
 
         def act(entry: AuditEntry) -> None:
             self.control.cancel(self._retention(), entry, self._require_delivered)
@@ -95,8 +95,8 @@ class PipelineOperations:
     # -- checkpoints and savepoints
 
     def abort(self, request_id: str, actor: Actor, checkpoint_id: int | None = None) -> ActionAnswer:
-        """Abort this checkpoint, or else the newest in progress. The pipeline keeps running. A completed one is
-        refused."""
+        """Abort this checkpoint, by default the newest in progress. The pipeline keeps running. A completed checkpoint
+        is refused."""
         action = UserAction(request_id, ActionKind.ABORT, actor, _given(checkpoint=checkpoint_id))
         return self.auditing.carry_out(action, lambda entry: self._abort(checkpoint_id, entry))
 
@@ -108,8 +108,8 @@ class PipelineOperations:
         comment: str | None = None,
         by: str | None = None,
     ) -> ActionAnswer:
-        """Let this checkpoint, or the one that is held, complete although a verdict failed. `by` is who decided, by
-        default the actor."""
+        """Complete this checkpoint, by default the held one, although a verdict failed. `by` is the user who decided,
+        by default the actor."""
         action = UserAction(request_id, ActionKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
         return self.auditing.carry_out(action, lambda entry: self.holds.approve(checkpoint_id, name, comment, entry))
@@ -122,7 +122,7 @@ class PipelineOperations:
         comment: str | None = None,
         by: str | None = None,
     ) -> ActionAnswer:
-        """Abort this checkpoint, or the one that is held; as `approve`."""
+        """Abort this checkpoint, by default the held one. The arguments are those of `approve`."""
         action = UserAction(request_id, ActionKind.REJECT, actor, _decision(checkpoint_id, comment, by))
         name = actor.name if by is None else by
         return self.auditing.carry_out(action, lambda entry: self.holds.reject(checkpoint_id, name, comment, entry))
@@ -136,15 +136,15 @@ class PipelineOperations:
         drain: bool = False,
         dag_id: str | None = None,
     ) -> ActionAnswer:
-        """Ask the continuous region for a checkpoint or savepoint, or to stop with one. Its request is
-        `names.handed_over(request_id)`: so it is found in the history. Refused if no region runs: a scheduled
-        pipeline's checkpoint is a DAG run of it. `dag_id` is the DAG that was chosen for that."""
+        """Request a checkpoint or savepoint from the continuous region, or a stop with one. The history has it under
+        `names.handed_over(request_id)`. Refused if no region runs: the checkpoint of a scheduled pipeline is a DAG
+        run. `dag_id` is the DAG that was chosen for it."""
         details = _given(name=label.name, note=label.note, dag=dag_id)
         action = UserAction(request_id, kind_of_request(kind, drain), actor, details)
         return self.auditing.carry_out(action, lambda entry: self._request(request_id, kind, label, drain, entry))
 
     def has_live_region(self) -> bool:
-        with self._context.store.transaction(self.pipeline_id) as tx:
+        with self._context.transaction() as tx:
             return isinstance(find_presence(tx, self._context.clock.now()), LiveRegion)
 
     def request_of_run(
@@ -157,67 +157,68 @@ class PipelineOperations:
         drain: bool = False,
         dag_id: str | None = None,
     ) -> ActionAnswer:
-        """The same of a scheduled pipeline: `start` starts the DAG run, one however often it is called, and says so.
-        It raises `ActionRefusedError` if there is none. What the DAG run then does is on record as its own."""
+        """Request a checkpoint or savepoint of a scheduled pipeline. `start` starts one DAG run, however often it is
+        called, and returns a sentence about it. It raises `ActionRefusedError` if it cannot. The audit lists the
+        actions of the DAG run separately."""
         details = _given(name=label.name, note=label.note, dag=dag_id)
         action = UserAction(request_id, kind_of_request(kind, drain), actor, details)
-        if (known := self.auditing.answer_to(action)) is not None:
-            return known
+        if (first_answer := self.auditing.answer_to(action)) is not None:
+            return first_answer
 
         def act(entry: AuditEntry) -> None:
             require_legal_label(kind, label)
-            said = start()
-            with self._context.store.transaction(self.pipeline_id) as tx:
-                entry.done(tx, self._context.clock.now(), said)
+            started = start()
+            with self._context.transaction() as tx:
+                entry.done(tx, self._context.clock.now(), started)
 
         return self.auditing.carry_out(action, act)
 
     def require_drain(self, request: str, run_id: str, user: str | None, cleared: bool) -> None:
-        """Whether a DAG run, which asks as `request` and was triggered by this user, may drain the pipeline. What it
-        has asked for before may go on. A DAG run that was cleared, by whomever, asks for nothing new.
+        """Require that a DAG run, which makes this request and was triggered by this user, may drain the pipeline. A
+        request that it has made before may continue. A DAG run that was cleared, by any user, makes no new request.
 
-        Raises `IllegalRequestError` if not, and `CheckpointError` if that is not known yet.
+        Raises `IllegalRequestError` if it may not, and `CheckpointError` if that is not known yet.
         """
-        asked = asked_by_run(run_id)
-        with self._context.store.transaction(self.pipeline_id) as tx:
+        action_id = asked_by_run(run_id)
+        with self._context.transaction() as tx:
             before = tx.latest_by_request(request)
-            known = None if asked is None else tx.audited(asked)
+            audited = None if action_id is None else tx.audited(action_id)
         if before is None or before.status is Status.FAILED or before.abandoned_by is not None:
-            require_asked_on_page(known, self.pipeline_id, run_id, user, cleared)
+            require_asked_on_page(audited, self.pipeline_id, run_id, user, cleared)
 
     def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> ActionAnswer:
-        """Give a savepoint, by its name or number, another name, another note, or both."""
+        """Change the name or the note of a savepoint, or both. It is given by its name or number."""
         details = _given(savepoint=savepoint, name=label.name, note=label.note)
         action = UserAction(request_id, ActionKind.RENAME, actor, details)
         return self.auditing.carry_out(action, lambda entry: self.savepoints.relabel(savepoint, label, entry))
 
     def dispose(self, request_id: str, actor: Actor, savepoint: str) -> ActionAnswer:
-        """Give a savepoint up. Its files are queued for deletion."""
+        """Dispose of a savepoint. Its files are queued for deletion."""
         action = UserAction(request_id, ActionKind.DISPOSE, actor, _given(savepoint=savepoint))
         return self.auditing.carry_out(action, lambda entry: self.savepoints.dispose(savepoint, entry))
 
     def delete_queued(self) -> None:
-        """Delete what is queued, except what sinks have staged. It may take as long as there are files: not for a
-        process that somebody waits for."""
+        """Delete the queued files, except those that sinks have staged. The time grows with the number of files: do not
+        call it while a user waits."""
         self._deletions.delete_queued()
 
     # -- inside
 
     def _abort(self, checkpoint_id: int | None, entry: AuditEntry) -> None:
-        with self._context.store.transaction(self.pipeline_id) as tx:
-            now, going = self._context.clock.now(), tx.in_progress()
-            if checkpoint_id is None and not going:
+        with self._context.transaction() as tx:
+            now, in_progress = self._context.clock.now(), tx.in_progress()
+            if checkpoint_id is None and not in_progress:
                 entry.done(tx, now, f"Pipeline {self.pipeline_id} has no checkpoint in progress. Nothing was changed.")
                 return
-            wanted = going[-1].checkpoint_id if checkpoint_id is None else checkpoint_id
-            record = find_checkpoint(tx, self.pipeline_id, wanted)
+            aborted = in_progress[-1].checkpoint_id if checkpoint_id is None else checkpoint_id
+            record = find_checkpoint(tx, self.pipeline_id, aborted)
             if record.status in COMMITTED:
                 raise self._completed(record)
-            if fail_checkpoint(tx, wanted, ABORT_REASON, _ABORTED, now):
-                record = find_checkpoint(tx, self.pipeline_id, wanted)
+            if fail_checkpoint(tx, aborted, ABORT_REASON, _ABORTED, now):
+                record = find_checkpoint(tx, self.pipeline_id, aborted)
             assert record.failure_reason is not None
-            said = f"Checkpoint {wanted} of pipeline {self.pipeline_id} is FAILED: {record.failure_reason.name}."
-            entry.done(tx, now, f"{said} {record.failure_message}", wanted)
+            message = f"Checkpoint {aborted} of pipeline {self.pipeline_id} is FAILED: {record.failure_reason.name}."
+            entry.done(tx, now, f"{message} {record.failure_message}", aborted)
 
     def _completed(self, record: CheckpointRecord) -> CheckpointCompletedError:
         return CheckpointCompletedError(
@@ -228,24 +229,24 @@ class PipelineOperations:
         )
 
     def _request(self, request_id: str, kind: CheckpointKind, label: Label, drain: bool, entry: AuditEntry) -> None:
-        asked = handed_over(request_id)
-        require_legal(asked, kind, drain)
+        request_key = handed_over(request_id)
+        require_legal(request_key, kind, drain)
         require_legal_label(kind, label)
-        with self._context.store.transaction(self.pipeline_id) as tx:
+        with self._context.transaction() as tx:
             now = self._context.clock.now()
             request = CheckpointRequest(
-                asked, kind, False, False, now, now, drain=drain, name=label.name, note=label.note
+                request_key, kind, False, False, now, now, drain=drain, name=label.name, note=label.note
             )
             self._require_taken(tx, request)
             tx.put_request(request)
             entry.done(tx, now, f"A {kind} of pipeline {self.pipeline_id} is requested of its continuous region.")
 
     def _require_taken(self, tx: StoreTransaction, request: CheckpointRequest) -> None:
-        """Raises `PipelineStatusError` if there is nobody who takes it, or who may, and `IllegalRequestError`."""
+        """Require that a region can take the request. Raises `PipelineStatusError` and `IllegalRequestError`."""
         if not isinstance(find_presence(tx, request.seen_at), LiveRegion):
             raise PipelineStatusError(
-                f"No continuous region of pipeline {self.pipeline_id} runs that could take it. Nothing was triggered. "
-                "Start a DAG run of the pipeline, or let somebody run `tidegate checkpoint` where its code is."
+                f"Pipeline {self.pipeline_id} has no continuous region running to take the request. Nothing was "
+                "triggered. Start a DAG run of the pipeline, or run `tidegate checkpoint` where its code is."
             )
         require_free(request.name, None if request.name is None else tx.named(request.name))
         standing = decide_standing(tx.pipeline(), periodic=False)
@@ -254,9 +255,9 @@ class PipelineOperations:
             raise PipelineStatusError(refused.message)
 
     def _retention(self) -> CheckpointRetention:
-        """Read from storage: if that is not the pipeline's, nothing is cancelled. Raises `MetadataError`,
-        `StorageError`, `StateIntegrityError`."""
-        with self._context.store.transaction(self.pipeline_id) as tx:
+        """Read the retention from the latest checkpoint's metadata. If it cannot be read, nothing is cancelled. Raises
+        `MetadataError`, `StorageError`, `StateIntegrityError`."""
+        with self._context.transaction() as tx:
             latest = tx.latest_completed()
         if latest is None or latest.metadata_path is None:
             return CheckpointRetention.RETAIN_ON_CANCELLATION
@@ -272,10 +273,10 @@ class PipelineOperations:
     def _require_delivered(self, tx: StoreTransaction) -> None:
         undelivered = choose_unnotified(tx.retained(), None)
         if undelivered or find_unfinished(tx.restores()) is not None:
-            what = f"checkpoint {undelivered[0].checkpoint_id}" if undelivered else "a restore"
+            unfinished = f"checkpoint {undelivered[0].checkpoint_id}" if undelivered else "a restore"
             raise PipelineStatusError(
-                f"Pipeline {self.pipeline_id} was not cancelled: its sinks have not finished {what}, which takes its "
-                "code. Nothing was changed. Clear the task notify, or run `tidegate cancel` where its code is."
+                f"Pipeline {self.pipeline_id} was not cancelled: its sinks have not finished {unfinished}, which takes "
+                "its code. Nothing was changed. Clear the task notify, or run `tidegate cancel` where its code is."
             )
 
 

@@ -1,4 +1,5 @@
-"""The project's own Postgres server, and whether it is the one to use: its files, its account, its start and its end.
+"""The project's own Postgres server: its files, its account, its start and stop, and the choice between it and another
+one.
 
 May import `postgres`, `protocol` and settings.
 """

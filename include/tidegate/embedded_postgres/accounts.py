@@ -1,7 +1,7 @@
-"""Under which operating-system account the embedded server runs. PostgreSQL refuses to run as root.
+"""The operating-system account of the embedded server. PostgreSQL refuses to run as root.
 
-An ordinary user's server runs as that user. Root's runs as the owner of the server's directory, else as `postgres`,
-else as `nobody`. Permissions of directories that are not ours are never changed.
+An ordinary user's server runs as that user. Root's server runs as the owner of the server's directory, else as
+`postgres`, else as `nobody`. Permissions of directories that are not Tidegate's are never changed.
 """
 
 import os
@@ -19,7 +19,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": "
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user and its group; `dropped` says that this process must drop root privileges to become it."""
+    """A user and its group. `dropped`: whether this process must drop root privileges to become it."""
 
     name: str
     uid: int
@@ -27,7 +27,8 @@ class Account:
     dropped: bool
 
     def run(self, command: Sequence[str | Path], cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
-        """Run a command as this account, in a small environment. Its output is captured, its failure not raised."""
+        """Run a command as this account, in a small environment. Its output is captured, and a failure
+        is not raised."""
         identity: dict[str, Any] = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.dropped else {}
         ended: subprocess.CompletedProcess[str] = subprocess.run(
             [str(word) for word in command],
@@ -45,7 +46,7 @@ class Account:
         return ended
 
     def can_enter(self, directory: Path) -> bool:
-        """Whether this account can reach what lies in a directory, every directory above it included."""
+        """Whether this account can reach the contents of a directory, including every directory above it."""
         return not self.dropped or self.run(["/usr/bin/test", "-x", directory]).returncode == 0
 
     def own(self, path: Path) -> None:
@@ -55,7 +56,7 @@ class Account:
 
 
 def account_for(server_directory: Path) -> Account:
-    """The account that runs the server whose files lie, or will lie, in the directory.
+    """Return the account that runs the server with files in this directory, which need not exist yet.
 
     Raises `ConfigurationError` if another user owns them and this one is not root.
     """

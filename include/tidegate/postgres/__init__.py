@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: tables, migrations, one transaction for each step of the protocol.
+"""The store on PostgreSQL: tables, migrations, and one transaction for each step of the protocol.
 
 May import `ports` and `protocol`. Read `tables` and `transaction` first.
 """

@@ -1,8 +1,8 @@
-"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
+"""Write a batch of acknowledgements in one statement and one round trip, whatever its size.
 
-The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
-staging table first. `protocol.steps.acknowledge` has decided which acknowledgements count. The statement fences once
-more: only the current attempt counts, of a subtask that has not acknowledged, in a checkpoint in progress.
+The batch is sent as one array per column, so eight rows and ten thousand are handled alike, without a staging table.
+`protocol.steps.acknowledge` has decided which acknowledgements count. The statement fences once more: only the
+current attempt counts, of a subtask that has not acknowledged, in a checkpoint in progress.
 """
 
 import json
@@ -97,12 +97,12 @@ ORDER BY asked.operator_id, asked.subtask_index
 def begin_attempt(
     connection: Connection, pipeline_id: str, checkpoint_id: int, narrow: bool
 ) -> tuple[int | None, dict[SubtaskId, SubtaskRecord]]:
-    """Ask every subtask that has not acknowledged once more. Returns the newest attempt, None if there is no such
-    checkpoint, and if it is `narrow`, the subtasks that were asked."""
-    asking = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "narrow": narrow}
-    rows = connection.execute(_BEGIN_ATTEMPT, asking).all()
-    asked = (SubtaskId(row.operator_id, row.subtask_index) for row in rows if row.operator_id is not None)
-    return rows[0].newest, {subtask: SubtaskRecord(subtask, rows[0].newest) for subtask in asked}
+    """Begin a new attempt of every subtask that has not acknowledged. Return the newest attempt, None if there is no
+    such checkpoint, and if it is `narrow`, these subtasks."""
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "narrow": narrow}
+    rows = connection.execute(_BEGIN_ATTEMPT, parameters).all()
+    pending = (SubtaskId(row.operator_id, row.subtask_index) for row in rows if row.operator_id is not None)
+    return rows[0].newest, {subtask: SubtaskRecord(subtask, rows[0].newest) for subtask in pending}
 
 
 def record(
@@ -113,16 +113,16 @@ def record(
     at: datetime,
     moves: bool,
 ) -> RowMapping | None:
-    """The checkpoint's row as it is then; None if there is no such checkpoint. Of two acknowledgements of one attempt
-    the first counts. `moves`: the last one moves the checkpoint on.
-    """
+    """Record acknowledgements and return the checkpoint's row; None if there is no such checkpoint. Of two
+    acknowledgements of one attempt the first counts. With `moves`, the last one moves the checkpoint to
+    ACKNOWLEDGED."""
     first: dict[tuple[SubtaskId, int], Acknowledgement] = {}
     for acknowledgement in acknowledgements:
         first.setdefault((acknowledgement.subtask, acknowledgement.attempt), acknowledgement)
     batch = list(first.values())
-    known = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "at": at, "moves": moves}
+    checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "at": at, "moves": moves}
     reported = {**_subtask_columns(batch), **_handle_columns(batch)}
-    return connection.execute(_RECORD, known | reported).mappings().one_or_none()
+    return connection.execute(_RECORD, checkpoint | reported).mappings().one_or_none()
 
 
 def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
@@ -154,7 +154,7 @@ def _handle_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
     }
 
 
-# Array literals as PostgreSQL reads them, one string per column, so that the driver does not adapt every element.
+# Array literals in PostgreSQL's syntax, one string per column, so that the driver does not adapt every element.
 
 
 def _numbers(values: Iterable[int | None]) -> str:
@@ -166,7 +166,7 @@ def _booleans(values: Iterable[bool]) -> str:
 
 
 def _texts(values: Sequence[str]) -> str:
-    """Escape all at once. NUL, which PostgreSQL cannot hold, separates the elements until then."""
+    """Escape all values at once. NUL, which PostgreSQL cannot store, separates the elements until then."""
     if not values:
         return "{}"
     joined = "\0".join(values)

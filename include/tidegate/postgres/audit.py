@@ -1,4 +1,4 @@
-"""Reads and writes what people have asked for. What is recorded has no secrets, and stays (see `guards`)."""
+"""Read and write the audit of user actions. Recorded entries have no secrets, and stay (see `guards`)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,41 +22,41 @@ from tidegate.protocol.observing.actions import (
 def record(
     connection: Connection, pipeline_id: str | None, action: UserAction, answer: ActionAnswer, at: datetime
 ) -> AuditRecord:
-    """Raises `IllegalRequestError` for an id that cannot be one."""
-    known, told = recordable(action), recordable_answer(answer)
+    """Record a user action and its answer. Raise `IllegalRequestError` for an illegal id."""
+    stored, stored_answer = recordable(action), recordable_answer(answer)
     values = {
         "pipeline_id": pipeline_id,
-        "request_id": known.request_id,
+        "request_id": stored.request_id,
         "at": at,
-        "kind": known.kind.value,
-        "actor_kind": known.actor.kind.value,
-        "actor": known.actor.name,
-        "origin": known.actor.origin,
-        "details": dict(known.details),
-        "status": told.status.value,
-        "sentence": told.sentence,
-        "checkpoint_id": told.checkpoint_id,
+        "kind": stored.kind.value,
+        "actor_kind": stored.actor.kind.value,
+        "actor": stored.actor.name,
+        "origin": stored.actor.origin,
+        "details": dict(stored.details),
+        "status": stored_answer.status.value,
+        "sentence": stored_answer.sentence,
+        "checkpoint_id": stored_answer.checkpoint_id,
     }
     number: int = connection.execute(insert(audit).values(**values).returning(audit.c.number)).scalar_one()
-    return AuditRecord(number, pipeline_id, at, known, replace(told, cause=answer.cause))
+    return AuditRecord(number, pipeline_id, at, stored, replace(stored_answer, cause=answer.cause))
 
 
 def find(connection: Connection, pipeline_id: str, request_id: str) -> AuditRecord | None:
     if not request_id.isprintable():
         return None
-    asked = (audit.c.pipeline_id == pipeline_id) & (audit.c.request_id == request_id)
-    row = connection.execute(select(audit).where(asked)).mappings().one_or_none()
+    entry = (audit.c.pipeline_id == pipeline_id) & (audit.c.request_id == request_id)
+    row = connection.execute(select(audit).where(entry)).mappings().one_or_none()
     return None if row is None else _record(row)
 
 
 def newest(connection: Connection, pipeline_id: str | None, limit: int, before: int | None) -> list[AuditRecord]:
-    """Of one pipeline, or of all and the database itself."""
-    asked = select(audit).order_by(audit.c.number.desc()).limit(limit)
+    """Return the newest entries of one pipeline, or of all and the database itself."""
+    query = select(audit).order_by(audit.c.number.desc()).limit(limit)
     if pipeline_id is not None:
-        asked = asked.where(audit.c.pipeline_id == pipeline_id)
+        query = query.where(audit.c.pipeline_id == pipeline_id)
     if before is not None:
-        asked = asked.where(audit.c.number < before)
-    return [_record(row) for row in connection.execute(asked).mappings()]
+        query = query.where(audit.c.number < before)
+    return [_record(row) for row in connection.execute(query).mappings()]
 
 
 def _record(row: RowMapping) -> AuditRecord:

@@ -1,8 +1,8 @@
-"""How a process connects to the metadata database: the settings that each transaction states, and the pool.
+"""Connect a process to the metadata database: the settings that each transaction sets, and the pool.
 
-A transaction states what it needs, whatever the role, the database or the server has as its default. A session has no
-settings, temporary objects or prepared statements of ours, so a pooler may give each transaction another session. Only
-`listening` needs one of its own.
+A transaction sets its own settings, whatever the defaults of the role, the database or the server are. A session has no
+settings, temporary objects or prepared statements of Tidegate, so a pooler may give each transaction another
+session. Only `listening` needs its own.
 """
 
 from time import monotonic
@@ -16,17 +16,17 @@ from tidegate.protocol.facts.errors import ConfigurationError
 
 CONNECT_TIMEOUT = 10  # seconds
 # A coordinator that is stopped (SIGSTOP, a lost host) inside a transaction holds its pipeline's lock. Its session is
-# ended before the others' wait for the lock times out, so a zombie delays a successor and never blocks it.
+# ended before the lock timeout of the waiting processes, so it delays its successor but never blocks it.
 IDLE_IN_TRANSACTION_TIMEOUT = 30  # seconds
 LOCK_TIMEOUT = 60  # seconds
-#: A connection that was in use so lately is not tested again: each test is a request, and a checkpoint takes seven
+#: A connection that was in use this recently is not tested again. Each test is a request, and a checkpoint takes seven
 #: transactions in a row.
 TRUSTED = 1.0  # seconds
 _IDLE = 0  # libpq's PQTRANS_IDLE: no transaction has begun
 
-#: A waiter for the pipeline's lock must then see what its holder has committed.
+#: A waiter for the pipeline's lock must see the commit of the previous holder.
 ISOLATION = "READ COMMITTED"
-#: What each transaction sets for itself, unless the URL's `options` say otherwise.
+#: The settings of each transaction, unless the URL's `options` have others.
 _NEEDS = {
     "timezone": "'UTC'",
     "lock_timeout": str(LOCK_TIMEOUT * 1000),
@@ -35,9 +35,9 @@ _NEEDS = {
 
 
 def database_url(url: str | URL) -> URL:
-    """The URL for SQLAlchemy with psycopg2. `postgres://` and `postgresql://` are both accepted.
+    """Return the URL for SQLAlchemy with psycopg2. `postgres://` and `postgresql://` are both accepted.
 
-    Raises `ConfigurationError` for anything that is not a Postgres URL. The message never holds the password.
+    Raises `ConfigurationError` for anything that is not a Postgres URL. The message never contains the password.
     """
     try:
         parsed = make_url(url)
@@ -55,8 +55,8 @@ def database_url(url: str | URL) -> URL:
 
 
 def connect(url: str | URL) -> Engine:
-    """An engine with a small pool; connections are opened when first used, and tested before they are reused after a
-    while."""
+    """Return an engine with a small pool. Connections are opened when first used, and tested before they are reused
+    after a while."""
     parsed = database_url(url)
     engine = create_engine(
         parsed,
@@ -81,8 +81,8 @@ def connect(url: str | URL) -> Engine:
 
 
 def _state_needs(engine: Engine, options: str) -> None:
-    """Have the first statement of each transaction take the settings along, in one request. A statement on its own
-    (AUTOCOMMIT) states its isolation as well; psycopg2 states it for the others when it begins them."""
+    """Send the settings of each transaction together with its first statement, in one request. A single statement
+    (AUTOCOMMIT) also sets its isolation level. For the others, psycopg2 sets it when it begins them."""
     needs = "".join(f"SET LOCAL {name} = {value}; " for name, value in _NEEDS.items() if name not in options.lower())
     alone = f"SET TRANSACTION ISOLATION LEVEL {ISOLATION}; {needs}"
 
@@ -96,7 +96,7 @@ def _state_needs(engine: Engine, options: str) -> None:
 
 
 def _test_after_a_while(engine: Engine) -> None:
-    """Like `pool_pre_ping`, which tests before every use. A connection that is gone is replaced."""
+    """Test connections like `pool_pre_ping`, but not before every use. A connection that is gone is replaced."""
     dialect = engine.dialect
 
     @event.listens_for(engine, "checkin")

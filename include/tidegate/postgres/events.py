@@ -1,4 +1,4 @@
-"""The queue of events of a pipeline: what was recorded, and which notifier has taken what."""
+"""The queue of events of a pipeline, and the deliveries of each notifier."""
 
 from collections.abc import Collection, Hashable
 from dataclasses import replace
@@ -57,8 +57,9 @@ _FORGET_OLD = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id
 
 
 class Events(Facts):
-    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY. What was read is
-    forgotten with a write, unless that says what it was about: by `_has_moved`, `_is_now` or `_has_written`."""
+    """The events of a transaction. `wrote`: whether anything was changed. `touched`: whether a change was made that
+    sends no NOTIFY. A write clears the cached facts, unless it names the ones it changed: by `_has_moved`, `_is_now`
+    or `_has_written`."""
 
     _wrote = False
     _touched = False
@@ -82,13 +83,13 @@ class Events(Facts):
         self._known.clear()
 
     def _has_moved(self, *records: CheckpointRecord) -> None:
-        """Checkpoints were written, these among them, which are now as they are here."""
+        """Record that checkpoints were written, among them these, in their new state."""
         self._wrote = True
         self._known = {what: fact for what, fact in self._known.items() if not is_of_checkpoints(what)}
         self._known |= {("checkpoint", record.checkpoint_id): record for record in records}
 
     def _is_now(self, record: CheckpointRecord) -> None:
-        """This checkpoint was written, and no other one."""
+        """Record that this checkpoint was written, and no other one."""
         self._wrote = True
         is_present = record.status is Status.COMPLETED and record.abandoned_by is None
         belongs = {
@@ -98,8 +99,8 @@ class Events(Facts):
         }
         for what in belongs.keys() & self._known.keys():
             others = [known for known in self._known[what] if known.checkpoint_id != record.checkpoint_id]
-            found = [*others, record] if belongs[what] else others
-            self._known[what] = sorted(found, key=lambda known: known.checkpoint_id)
+            current = [*others, record] if belongs[what] else others
+            self._known[what] = sorted(current, key=lambda known: known.checkpoint_id)
         self._known = {what: fact for what, fact in self._known.items() if what != "unswept" and not _is_answer(what)}
         latest = self._known.get("latest")
         if is_present and "latest" in self._known and (latest is None or latest.checkpoint_id <= record.checkpoint_id):
@@ -107,7 +108,7 @@ class Events(Facts):
         self._known["checkpoint", record.checkpoint_id] = record
 
     def _are_subsumed(self, checkpoint_ids: Collection[int]) -> None:
-        """These were completed until now."""
+        """Record that these checkpoints, completed until now, are subsumed."""
         self._wrote = True
         gone = {("checkpoint", checkpoint_id) for checkpoint_id in checkpoint_ids}
         self._known = {what: fact for what, fact in self._known.items() if what not in gone and not _is_answer(what)}
@@ -120,7 +121,7 @@ class Events(Facts):
             del self._known["latest"]
 
     def _has_written(self, *facts: str) -> None:
-        """Of what is remembered, only these facts."""
+        """Forget only these of the cached facts."""
         self._wrote = True
         for fact in facts:
             self._known.pop(fact, None)
@@ -145,8 +146,8 @@ class Events(Facts):
 
     def undelivered(self, notifier: str, kinds: Collection[EventKind], since: datetime) -> list[Undelivered]:
         wanted = [kind.value for kind in kinds]
-        found = self._of_events(_UNDELIVERED, notifier=notifier, kinds=wanted, since=since, limit=LIMIT)
-        return [_undelivered(self._pipeline_id, row) for row in found]
+        rows = self._of_events(_UNDELIVERED, notifier=notifier, kinds=wanted, since=since, limit=LIMIT)
+        return [_undelivered(self._pipeline_id, row) for row in rows]
 
     def begin_delivery(self, notifier: str, number: int, again_at: datetime) -> None:
         self.touched = True
@@ -171,15 +172,15 @@ class Events(Facts):
     def mark_stale(self, since: datetime | None) -> None:
         self.wrote = True
         self._pipeline = replace(self._pipeline, stale_since=since)
-        mine = pipelines.c.pipeline_id == self._pipeline_id
-        self._connection.execute(update(pipelines).where(mine).values(stale_since=since))
+        row = pipelines.c.pipeline_id == self._pipeline_id
+        self._connection.execute(update(pipelines).where(row).values(stale_since=since))
 
     def _of_events(self, statement: "Executable", **parameters: Any) -> "CursorResult[Any]":
         return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
 
 
 def _is_answer(what: Hashable) -> bool:
-    """Which checkpoint counts for a request may change with any of them."""
+    """Whether a cached fact is the checkpoint of a request, which a change of any checkpoint may affect."""
     return isinstance(what, tuple) and what[0] == "request"
 
 

@@ -1,4 +1,4 @@
-"""What a transaction on one pipeline reads: the port's facts, as of the lock it holds on the pipeline's row."""
+"""The reads of a transaction on one pipeline: the port's facts, as of the lock that it holds on the pipeline's row."""
 
 from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
@@ -31,10 +31,10 @@ from tidegate.protocol.steps.committing import CommitterRecord
 Fact = TypeVar("Fact")
 
 
-#: What is known of checkpoints, beside single ones: a write to any of them makes it stale. What belongs to the pipeline
-#: stays until it is written itself.
+#: Cached facts about several checkpoints, which a write to any of them makes stale. Facts about the pipeline stay until
+#: they are written themselves.
 _OF_CHECKPOINTS = ("in progress", "unnotified", "latest", "completed", "cleaning", "unswept")
-#: Likewise, beside the name of one.
+#: Cached facts about one checkpoint, with its name.
 _OF_ONE = ("checkpoint", "request")
 
 
@@ -43,9 +43,9 @@ def is_of_checkpoints(what: Hashable) -> bool:
 
 
 class Facts:
-    """The pipeline, its region and its committer are read with the lock, and so is what was looked at with it. The rest
-    is read when it is asked for, most of it together (see `pipeline_rows`). All is read only once until the transaction
-    writes it: with the lock, nobody else does."""
+    """The facts of one transaction. The pipeline, its region, its committer and the requested extras are read with the
+    lock. All others are read when needed, most of them together (see `pipeline_rows`). Each is read only once until the
+    transaction writes it, because no other process writes while the lock is held."""
 
     def __init__(self, connection: Connection, locked: Locked) -> None:
         self._connection = connection
@@ -60,24 +60,24 @@ class Facts:
         if (record := self._known_record(checkpoint_id)) is not None:
             return record
         if checkpoint_id == self._last_checkpoint_id and "in progress" not in self._known:
-            self._prefetched("in progress")  # the newest one is mostly the one at work
+            self._prefetched("in progress")  # the newest one is usually the one in progress
             return self.checkpoint(checkpoint_id)
         return self._once(
             ("checkpoint", checkpoint_id), lambda: reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
         )
 
     def _known_record(self, checkpoint_id: int) -> CheckpointRecord | None:
-        """Without a look."""
-        together = (self._known.get(what, ()) for what in ("completed", "in progress", "unnotified"))
-        known = (record for each in together for record in each if record.checkpoint_id == checkpoint_id)
+        """Return the checkpoint from the cache, without a query."""
+        cached = (self._known.get(what, ()) for what in ("completed", "in progress", "unnotified"))
+        matches = (record for records in cached for record in records if record.checkpoint_id == checkpoint_id)
         latest = self._known.get("latest")
         if latest is not None and latest.checkpoint_id == checkpoint_id:
             return cast(CheckpointRecord, latest)
-        return next(known, None) or self._known.get(("checkpoint", checkpoint_id))
+        return next(matches, None) or self._known.get(("checkpoint", checkpoint_id))
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        asked = ("request", request_id)
-        return self._once(asked, lambda: reads.latest_by_request(self._connection, self._pipeline_id, request_id))
+        key = ("request", request_id)
+        return self._once(key, lambda: reads.latest_by_request(self._connection, self._pipeline_id, request_id))
 
     def in_progress(self) -> list[CheckpointRecord]:
         return list(self._prefetched("in progress"))
@@ -115,15 +115,15 @@ class Facts:
         return cast("CheckpointRecord | None", self._prefetched("latest"))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
-        asked = ("subtasks", checkpoint_id)
-        if only is None and asked in self._known:  # from the attempt that has just begun
-            return dict(self._known[asked])
+        key = ("subtasks", checkpoint_id)
+        if only is None and key in self._known:  # from the attempt that has just begun
+            return dict(self._known[key])
         record = self._known_record(checkpoint_id)
         return snapshots.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only, record)
 
     def verdicts(self, checkpoint_id: int) -> list[Verdict]:
-        known = ("verdicts", checkpoint_id)
-        return list(self._once(known, lambda: reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)))
+        key = ("verdicts", checkpoint_id)
+        return list(self._once(key, lambda: reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)))
 
     def compactions(self) -> list[CompactedRun]:
         if self._known.get("compacted") is False:
@@ -155,9 +155,9 @@ class Facts:
         return reads.latest_subsumed(self._connection, self._pipeline_id)
 
     def unswept(self) -> dict[int, datetime]:
-        found = self._imports()[1]
-        found |= self._once("unswept", lambda: reads.unswept(self._connection, self._pipeline_id))
-        return {id_: found[id_] for id_ in sorted(found)}
+        ended = self._imports()[1]
+        ended |= self._once("unswept", lambda: reads.unswept(self._connection, self._pipeline_id))
+        return {id_: ended[id_] for id_ in sorted(ended)}
 
     def not_rolled_up(self, limit: int) -> list[CheckpointRecord]:
         return rollup.not_rolled_up(self._connection, self._pipeline_id, limit)
@@ -172,7 +172,7 @@ class Facts:
         return restore_plans.find(self._connection, self._pipeline_id, request_id)
 
     def _completed(self) -> list[CheckpointRecord]:
-        """Also what a restore has left behind."""
+        """Return the completed checkpoints, including abandoned ones."""
         completed = Status.COMPLETED
         return self._once("completed", lambda: reads.with_status(self._connection, self._pipeline_id, completed))
 

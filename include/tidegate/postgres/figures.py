@@ -1,4 +1,4 @@
-"""Completes a checkpoint, and sums up what its subtasks have reported: see `tables.reading_tables`."""
+"""Complete a checkpoint, and sum up the reports of its subtasks: see `tables.reading_tables`."""
 
 from typing import Any
 
@@ -36,6 +36,6 @@ SELECT * FROM completed
 
 
 def complete(connection: Connection, pipeline_id: str, checkpoint_id: int, **completed: Any) -> RowMapping | None:
-    """The checkpoint's row as it is then; None if it was not validated and in progress."""
-    asked = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, **completed}
-    return connection.execute(_COMPLETE, asked).mappings().one_or_none()
+    """Return the checkpoint's row after completing it; None if it was not validated and in progress."""
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, **completed}
+    return connection.execute(_COMPLETE, parameters).mappings().one_or_none()

@@ -1,8 +1,8 @@
-"""What the role that runs pipelines may do, in one place. The schema belongs to another role, which only upgrades it.
+"""The rights of the role that runs pipelines, in one place. The schema belongs to another role, which only upgrades it.
 
-A coordinator reads and writes rows and nothing else: it creates nothing, alters nothing, truncates nothing, and deletes
-only where rows come and go. Sinks in the same database have schemas of their own, in which they make tables. If there
-is no such role, one role does both.
+A coordinator reads and writes rows and nothing else. It creates nothing, alters nothing, truncates nothing, and
+deletes only from tables whose rows are temporary. Sinks in the same database have their own schemas, in which they
+create tables. If there is no such role, one role does both.
 """
 
 from sqlalchemy import Connection, text
@@ -10,12 +10,12 @@ from sqlalchemy import Connection, text
 from tidegate.postgres.roles import ICEBERG_SCHEMA, RUNNING_ROLE, SINKS_SCHEMA
 from tidegate.postgres.tables import SCHEMA, metadata
 
-#: The running role makes tables in them.
+#: The schemas in which the running role creates tables.
 _OF_SINKS = (SINKS_SCHEMA, ICEBERG_SCHEMA)
 _HISTORY = "SELECT, INSERT, UPDATE"
 _COMES_AND_GOES = "SELECT, INSERT, UPDATE, DELETE"
 
-#: By table.
+#: The rights by table.
 RIGHTS = {
     "pipelines": _HISTORY,
     "endpoints": _HISTORY,
@@ -47,8 +47,8 @@ RIGHTS = {
 
 
 def grant_rights(connection: Connection) -> None:
-    """Give the running role exactly its rights, as the schema's owner. Does nothing if there is no such role, except to
-    make the schemas in which sinks keep what is their own."""
+    """Give the running role exactly its rights, as the schema's owner. If there is no such role, only create the
+    schemas of sinks."""
     for schema in _OF_SINKS:
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
     if not connection.execute(text("SELECT FROM pg_roles WHERE rolname = :role"), {"role": RUNNING_ROLE}).all():

@@ -1,9 +1,9 @@
-"""Which changes of rows are legal, as SQL. The running role cannot undo what completed, or go back in time.
+"""The legal changes of rows, as SQL. The running role cannot undo a completion, or go back in time.
 
-The tables of transitions are those of `protocol.facts.lifecycle` and `protocol.facts.pipelines`. This file lists what
-is fixed, and from when on. Every rule names its columns, so that later columns are free until a migration adds them to
-a list. A rule on single rows is a trigger whose condition the database evaluates by itself: it costs nothing while the
-rule is kept. Rules that look at another table run once per statement.
+The tables of transitions are those of `protocol.facts.lifecycle` and `protocol.facts.pipelines`. This file lists
+which columns are fixed, and from when on. Every rule names its columns, so that later columns are free until a
+migration adds them to a list. A rule on single rows is a trigger whose condition the database evaluates by itself,
+which costs nothing while the rule is kept. Rules that read another table run once per statement.
 """
 
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
 
-#: Raises what the trigger's arguments say, as a violation of the rule they name.
+#: Raise the trigger's message, as a violation of the rule that its arguments name.
 REFUSE = """\
 CREATE FUNCTION tidegate.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_ARGV[0], MESSAGE = TG_ARGV[1];
 END $$"""
 
-#: Parts of a checkpoint are written while it is in progress, and stay as they are after it has ended.
+#: Parts of a checkpoint are written while it is in progress, and do not change after it has ended.
 REFUSE_PARTS_OF_ENDED = """\
 CREATE FUNCTION tidegate.refuse_parts_of_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -33,7 +33,7 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: Subtasks and their handles go when their checkpoint is folded, and what they come to is on record.
+#: Subtasks and their handles are deleted when their checkpoint is rolled up, and their totals are recorded.
 REFUSE_UNFOLDED = """\
 CREATE FUNCTION tidegate.refuse_unfolded() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -50,7 +50,8 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: Handles go then as well. Those of versions that turn out not to count go while the checkpoint is in progress.
+#: Handles are deleted then as well. Those of versions that do not count are deleted while the checkpoint is in
+#: progress.
 REFUSE_NEEDED_HANDLES = """\
 CREATE FUNCTION tidegate.refuse_needed_handles() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -72,7 +73,7 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: Only of a checkpoint that is marked as folded, which a savepoint and one with state never are.
+#: Only for a checkpoint that is marked as rolled up, which a savepoint and one with state never are.
 REFUSE_OPERATORS_OF_UNFOLDED = """\
 CREATE FUNCTION tidegate.refuse_operators_of_unfolded() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -87,13 +88,13 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: What the triggers below call.
+#: The functions that the triggers below call.
 REFUSALS = (
     *(REFUSE, REFUSE_PARTS_OF_ENDED, REFUSE_UNFOLDED, REFUSE_NEEDED_HANDLES),
     REFUSE_OPERATORS_OF_UNFOLDED,
 )
 
-#: Known from the trigger on.
+#: Set by the trigger.
 _OF_TRIGGER = (
     *("pipeline_id", "checkpoint_id", "request_id", "periodic", "kind", "drain"),
     *("triggered_at", "num_subtasks", "operators"),
@@ -108,7 +109,7 @@ _OF_END = (
 
 
 def _row(name: str, table: str, event: str, condition: str, message: str) -> str:
-    """Fires after the row's own constraints, because their messages are more exact."""
+    """Return a trigger that fires after the row's own constraints, because their messages are more exact."""
     return (
         f"CREATE TRIGGER {name} AFTER {event} ON tidegate.{table} FOR EACH ROW\n"
         f"WHEN ({condition})\nEXECUTE FUNCTION tidegate.refuse('{name}', '{message}')"
@@ -314,7 +315,7 @@ TOTAL_GUARDS = (
     _never("folded_totals_kept", "folded_totals", "DELETE OR TRUNCATE", "what was counted is not deleted"),
 )
 
-#: Who has confirmed a plan, and what they accept of it: known together.
+#: The columns of a plan's confirmation and accepted consequences, which are set together.
 CONFIRMED = (
     *("confirmed_id", "confirmed_at", "confirmed_by", "confirmed_from", "confirmed_dag", "confirmed_run"),
     "accepted",
@@ -333,7 +334,7 @@ PLAN_GUARDS = (
     _never("restore_plans_kept", "restore_plans", "DELETE OR TRUNCATE", "plans that were shown are not deleted"),
 )
 
-#: Not even the owner's slip changes what is on record.
+#: Not even the owner can change the audit by mistake.
 AUDIT_GUARDS = (
     _never("audit_append_only", "audit", "UPDATE OR DELETE OR TRUNCATE", "what was asked and answered stays on record"),
 )

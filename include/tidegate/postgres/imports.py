@@ -1,4 +1,4 @@
-"""Checkpoints whose files are being copied in, by a restore or a fork. Each is recorded, or comes to nothing."""
+"""The checkpoints whose files a restore or a fork is copying. Each is recorded in the end, or given up."""
 
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ def begin(connection: Connection, pipeline_id: str, checkpoint_id: int, at: date
 
 
 def known(connection: Connection, pipeline_id: str) -> tuple[dict[int, datetime], dict[int, datetime]]:
-    """The last sign of life of each that is under way; and when each ended that is not forgotten."""
+    """Return the last sign of life of each running import, and when each ended that is not forgotten."""
     under_way, ended = {}, {}
     for id_, seen_at, ended_at in connection.execute(_KNOWN, {"pipeline_id": pipeline_id}):
         if ended_at is None:

@@ -1,4 +1,4 @@
-"""Writes the verdicts on a checkpoint, and moves it on with them."""
+"""Write the verdicts on a checkpoint, and move it on with them."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from tidegate.postgres.rows import verdict_record, verdict_values
 from tidegate.postgres.tables import verdicts
 from tidegate.protocol.facts.records import Verdict
 
-# The count makes the old ones go before the new ones come. One that is to be accepted and cannot be keeps the old ones.
+# The count makes the statement delete the old verdicts before it inserts the new ones. If the checkpoint is to be
+# accepted and cannot be, the old ones stay.
 _REPLACE = """
 WITH accepted AS (
     UPDATE tidegate.checkpoints SET phase = 'VALIDATED', validated_at = :at
@@ -38,7 +39,7 @@ _REPLACE_ALL = text(_REPLACE.replace("COLUMNS", ", ".join(column.name for column
 def replace(
     connection: Connection, pipeline_id: str, checkpoint_id: int, given: Sequence[Verdict], accepted_at: datetime | None
 ) -> tuple[list[Verdict], RowMapping | None]:
-    """The verdicts as they are recorded, and the checkpoint's row if it was accepted with them."""
+    """Replace the verdicts. Return them as recorded, and the checkpoint's row if it was accepted with them."""
     of = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
     rows = json.dumps([of | values for values in verdict_values(given)])
     row = connection.execute(_REPLACE_ALL, of | {"verdicts": rows, "at": accepted_at}).mappings().one()

@@ -1,4 +1,4 @@
-"""How far a pipeline is behind its sources, as rows: see `protocol.observing.lag`."""
+"""A pipeline's lag behind its sources, as rows: see `protocol.observing.lag`."""
 
 import json
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ ON CONFLICT (pipeline_id, source) DO UPDATE SET
 
 
 def lag_of(connection: Connection, pipeline_id: str) -> list[SourceLag]:
-    """By source."""
+    """Return the lag by source."""
     lag = source_lag.c
     columns = (lag.source, lag.pending, lag.unit, lag.bytes, lag.polled_at, lag.parts)
-    found = select(*columns).where(lag.pipeline_id == pipeline_id).order_by(lag.source)
-    return [SourceLag(*row[:4], _utc(row.polled_at), row.parts) for row in connection.execute(found)]
+    of_pipeline = select(*columns).where(lag.pipeline_id == pipeline_id).order_by(lag.source)
+    return [SourceLag(*row[:4], _utc(row.polled_at), row.parts) for row in connection.execute(of_pipeline)]
 
 
 def record(connection: Connection, pipeline_id: str, lags: Sequence[SourceLag]) -> None:

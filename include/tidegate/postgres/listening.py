@@ -1,6 +1,6 @@
-"""Waits for NOTIFY on a connection of its own, one per waiting thread. The waiter reads what has changed.
+"""Wait for NOTIFY on a separate connection for each waiting thread. The waiter reads the changes.
 
-The connection stays open between two waits, so what is committed while the waiter reads is not missed. Before a
+The connection stays open between two waits, so changes committed while the waiter reads are not missed. Before a
 thread's first wait there is no connection. A waiter that must not miss anything reads again after its first wait,
 whatever that returned.
 """
@@ -19,47 +19,48 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
-#: The seconds within which a session hears of what another one has just committed, and the channel to try it on.
+#: The seconds within which a session receives the notification of another session's commit, and the channel for a test
+#: of it.
 HEARD_WITHIN = 2.0
 _TRIAL = "tidegate_trial"
 _LISTEN_TRIAL, _UNLISTEN_TRIAL = text("LISTEN tidegate_trial"), text("UNLISTEN tidegate_trial")
 
 
 class ChangeListener:
-    """Notifications about pipelines, as seen by the calling thread since its first wait."""
+    """Notifications about pipelines, received by the calling thread since its first wait."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._thread = threading.local()
 
     def wait(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
-        """Those of the pipelines that changed since the last wait, or within `timeout` seconds.
+        """Return the given pipelines that changed since the last wait, or within `timeout` seconds.
 
-        Raises `StoreUnavailableError` when the connection cannot be opened or is lost, `ConfigurationError` if
-        a pooler keeps it from hearing anything.
+        Raises `StoreUnavailableError` when the connection cannot be opened or is lost, `ConfigurationError` if a
+        pooler prevents it from receiving notifications.
         """
         wanted = set(pipeline_ids)
         changed = self._wait(timeout, lambda changed: bool(changed & wanted))
-        found = changed & wanted
-        changed -= found
-        return found
+        matching = changed & wanted
+        changed -= matching
+        return matching
 
     def wait_for_any(self, timeout: float) -> frozenset[str]:
-        """The pipelines that changed since the last wait, or within `timeout` seconds; none if nothing changed.
+        """Return the pipelines that changed since the last wait, or within `timeout` seconds; none if nothing changed.
 
         Raises like `wait`.
         """
         changed = self._wait(timeout, bool)
-        found = frozenset(changed)
+        taken = frozenset(changed)
         changed.clear()
-        return found
+        return taken
 
     def open(self) -> None:
         """Listen from now on, not only from the first wait. Raises like `wait`."""
         self._listening()
 
     def _wait(self, timeout: float, enough: Callable[[set[str]], bool]) -> set[str]:
-        """The pipelines that changed and were not taken yet, once there are `enough` or the time is over."""
+        """Return the pipelines that changed and were not returned yet, once there are `enough` or the time is over."""
         deadline = time.monotonic() + timeout
         connection, changed = self._listening()
         try:
@@ -79,7 +80,7 @@ class ChangeListener:
             ) from error
 
     def close(self) -> None:
-        """Close the calling thread's connection; others close when their threads end."""
+        """Close the calling thread's connection. Those of other threads close when the threads end."""
         connection: Connection | None = getattr(self._thread, "connection", None)
         if connection is not None:
             with suppress(DBAPIError):  # it may be lost already
@@ -87,13 +88,13 @@ class ChangeListener:
         self._thread.connection = None
 
     def _listening(self) -> tuple[Any, set[str]]:
-        """The driver's connection, and the pipelines that changed and were not waited for yet."""
+        """Return the driver's connection, and the pipelines that changed and were not returned yet."""
         if getattr(self._thread, "connection", None) is None:
             try:
                 connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-                connection.detach()  # out of the pool: it must not be lent to a transaction while it listens
+                connection.detach()  # out of the pool: it must not be given to a transaction while it listens
                 try:
-                    self._require_to_hear(connection)
+                    self._require_notifications(connection)
                     connection.execute(text("LISTEN tidegate"))
                 except BaseException:
                     connection.close()
@@ -104,9 +105,9 @@ class ChangeListener:
             self._thread.changed = set()
         return self._thread.connection.connection.dbapi_connection, self._thread.changed
 
-    def _require_to_hear(self, connection: Connection) -> None:
-        """Behind a pooler, whose session is not the server's, try whether a notification comes through. One that lends
-        sessions for a transaction at a time takes `LISTEN` and passes on nothing."""
+    def _require_notifications(self, connection: Connection) -> None:
+        """Behind a pooler, whose session is not the server's, test whether a notification arrives. A pooler that
+        assigns sessions for one transaction at a time accepts `LISTEN` but passes on no notification."""
         driver: Any = connection.connection.dbapi_connection
         if connection.execute(text("SELECT pg_backend_pid()")).scalar_one() == driver.info.backend_pid:
             return
@@ -119,8 +120,9 @@ class ChangeListener:
         if not driver.notifies:
             raise ConfigurationError(
                 "The metadata database is behind a pooler that gives each transaction another session, so this process "
-                "would not hear of what others commit. Nothing was changed. Set TIDEGATE_DATABASE_DIRECT_URL to a URL "
-                "that leads to the server itself, or let the pooler keep sessions (pgbouncer: pool_mode = session)."
+                "would not be notified of commits of other processes. Nothing was changed. Set "
+                "TIDEGATE_DATABASE_DIRECT_URL to a URL that leads to the server itself, or let the pooler keep "
+                "sessions (pgbouncer: pool_mode = session)."
             )
         connection.execute(_UNLISTEN_TRIAL)
         driver.notifies.clear()

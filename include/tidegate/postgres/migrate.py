@@ -1,7 +1,7 @@
-"""Upgrades a database's schema to what this version of the library needs, and checks that it is at that version.
+"""Upgrade a database's schema to the version that this library needs, and check its version.
 
-The migrations lie in `migrations/`, inside the package; their version table is in the schema `tidegate`. This file
-decides when they run and how concurrent upgrades wait for each other, not what they contain.
+The migrations are in `migrations/`, inside the package. Their version table is in the schema `tidegate`. This file
+decides when they run and how concurrent upgrades wait for each other. It does not define their contents.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def config(connection: Connection | None = None) -> "Config":
-    """Alembic's configuration. Migrations run on the given connection, in its open transaction."""
+    """Return Alembic's configuration. Migrations run on the given connection, in its open transaction."""
     from alembic.config import Config
 
     settings = Config()
@@ -44,21 +44,21 @@ def config(connection: Connection | None = None) -> "Config":
 
 @cache
 def versions() -> tuple[str, ...]:
-    """The schema versions this library knows, oldest first, by the names of the migrations. Alembic is not asked: to
-    import it takes a tenth of a second of processor time and 12 MB, and only an upgrade needs it."""
+    """Return the schema versions that this library has, oldest first, by the names of the migrations. Alembic is not
+    imported for it, which takes a tenth of a second of processor time and 12 MB, and only an upgrade needs it."""
     files = (MIGRATIONS / "versions").glob("[0-9]*.py")
     return tuple(sorted(file.name.partition("_")[0] for file in files))
 
 
 def needed_version() -> str:
-    """The schema version this library works with."""
+    """Return the schema version that this library works with."""
     return versions()[-1]
 
 
 def upgrade(url: str | URL, action: UserAction | None = None) -> None:
     """Create or upgrade the schema, all of it or nothing. Several processes at once are safe: the later ones wait. The
-    URL is that of the schema's owner. The running role, if there is one, gets its rights. `action` is recorded if the
-    version changes.
+    URL is that of the schema's owner. The running role, if there is one, gets its rights. A user action is recorded
+    if the version changes.
 
     Raises `StoreUnavailableError` if the database cannot be reached.
     """
@@ -76,9 +76,9 @@ def upgrade(url: str | URL, action: UserAction | None = None) -> None:
             command.upgrade(config(connection), "head")
             grant_rights(connection)
             if action is not None and (after := _version(connection)) != before:
-                said = f"The schema is at version {after}; it was at {before or 'none'}."
+                sentence = f"The schema is at version {after}; it was at {before or 'none'}."
                 now: datetime = connection.execute(text("SELECT now()")).scalar_one()
-                audit.record(connection, None, action, ActionAnswer(AnswerStatus.DONE, said), now)
+                audit.record(connection, None, action, ActionAnswer(AnswerStatus.DONE, sentence), now)
     except DBAPIError as error:
         raise explain(error, "the upgrade of the schema") from error
     finally:
@@ -86,21 +86,21 @@ def upgrade(url: str | URL, action: UserAction | None = None) -> None:
 
 
 def is_behind(url: str | URL) -> bool:
-    """Whether the database has no schema yet, or an older one. Not so of one that a newer library has upgraded."""
+    """Whether the database has no schema yet, or an older one. False for one that a newer library has upgraded."""
     engine = _engine(url)
     try:
         with engine.connect() as connection:
             version = _version(connection)
     except DBAPIError as error:
-        raise explain(error, "the look at the schema's version") from error
+        raise explain(error, "reading the schema's version") from error
     finally:
         engine.dispose()
     return version is None or (version in versions() and version != needed_version())
 
 
 def _engine(url: str | URL) -> Engine:
-    """An upgrade that has waited for another one must see what that has done. It may take long, and waits for no
-    pipeline's lock: it has no timeouts of ours."""
+    """Return an engine for upgrades. An upgrade that has waited for another one must see its result. It may take long
+    and takes no pipeline's lock, so Tidegate's timeouts do not apply."""
     timeout = {"connect_timeout": CONNECT_TIMEOUT}
     engine = create_engine(database_url(url), poolclass=NullPool, isolation_level=ISOLATION, connect_args=timeout)
     name_timeouts(engine)
@@ -108,16 +108,16 @@ def _engine(url: str | URL) -> Engine:
 
 
 def answers(engine: Engine) -> None:
-    """Raises `StoreUnavailableError` unless the database takes a connection."""
+    """Raise `StoreUnavailableError` unless the database accepts a connection."""
     try:
         with engine.connect():
             pass
     except DBAPIError as error:
-        raise explain(error, "the look at the database") from error
+        raise explain(error, "connecting to the database") from error
 
 
 def check(engine: Engine) -> None:
-    """Raise `ConfigurationError` unless the database's schema is the one this library works with."""
+    """Raise `ConfigurationError` unless the database's schema is the one that this library works with."""
     try:
         with engine.connect() as connection:
             version = _version(connection)

@@ -1,6 +1,6 @@
-"""Runs what sinks bring to a transaction of the store: their statements, and nothing else of it.
+"""Run the statements of sinks in a transaction of the store, and allow them nothing else.
 
-They run before the pipeline's row is locked, so that minutes of an upsert keep nobody waiting for that lock.
+They run before the pipeline's row is locked, so that no process waits for that lock during minutes of an upsert.
 """
 
 import re
@@ -16,23 +16,23 @@ from tidegate.postgres.outcomes import is_repeatable, sqlstate
 from tidegate.postgres.timeouts import QUERY_CANCELED
 from tidegate.protocol.facts.errors import SinkError
 
-#: How long all participants of a transaction may take together. What takes longer holds locks on tables for too long.
+#: The time of all participants of a transaction together. Longer ones would hold locks on tables for too long.
 BOUND = 300.0  # seconds
 
 _ALLOWED = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE", "ALTER", "DROP", "TRUNCATE", "LOCK")
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w*)", re.DOTALL)
-#: A name in quotes, which may hold a semicolon.
+#: A name in quotes, which may contain a semicolon.
 _NAME = re.compile(r'"(?:[^"]|"")*"')
 _TRANSACTION = text("SELECT pg_current_xact_id()::text")
 _TIMEOUT = text("SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'")  # milliseconds, 0 for none
 _SET_TIMEOUT = text("SELECT set_config('statement_timeout', :value, true)")
-#: So that a constraint that waits for the COMMIT is broken here, where it is known whose it is.
+#: Check deferred constraints here and not at the COMMIT, so that a violation can be attributed to its sink.
 CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def run(connection: Connection, participants: Sequence[Participant]) -> None:
-    """Run them one after the other. Raises what they raise or make of an error, and `DBAPIError` for what is no fault
-    of theirs: a lost connection, or another transaction that came first."""
+    """Run participants one after the other. Raises their errors, or the explanations that they give, and `DBAPIError`
+    for an error that they did not cause: a lost connection, or another transaction that came first."""
     if not participants:
         return
     transaction, timeout = connection.scalar(_TRANSACTION), connection.scalar(_TIMEOUT)
@@ -44,7 +44,7 @@ def run(connection: Connection, participants: Sequence[Participant]) -> None:
             raise statements.explained(error, participant) from error
     try:
         connection.execute(CHECK_NOW)
-    except DBAPIError as error:  # the first one explains: only the table's name tells whose the constraint is
+    except DBAPIError as error:  # the first one explains: only the table's name shows whose constraint it is
         raise statements.explained(error, participants[0]) from error
     connection.execute(_SET_TIMEOUT, {"value": str(timeout)})
     if connection.scalar(_TRANSACTION) != transaction:
@@ -60,7 +60,8 @@ def too_long() -> SinkError:
 
 
 class _Statements:
-    """`ports.CommitStatements`. No statement goes beyond the bound, or beyond `timeout` if an administrator set one."""
+    """The statements of a sink, a `ports.CommitStatements`. None exceeds the bound, or `timeout` if an administrator
+    set one."""
 
     def __init__(self, connection: Connection, ends_at: float, timeout: int) -> None:
         self._connection = connection
@@ -68,7 +69,7 @@ class _Statements:
         self._timeout = timeout
 
     def explained(self, error: DBAPIError, participant: Participant) -> Exception:
-        """What to raise for an error of the participant's statements."""
+        """Return the error to raise for an error of the participant's statements."""
         if is_repeatable(error):
             return error
         if sqlstate(error) == QUERY_CANCELED:
@@ -83,31 +84,31 @@ class _Statements:
 
     def _run(self, statement: Executable, parameters: Mapping[str, Any] | None) -> CursorResult[Any]:
         _require_own(str(statement))
-        left = self._ends_at - monotonic()
-        if left <= 0:
+        remaining = self._ends_at - monotonic()
+        if remaining <= 0:
             raise too_long()
-        allowed = max(1, round(left * 1000))
+        allowed = max(1, round(remaining * 1000))
         self._connection.execute(_SET_TIMEOUT, {"value": str(min(allowed, self._timeout or allowed))})
         return self._connection.execute(statement, dict(parameters or {}))
 
 
 def _require_own(statement: str) -> None:
-    found = _FIRST_WORD.match(statement)
-    word = found[1].upper() if found else ""
+    match = _FIRST_WORD.match(statement)
+    word = match[1].upper() if match else ""
     if word not in _ALLOWED or ";" in _NAME.sub("", statement).rstrip().rstrip(";"):
         raise SinkError(
-            f"A sink asked for {word or statement[:40]!r} in the transaction that completes the checkpoint. One "
+            f"A sink executed {word or statement[:40]!r} in the transaction that completes the checkpoint. One "
             f"statement at a time is allowed, which begins with {', '.join(_ALLOWED)}: the transaction and its "
             "settings are not the sink's. Nothing was changed."
         )
 
 
 def statement_error(error: DBAPIError, connection: Connection) -> StatementError:
-    """What a participant is told of an error."""
-    said: Any = getattr(error.orig, "diag", None)
+    """Return the facts of an error for its participant."""
+    diagnostics: Any = getattr(error.orig, "diag", None)
 
     def of(name: str) -> str:
-        return getattr(said, name, None) or ""
+        return getattr(diagnostics, name, None) or ""
 
     table = ".".join(filter(None, (of("schema_name"), of("table_name"))))
     message = of("message_primary") or str(error.orig).strip().partition("\n")[0]

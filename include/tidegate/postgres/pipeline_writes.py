@@ -1,5 +1,5 @@
-"""What a transaction writes about the pipeline as a whole: its status, requests, region and restores, and where
-savepoints are written to and copied in from."""
+"""The writes of a transaction about the pipeline as a whole: its status, requests, region and restores, and the exports
+and imports of savepoints."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -55,7 +55,7 @@ ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_s
 
 
 class PipelineWrites(Events):
-    """The pipeline's own row, and what belongs to the pipeline rather than to one of its checkpoints."""
+    """The pipeline's own row, and rows that belong to the pipeline rather than to one of its checkpoints."""
 
     def record_action(self, action: UserAction, answer: ActionAnswer, at: datetime) -> AuditRecord:
         self.wrote = True
@@ -69,9 +69,11 @@ class PipelineWrites(Events):
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
         require_move(self._pipeline, after)
-        said = readable(message)
-        self._pipeline = moved(self._pipeline, after, at, said, forgiven_until)
-        self._update_pipeline(status=after.value, since=at, message=said, forgiven_until=self._pipeline.forgiven_until)
+        sentence = readable(message)
+        self._pipeline = moved(self._pipeline, after, at, sentence, forgiven_until)
+        self._update_pipeline(
+            status=after.value, since=at, message=sentence, forgiven_until=self._pipeline.forgiven_until
+        )
 
     def record_endpoints(self, endpoints_: Sequence[Endpoint], at: datetime) -> None:
         for endpoint in endpoints_:
@@ -83,9 +85,9 @@ class PipelineWrites(Events):
         self._connection.execute(insert(source_skips), values)
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
-        self._touched = True  # which is no fact of a transaction
-        known = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
-        self._connection.execute(_RECORD_DAG, known)
+        self._touched = True  # not read by a transaction's facts
+        values = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
+        self._connection.execute(_RECORD_DAG, values)
 
     def record_lag(self, lags: Sequence[SourceLag]) -> None:
         self.touched = True
@@ -99,8 +101,8 @@ class PipelineWrites(Events):
 
     def touch_request(self, request_id: str, at: datetime) -> None:
         self.touched = True
-        mine = (requests.c.pipeline_id == self._pipeline_id) & (requests.c.request_id == request_id)
-        self._connection.execute(update(requests).where(mine).values(seen_at=at))
+        row = (requests.c.pipeline_id == self._pipeline_id) & (requests.c.request_id == request_id)
+        self._connection.execute(update(requests).where(row).values(seen_at=at))
 
     def remove_requests(self, request_ids: Sequence[str]) -> None:
         removed = delete(requests).where(
@@ -127,12 +129,12 @@ class PipelineWrites(Events):
         self._update_pipeline(restores=pipelines.c.restores + 1, restored_checkpoint=checkpoint_id, restored_at=at)
 
     def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
-        said = storable_text(message)
-        self._pipeline = restored(self._pipeline, restore.restored_at, said, forgiven_until)
+        sentence = storable_text(message)
+        self._pipeline = restored(self._pipeline, restore.restored_at, sentence, forgiven_until)
         self._update_pipeline(
             status=self._pipeline.status.value,
             since=self._pipeline.since,
-            message=said,
+            message=sentence,
             forgiven_until=self._pipeline.forgiven_until,
             last_restore=restore.number,
         )
@@ -152,10 +154,10 @@ class PipelineWrites(Events):
 
     def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
         values = {"exported_at": at, "exported_size": size}
-        there = self._is(checkpoint_id) & (checkpoints.c.status == Status.COMPLETED.value)
-        self._connection.execute(update(checkpoints).where(there, checkpoints.c.exported_at.is_(None)).values(**values))
+        row = self._is(checkpoint_id) & (checkpoints.c.status == Status.COMPLETED.value)
+        self._connection.execute(update(checkpoints).where(row, checkpoints.c.exported_at.is_(None)).values(**values))
         self.wrote = True
-        return self._connection.execute(select(checkpoints.c.exported_at).where(there)).scalar() is not None
+        return self._connection.execute(select(checkpoints.c.exported_at).where(row)).scalar() is not None
 
     def begin_import(self, after: int, at: datetime) -> int:
         self._last_checkpoint_id = max(self._last_checkpoint_id, after) + 1

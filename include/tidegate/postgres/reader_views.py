@@ -1,11 +1,11 @@
-"""Views for those who read tables by SQL: which checkpoint each sink shows, and which it has shown.
+"""Views for SQL readers: the checkpoint that each sink shows, and those that it has shown.
 
-Whoever may read them need not be allowed to read the tables below. A sink's operator id is its name and `-sink`
+Readers of the views need no rights on the tables below. A sink's operator id is its name and `-sink`
 (`protocol.facts.names`).
 """
 
-#: A row for each sink and each checkpoint that has completed with it. `shown_at` is null as long as the sink was not
-#: told; `left_behind_by` is the restore that has taken the checkpoint back.
+#: A row for each sink and each checkpoint that has completed with it. `shown_at` is null until the sink was notified.
+#: `left_behind_by` is the restore that has abandoned the checkpoint.
 HISTORY = """\
 CREATE VIEW tidegate.tidegate_history AS
     SELECT c.pipeline_id AS pipeline, left(o.operator_id, -5) AS sink, c.checkpoint_id, c.completed_at,
@@ -14,8 +14,8 @@ CREATE VIEW tidegate.tidegate_history AS
     FROM tidegate.checkpoints c CROSS JOIN LATERAL jsonb_to_recordset(c.operators) AS o (operator_id text)
     WHERE c.completed_at IS NOT NULL AND right(o.operator_id, 5) = '-sink'"""
 
-#: A row for each sink: the newest checkpoint that it shows. `in_doubt`: it may show another one, because it was not
-#: told of a later one yet, or has still to follow a restore.
+#: A row for each sink, with the newest checkpoint that it shows. `in_doubt`: the sink may show another one, because it
+#: was not notified of a later one yet, or has not followed a restore yet.
 CURRENT = """\
 CREATE VIEW tidegate.tidegate_current AS
     SELECT e.pipeline_id AS pipeline, e.name AS sink, e.type, e.place, c.checkpoint_id, c.completed_at, c.shown_at,

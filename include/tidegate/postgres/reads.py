@@ -1,4 +1,4 @@
-"""The store's queries: one statement each, so that each answer is of one moment. Subtasks are in `snapshots`."""
+"""The store's queries, one statement each, so that each answer is of one moment. Subtasks are in `snapshots`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -54,72 +54,72 @@ def identity(connection: Connection) -> str:
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
-    """Pipelines that ever had a checkpoint or a change of status, by name."""
-    asked = (pipelines.c.last_checkpoint_id > 0) | (pipelines.c.status != PipelineStatus.CREATED.value)
+    """Return the names of pipelines that ever had a checkpoint or a change of status."""
+    used = (pipelines.c.last_checkpoint_id > 0) | (pipelines.c.status != PipelineStatus.CREATED.value)
     return list(
-        connection.execute(select(pipelines.c.pipeline_id).where(asked).order_by(pipelines.c.pipeline_id)).scalars()
+        connection.execute(select(pipelines.c.pipeline_id).where(used).order_by(pipelines.c.pipeline_id)).scalars()
     )
 
 
 def checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
-    found = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.checkpoint_id == checkpoint_id))
-    return found[0] if found else None
+    records = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.checkpoint_id == checkpoint_id))
+    return records[0] if records else None
 
 
 def latest_by_request(connection: Connection, pipeline_id: str, request_id: str) -> CheckpointRecord | None:
-    asked = _of(pipeline_id).where(checkpoints.c.request_id == request_id)
+    of_request = _of(pipeline_id).where(checkpoints.c.request_id == request_id)
     counts = (checkpoints.c.status != Status.FAILED.value) & checkpoints.c.abandoned_by.is_(None)
-    found = _checkpoints(connection, asked.order_by(counts.desc(), checkpoints.c.checkpoint_id.desc()).limit(1))
-    return found[0] if found else None
+    records = _checkpoints(connection, of_request.order_by(counts.desc(), checkpoints.c.checkpoint_id.desc()).limit(1))
+    return records[0] if records else None
 
 
 def with_status(connection: Connection, pipeline_id: str, status: Status) -> list[CheckpointRecord]:
-    """Oldest first."""
+    """Return the checkpoints of one status, oldest first."""
     held = _of(pipeline_id).where(checkpoints.c.status == status.value)
     return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
 
 
 def named(connection: Connection, pipeline_id: str, name: str) -> CheckpointRecord | None:
     in_use = checkpoints.c.status.in_([Status.IN_PROGRESS.value, Status.COMPLETED.value])
-    found = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.name == name, in_use))
-    return found[0] if found else None
+    records = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.name == name, in_use))
+    return records[0] if records else None
 
 
 def written_to(connection: Connection, pipeline_id: str, location: str) -> list[CheckpointRecord]:
-    """Oldest first."""
-    there = _of(pipeline_id).where(checkpoints.c.location == location)
-    return _checkpoints(connection, there.order_by(checkpoints.c.checkpoint_id))
+    """Return the savepoints that were written to a directory, oldest first."""
+    at_location = _of(pipeline_id).where(checkpoints.c.location == location)
+    return _checkpoints(connection, at_location.order_by(checkpoints.c.checkpoint_id))
 
 
 def restores_of(connection: Connection, pipeline_id: str) -> list[Restore]:
-    """Oldest first."""
-    found = select(restores).where(restores.c.pipeline_id == pipeline_id).order_by(restores.c.number)
-    return [restore_record(row) for row in connection.execute(found).mappings()]
+    """Return the restores of a pipeline, oldest first."""
+    ordered = select(restores).where(restores.c.pipeline_id == pipeline_id).order_by(restores.c.number)
+    return [restore_record(row) for row in connection.execute(ordered).mappings()]
 
 
 def pipeline(connection: Connection, pipeline_id: str) -> PipelineRecord | None:
-    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
-    return None if known is None else pipeline_record(known)
+    row = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return None if row is None else pipeline_record(row)
 
 
 def endpoints_of(connection: Connection, pipeline_id: str) -> list[Endpoint]:
-    known = (endpoints.c.role, endpoints.c.name, endpoints.c.type, endpoints.c.place)
-    found = connection.execute(select(*known).where(endpoints.c.pipeline_id == pipeline_id))
-    return [Endpoint(Role(role), *rest) for role, *rest in found]
+    columns = (endpoints.c.role, endpoints.c.name, endpoints.c.type, endpoints.c.place)
+    rows = connection.execute(select(*columns).where(endpoints.c.pipeline_id == pipeline_id))
+    return [Endpoint(Role(role), *rest) for role, *rest in rows]
 
 
 def region(connection: Connection, pipeline_id: str) -> RegionRecord:
-    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
-    return RegionRecord() if known is None else region_record(known)
+    row = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return RegionRecord() if row is None else region_record(row)
 
 
 def requests_of(connection: Connection, pipeline_id: str) -> list[CheckpointRequest]:
-    found = connection.execute(select(requests).where(requests.c.pipeline_id == pipeline_id))
-    return [request_record(row) for row in found.mappings()]
+    rows = connection.execute(select(requests).where(requests.c.pipeline_id == pipeline_id))
+    return [request_record(row) for row in rows.mappings()]
 
 
 def failed_after(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[CheckpointRecord]:
-    """Oldest first."""
+    """Return the checkpoints that failed after this one, oldest first."""
     failed = _of(pipeline_id).where(
         checkpoints.c.status == Status.FAILED.value, checkpoints.c.checkpoint_id > checkpoint_id
     )
@@ -137,7 +137,7 @@ def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
 
 
 def unnotified(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
-    """Those that have completed, that no restore has left behind, and whose sinks were not all told; oldest first."""
+    """Return the completed checkpoints that are not abandoned, and whose sinks were not all notified; oldest first."""
     waiting = _of(pipeline_id).where(
         checkpoints.c.completed_at.is_not(None),
         checkpoints.c.notified_at.is_(None),
@@ -147,42 +147,42 @@ def unnotified(connection: Connection, pipeline_id: str, limit: int) -> list[Che
 
 
 def newest_notified(connection: Connection, pipeline_id: str) -> int | None:
-    """The newest checkpoint that all sinks were told to show, of those that no restore has left behind."""
-    told = select(checkpoints.c.checkpoint_id).where(
+    """Return the newest checkpoint that all sinks were notified of, of those that are not abandoned."""
+    notified = select(checkpoints.c.checkpoint_id).where(
         checkpoints.c.pipeline_id == pipeline_id,
         checkpoints.c.completed_at.is_not(None),
         checkpoints.c.notified_at.is_not(None),
         checkpoints.c.abandoned_by.is_(None),
     )
-    newest: int | None = connection.execute(told.order_by(checkpoints.c.checkpoint_id.desc()).limit(1)).scalar()
+    newest: int | None = connection.execute(notified.order_by(checkpoints.c.checkpoint_id.desc()).limit(1)).scalar()
     return newest
 
 
 def committer(connection: Connection, pipeline_id: str) -> CommitterRecord:
-    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
-    return CommitterRecord() if known is None else committer_record(known)
+    row = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return CommitterRecord() if row is None else committer_record(row)
 
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """Of those that no restore has left behind."""
+    """Return the latest completed checkpoint, of those that are not abandoned."""
     return latest(connection, pipeline_id, Status.COMPLETED)
 
 
 def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
-    found = latest(connection, pipeline_id, Status.COMPLETED)
+    record = latest(connection, pipeline_id, Status.COMPLETED)
     measured = None
-    if found is not None:
-        of = {"pipeline_id": pipeline_id, "checkpoint_id": found.checkpoint_id}
+    if record is not None:
+        of = {"pipeline_id": pipeline_id, "checkpoint_id": record.checkpoint_id}
         measured = connection.execute(_MEASUREMENT, of).mappings().first()
     restores, latest_restore = restore_count(connection, pipeline_id)
     return LatestFigures(
         _by_status(connection, pipeline_id),
         restores,
         latest_restore,
-        found,
+        record,
         None if measured is None else Measurement(**measured),
         tuple(lag_of(connection, pipeline_id)),
-        0 if found is None else int(connection.execute(_EXPIRED_ROWS, of).scalar_one()),
+        0 if record is None else int(connection.execute(_EXPIRED_ROWS, of).scalar_one()),
     )
 
 
@@ -192,22 +192,22 @@ def _by_status(connection: Connection, pipeline_id: str) -> dict[Status, int]:
 
 
 def latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """Savepoints stay COMPLETED until they are disposed of."""
+    """Return the latest savepoint. Savepoints stay COMPLETED until they are disposed of."""
     kept = _of(pipeline_id).where(
         (checkpoints.c.status == Status.COMPLETED.value) & (checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)
     )
-    found = _checkpoints(connection, kept.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
-    return found[0] if found else None
+    records = _checkpoints(connection, kept.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    return records[0] if records else None
 
 
 def restore_count(connection: Connection, pipeline_id: str) -> tuple[int, LatestRestore | None]:
     columns = (pipelines.c.restores, pipelines.c.restored_checkpoint, pipelines.c.restored_at)
-    known = connection.execute(select(*columns).where(pipelines.c.pipeline_id == pipeline_id)).first()
-    if known is None or known.restores == 0:
+    row = connection.execute(select(*columns).where(pipelines.c.pipeline_id == pipeline_id)).first()
+    if row is None or row.restores == 0:
         return 0, None
-    record = checkpoint(connection, pipeline_id, known.restored_checkpoint)
+    record = checkpoint(connection, pipeline_id, row.restored_checkpoint)
     assert record is not None  # rows of checkpoints are never deleted
-    return known.restores, LatestRestore(record, known.restored_at.astimezone(UTC))
+    return row.restores, LatestRestore(record, row.restored_at.astimezone(UTC))
 
 
 _MEASUREMENT = text("""
@@ -215,7 +215,7 @@ SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, proces
 FROM tidegate.figures WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
 """)
 
-# As `protocol.schema.expiry.count_removed`: a run that several subtasks share counts where its smallest hash is.
+# Like `protocol.schema.expiry.count_removed`: a run shared by several subtasks counts where its smallest hash is.
 _EXPIRED_ROWS = text("""
 SELECT coalesce(sum((details -> 'ttl' ->> 'removed')::bigint), 0) FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND details -> 'ttl' ->> 'removed' <> '0'
@@ -227,12 +227,13 @@ AND (first_key_group IS NULL OR
 
 def latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:
     held = _of(pipeline_id).where(checkpoints.c.status == status.value, checkpoints.c.abandoned_by.is_(None))
-    found = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
-    return found[0] if found else None
+    records = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    return records[0] if records else None
 
 
 def unswept(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
-    """When each checkpoint ended that is not swept yet, oldest first. No whole rows, as every cleaning step asks."""
+    """Return when each checkpoint ended that is not swept yet, oldest first. It reads few columns, because every
+    cleaning needs it."""
     ended_at = func.coalesce(checkpoints.c.completed_at, checkpoints.c.failed_at)
     ended = select(checkpoints.c.checkpoint_id, ended_at).where(
         checkpoints.c.pipeline_id == pipeline_id,
@@ -243,7 +244,7 @@ def unswept(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
 
 
 def history(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
-    """Newest first."""
+    """Return the newest checkpoints, newest first."""
     newest = _of(pipeline_id).order_by(checkpoints.c.checkpoint_id.desc()).limit(limit)
     return _checkpoints(connection, newest)
 
@@ -257,12 +258,14 @@ def _checkpoints(connection: Connection, query: Select[Any]) -> list[CheckpointR
 
 
 def verdicts_of(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
-    """In the order they were recorded."""
-    found = select(verdicts).where(verdicts.c.pipeline_id == pipeline_id, verdicts.c.checkpoint_id == checkpoint_id)
-    return [verdict_record(row) for row in connection.execute(found.order_by(verdicts.c.ordinal)).mappings()]
+    """Return the verdicts on a checkpoint, in the order they were recorded."""
+    of_checkpoint = select(verdicts).where(
+        verdicts.c.pipeline_id == pipeline_id, verdicts.c.checkpoint_id == checkpoint_id
+    )
+    return [verdict_record(row) for row in connection.execute(of_checkpoint.order_by(verdicts.c.ordinal)).mappings()]
 
 
 def compactions_of(connection: Connection, pipeline_id: str) -> list[CompactedRun]:
-    """Oldest first."""
-    found = select(compactions).where(compactions.c.pipeline_id == pipeline_id).order_by(compactions.c.position)
-    return [compaction_record(row) for row in connection.execute(found).mappings()]
+    """Return the compacted runs of a pipeline, oldest first."""
+    ordered = select(compactions).where(compactions.c.pipeline_id == pipeline_id).order_by(compactions.c.position)
+    return [compaction_record(row) for row in connection.execute(ordered).mappings()]

@@ -1,10 +1,10 @@
-"""Which files are garbage: derived from references, never from counters.
+"""Find the files that are garbage, derived from references, never from counters.
 
-The view `tidegate.live_references` lists what is live (see `rules.LIVE_REFERENCES`). A file is deleted in two steps. It
-is queued when its last reference ends, and given out for deletion only while nothing live refers to it.
+The view `tidegate.live_references` lists the live files (see `rules.LIVE_REFERENCES`). A file is deleted in two
+steps. It is queued when its last reference ends, and handed out for deletion only while nothing live refers to it.
 
-The statements compare sets (EXCEPT) where NOT EXISTS would say the same. Right after a large checkpoint the planner has
-no statistics yet, and a set operation cannot be planned as a nested loop.
+The statements compare sets (EXCEPT) where NOT EXISTS would be equivalent. Right after a large checkpoint the planner
+has no statistics yet, and a set operation cannot be planned as a nested loop.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.facts.records import Deletion
 
-# What is live is read as it was before: without the checkpoints that end here, which is as it is after.
+# The view shows the state before the statement. Without the checkpoints that end here, that is the state after it.
 _RELEASE = """
 , released AS (
     SELECT h.owner, h.path
@@ -145,17 +145,17 @@ WHERE pipeline_id = :pipeline_id AND owner = 'storage' AND starts_with(path, :di
 
 
 def subsume(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> list[int]:
-    """End completed checkpoints, and enqueue their files except those that something live refers to. Returns which of
-    these checkpoints were completed."""
-    asked = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": None}
-    return [row["checkpoint_id"] for row in connection.execute(_SUBSUME, asked).mappings()]
+    """End completed checkpoints, and enqueue their files except those that something live refers to. Return the
+    checkpoints that were completed until now."""
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": None}
+    return [row["checkpoint_id"] for row in connection.execute(_SUBSUME, parameters).mappings()]
 
 
 def fail(
     connection: Connection, pipeline_id: str, checkpoint_id: int, reason: str, message: str, at: datetime
 ) -> RowMapping | None:
-    """End a checkpoint that is in progress, and enqueue its files except those that something live refers to. Returns
-    its row afterwards; None if it was not in progress."""
+    """End a checkpoint in progress, and enqueue its files except those that something live refers to. Return its row
+    afterwards; None if it was not in progress."""
     ended = {"checkpoint_id": checkpoint_id, "given_up_by": checkpoint_id, "pipeline_id": pipeline_id}
     failed = {"reason": reason, "message": message, "at": at}
     return connection.execute(_FAIL, ended | failed).mappings().one_or_none()
@@ -174,7 +174,7 @@ def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deleti
 
 
 def drop(connection: Connection, pipeline_id: str, checkpoint_id: int, files: Sequence[Deletion]) -> None:
-    """Forget files that a checkpoint refers to, and enqueue them: nothing else ever referred to them."""
+    """Forget files that a checkpoint refers to, and enqueue them. Nothing else ever referred to them."""
     connection.execute(_DROP, {**_named(pipeline_id, files), "checkpoint_id": checkpoint_id})
     enqueue(connection, pipeline_id, files, None)
 
@@ -182,12 +182,12 @@ def drop(connection: Connection, pipeline_id: str, checkpoint_id: int, files: Se
 def garbage(
     connection: Connection, pipeline_id: str, limit: int, in_use: str | None
 ) -> tuple[list[Deletion], dict[int, datetime]]:
-    """What is queued, and when each checkpoint ended that is not swept yet: who looks for one looks for the other.
+    """Return the queued files, and when each checkpoint ended that is not swept yet, because a cleaning needs both.
     `in_use` is the directory of the running region."""
-    asked = {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use}
+    parameters = {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use}
     queued: list[Deletion] = []
     unswept: dict[int, datetime] = {}
-    for _, owner, path, checkpoint_id, ended_at in connection.execute(_PENDING, asked):
+    for _, owner, path, checkpoint_id, ended_at in connection.execute(_PENDING, parameters):
         if checkpoint_id is None:
             queued.append(Deletion(owner, path))
         else:
@@ -201,7 +201,7 @@ def remove(connection: Connection, pipeline_id: str, deletions: Sequence[Deletio
 
 def discard_subsumed(connection: Connection, pipeline_id: str, gone: Sequence[Deletion]) -> int:
     """Remove files from the queue, and move checkpoints from SUBSUMED to DISCARDED if none of their files waits for
-    deletion. Returns how many."""
+    deletion. Return how many were moved."""
     return connection.execute(_REMOVE_AND_DISCARD, _named(pipeline_id, gone)).rowcount
 
 

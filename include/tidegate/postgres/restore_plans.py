@@ -1,4 +1,4 @@
-"""Reads and writes the plans of restores that pages have asked for."""
+"""Read and write the plans of restores that pages have requested."""
 
 from datetime import UTC
 from typing import Any
@@ -23,7 +23,7 @@ def find(connection: Connection, pipeline_id: str, request_id: str) -> PlannedRe
 
 
 def put(connection: Connection, planned: PlannedRestore) -> None:
-    """Record it, or what is new about it."""
+    """Record a plan, or update it."""
     values = _values(planned)
     keys = ("pipeline_id", "request_id")
     changed = {name: value for name, value in values.items() if name not in keys}
@@ -31,16 +31,16 @@ def put(connection: Connection, planned: PlannedRestore) -> None:
 
 
 def _values(planned: PlannedRestore) -> dict[str, Any]:
-    asked, confirmed = planned.asked, planned.confirmed
+    requested, confirmed = planned.asked, planned.confirmed
     values = {
         "pipeline_id": planned.pipeline_id,
-        "request_id": asked.request_id,
+        "request_id": requested.request_id,
         "target": planned.target,
-        "asked_at": asked.at,
-        "asked_by": asked.actor.name,
-        "asked_from": asked.actor.origin,
-        "dag_id": asked.dag_id,
-        "run_id": asked.run_id,
+        "asked_at": requested.at,
+        "asked_by": requested.actor.name,
+        "asked_from": requested.actor.origin,
+        "dag_id": requested.dag_id,
+        "run_id": requested.run_id,
         "planned_at": planned.planned_at,
         "digest": planned.digest,
         "refusal": readable(planned.refusal),
@@ -61,7 +61,7 @@ def _values(planned: PlannedRestore) -> dict[str, Any]:
 
 
 def _planned(row: RowMapping) -> PlannedRestore:
-    asked = AskedOfRun(
+    requested = AskedOfRun(
         row["request_id"], _user(row["asked_by"], row["asked_from"]), row["asked_at"].astimezone(UTC), row["dag_id"],
         row["run_id"],
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _planned(row: RowMapping) -> PlannedRestore:
     return PlannedRestore(
         row["pipeline_id"],
         row["target"],
-        asked,
+        requested,
         None if row["planned_at"] is None else row["planned_at"].astimezone(UTC),
         row["document"],
         row["digest"],
@@ -85,5 +85,5 @@ def _planned(row: RowMapping) -> PlannedRestore:
 
 
 def _user(name: str, origin: str) -> Actor:
-    """Pages that can start DAG runs are Airflow's."""
+    """Return the user of a plan. Pages that can start DAG runs are Airflow's."""
     return Actor(ActorKind.AIRFLOW_USER, name, origin)

@@ -1,4 +1,4 @@
-"""What a restore writes: its own row, and which completed checkpoints it leaves behind."""
+"""The writes of a restore: its own row, and the completed checkpoints that it abandons."""
 
 from datetime import datetime
 
@@ -31,15 +31,15 @@ WHERE pipeline_id = :pipeline_id AND number = :number AND rewound_at IS NULL
 
 
 def record(connection: Connection, pipeline_id: str, restore: Restore, present: Branch) -> None:
-    """Of all checkpoints that have completed exactly those outside of `present` are left behind from here on."""
+    """Record a restore. Of all completed checkpoints, exactly those outside of `present` are abandoned from then on."""
     connection.execute(insert(restores).values(pipeline_id=pipeline_id, **restore_values(restore)))
     firsts, lasts = zip(*present.spans, strict=True)
     spans = {"pipeline_id": pipeline_id, "firsts": list(firsts), "lasts": list(lasts)}
-    # First those that leave: a request may have a checkpoint on either branch, but only one that counts.
+    # Abandon first: a request may have a checkpoint on either branch, but only one that counts.
     connection.execute(_ABANDON, {**spans, "number": restore.number})
     connection.execute(_RETURN, spans)
 
 
 def mark_rewound(connection: Connection, pipeline_id: str, number: int, at: datetime) -> None:
-    """The first record stays."""
+    """Record that a restore's sinks are rewound. The first record stays."""
     connection.execute(_MARK_REWOUND, {"pipeline_id": pipeline_id, "number": number, "at": at})

@@ -1,11 +1,11 @@
-"""The names of the database's roles."""
+"""The names of the database's roles and of the schemas that roles share."""
 
-#: Runs pipelines and may do no more than that, see `grants`. Made by the embedded server, or by the database's
+#: Runs pipelines and may do no more than that, see `grants`. Created by the embedded server, or by the database's
 #: administrator.
 RUNNING_ROLE = "tidegate_runner"
 
-#: The schema of what sinks keep beside their tables in the same database. The running role makes tables in it.
+#: The schema for records of sinks next to their tables in the same database. The running role creates tables in it.
 SINKS_SCHEMA = "tidegate_sinks"
 
-#: The schema of the catalog of Iceberg tables: readers of these tables may read it, too.
+#: The schema of the catalog of Iceberg tables. Readers of these tables may read it, too.
 ICEBERG_SCHEMA = "tidegate_iceberg"

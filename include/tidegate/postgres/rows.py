@@ -1,4 +1,4 @@
-"""Rows to records and back. Nothing here talks to the database."""
+"""Convert rows to records and back, without any access to the database."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ from tidegate.protocol.text.storable import storable_json, storable_text
 
 
 def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
-    """The columns of a checkpoint's row."""
+    """Return the columns of a checkpoint's row."""
     return {
         **{name: getattr(record, name) for name in record.__slots__},
         "status": record.status.value,
@@ -92,7 +92,7 @@ def pipeline_record(row: Mapping[str, Any] | RowMapping) -> PipelineRecord:
 
 
 def region_values(region: RegionRecord) -> dict[str, Any]:
-    """The columns of a pipeline's row that are about its region."""
+    """Return the columns of a pipeline's row about its region."""
     return {f"region_{name}": getattr(region, name) for name in region.__slots__}
 
 
@@ -107,7 +107,7 @@ def region_record(row: Mapping[str, Any] | RowMapping) -> RegionRecord:
 
 
 def committer_values(committer: CommitterRecord) -> dict[str, Any]:
-    """The columns of a pipeline's row that are about its commit attempts."""
+    """Return the columns of a pipeline's row about its commit attempts."""
     return {
         "commit_attempt": committer.attempt,
         "committer_seen_at": committer.seen_at,
@@ -120,7 +120,7 @@ def committer_record(row: Mapping[str, Any] | RowMapping) -> CommitterRecord:
 
 
 def request_values(request: CheckpointRequest) -> dict[str, Any]:
-    """The columns of a request's row."""
+    """Return the columns of a request's row."""
     return {
         **asdict(request),
         "kind": request.kind.value,
@@ -141,7 +141,7 @@ def request_record(row: Mapping[str, Any] | RowMapping) -> CheckpointRequest:
 
 
 def restore_values(restore: Restore) -> dict[str, Any]:
-    """The columns of a restore's row."""
+    """Return the columns of a restore's row."""
     return asdict(restore)
 
 
@@ -176,10 +176,9 @@ def skip_values(skip: SourceSkip) -> dict[str, Any]:
 def subtask_records(
     subtasks: Iterable[Sequence[Any]], handles: Iterable[Sequence[Any]]
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """One record per subtask, from rows with `SUBTASK_COLUMNS`. The handles, in order, are those of acknowledged
-    subtasks, with the subtask and the ordinal before `HANDLE_COLUMNS`. Rows are unpacked by position, because there may
-    be 100,000 of them.
-    """
+    """Return one record per subtask, from rows with `SUBTASK_COLUMNS`. The handles, in order, are those of acknowledged
+    subtasks, with the subtask and the ordinal before `HANDLE_COLUMNS`. Rows are unpacked by position, because there
+    may be 100,000 of them."""
     held: dict[tuple[str, int], list[StateHandle]] = defaultdict(list)
     for operator_id, index, _, *handle in handles:
         held[operator_id, index].append(handle_record(*handle))
@@ -202,8 +201,8 @@ def subtask_records(
 IDENTITY_COLUMNS = ("operator_id", "subtask_index")
 SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", "finished", *METRICS)
 # A handle has columns rather than the JSON of `protocol.facts.handles`, because the database works with them: it
-# derives the owner, checks sizes and key groups, and finds files by their paths. Both ways between handle and columns
-# are here.
+# derives the owner, checks sizes and key groups, and finds files by their paths. The conversions in both directions are
+# here.
 HANDLE_COLUMNS = (
     *("path", "kind", "rows", "bytes", "checksum", "created_by"),
     *("first_key_group", "last_key_group", "details"),
@@ -221,7 +220,7 @@ def handle_record(
     last_key_group: int | None,
     details: Mapping[str, Any],
 ) -> StateHandle:
-    """From values in the order of `HANDLE_COLUMNS`."""
+    """Return a handle from values in the order of `HANDLE_COLUMNS`."""
     groups = None
     if first_key_group is not None and last_key_group is not None:
         groups = KeyGroupRange(first_key_group, last_key_group)
@@ -229,7 +228,7 @@ def handle_record(
 
 
 def handle_row(handle: StateHandle) -> tuple[Any, ...]:
-    """Its values, in the order of `HANDLE_COLUMNS`."""
+    """Return a handle's values, in the order of `HANDLE_COLUMNS`."""
     groups = handle.key_groups
     return (
         handle.path,
@@ -263,7 +262,7 @@ def verdict_record(row: Mapping[str, Any] | RowMapping) -> Verdict:
 
 
 def readable(text: str | None) -> str | None:
-    """Text for people, without characters that the database cannot store."""
+    """Return text for readers, without characters that the database cannot store."""
     return None if text is None else storable_text(text)
 
 

@@ -1,6 +1,6 @@
-"""What tables alone cannot say, as SQL: which transitions are legal, that a handle has a subtask, and what is live.
+"""Rules that table definitions cannot express, as SQL: legal transitions, the subtask of a handle, and live references.
 
-`tables` attaches these texts to its tables. `migrations/` has its own copies, and a test proves that both say the same.
+`tables` attaches these texts to its tables. `migrations/` has its own copies, and a test proves that both are equal.
 """
 
 from tidegate.protocol.facts.lifecycle import TRANSITIONS, Phase, Status
@@ -15,7 +15,7 @@ def _transitions() -> str:
     return ",\n        ".join(moves)
 
 
-#: A checkpoint starts TRIGGERED, then moves as `lifecycle.TRANSITIONS` says. An update that keeps the stage is allowed.
+#: A checkpoint starts TRIGGERED, then moves as in `lifecycle.TRANSITIONS`. An update that keeps the stage is allowed.
 TRANSITION_FUNCTION = f"""\
 CREATE FUNCTION tidegate.refuse_illegal_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,7 +39,7 @@ TRANSITION_TRIGGER = """\
 CREATE TRIGGER checkpoints_legal_transition BEFORE INSERT OR UPDATE OF status, phase ON tidegate.checkpoints
 FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_illegal_transition()"""
 
-#: Every commit attempt gets a new number, which fences older attempts, so no number is given out twice. Only the newest
+#: Every commit attempt gets a new number, which fences older attempts, so no number is used twice. Only the newest
 #: attempt may record a sign of life.
 ATTEMPTS_FUNCTION = """\
 CREATE FUNCTION tidegate.refuse_older_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -57,8 +57,8 @@ ATTEMPTS_TRIGGER = """\
 CREATE TRIGGER pipelines_attempts_grow BEFORE UPDATE OF commit_attempt, committer_seen_at ON tidegate.pipelines
 FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_older_attempt()"""
 
-#: The foreign key of handles, checked once per statement. Row by row it took a third of the time of a large batch of
-#: acknowledgements. Rows of subtasks are never deleted before their handles.
+#: The foreign key of handles, checked once per statement. Checked row by row, it took a third of the time of a large
+#: batch of acknowledgements. Rows of subtasks are never deleted before their handles.
 HANDLES_FUNCTION = """\
 CREATE FUNCTION tidegate.refuse_handles_without_subtask() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -84,13 +84,13 @@ CREATE TRIGGER handles_of_subtask_updated AFTER UPDATE ON tidegate.handles REFER
 FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()""",
 )
 
-#: What must not be deleted, as (owner, path), and the checkpoint that refers to it, 0 for a compacted run. Live are
-#: (protocol.md section 9):
-#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones except EXCHANGE, which is not needed any more;
+#: The files that must not be deleted, as (owner, path), with the checkpoint that refers to each, 0 for a compacted run.
+#: These references are live (protocol.md section 9):
+#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones except EXCHANGE, which is no longer needed;
 #: - the metadata of COMPLETED checkpoints;
 #: - the handles of compacted runs;
-#: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified: until the notification is
-#:   recorded they are the only copy of committed rows. After a restore has left it behind, nobody needs them.
+#: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified. Until the notification is
+#:   recorded they are the only copy of committed rows. After a restore has abandoned it, they are not needed.
 LIVE_REFERENCES = """\
 CREATE VIEW tidegate.live_references AS
     SELECT h.pipeline_id, h.owner, h.path, h.created_by, h.checkpoint_id

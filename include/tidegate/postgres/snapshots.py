@@ -1,9 +1,9 @@
-"""Reads the subtasks of a checkpoint, with their snapshots.
+"""Read the subtasks of a checkpoint, with their snapshots.
 
-Where there are many, that takes two statements, because their join with the handles may be planned badly before there
-are statistics. They are of one moment all the same: an acknowledgement and its handles are written together and never
-change. So handles that are read later belong to the subtasks read before, and a subtask that had not acknowledged then
-has none.
+For many subtasks that takes two statements, because their join with the handles may be planned badly before there
+are statistics. The result is still of one moment, because an acknowledgement and its handles are written together
+and never change. Handles that are read later belong to the subtasks read before, and a subtask that had not
+acknowledged then has none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,12 +27,12 @@ def _of_checkpoint(table: Table, columns: Sequence[str]) -> Select[Any]:
 
 
 def _in_order(table: Table, columns: Sequence[str]) -> Select[Any]:
-    """All rows of a checkpoint."""
+    """Return a query of all rows of a checkpoint."""
     return _of_checkpoint(table, columns).order_by(*table.primary_key.columns)
 
 
 def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
-    """The rows that belong to some subtasks of a checkpoint, found one by one through the primary key.
+    """Return a query of the rows of some subtasks of a checkpoint, found one by one through the primary key.
 
     LATERAL and OFFSET leave the planner no other way. Without statistics, as right after a large checkpoint was
     triggered, it would read all rows of the checkpoint for each batch of acknowledgements.
@@ -47,14 +47,14 @@ def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
 
 
 def _with_handles() -> Select[Any]:
-    """All rows of a checkpoint's subtasks, each with the rows of its handles."""
+    """Return a query of all rows of a checkpoint's subtasks, each with the rows of its handles."""
     values = func.jsonb_build_array(*(handles.c[name] for name in HANDLE_COLUMNS))
     of_one = _of_checkpoint(handles, ()).where(*(handles.c[name] == subtasks.c[name] for name in IDENTITY_COLUMNS))
     listed = of_one.add_columns(func.jsonb_agg(aggregate_order_by(values, handles.c.ordinal))).correlate(subtasks)
     return _in_order(subtasks, SUBTASK_COLUMNS).add_columns(listed.scalar_subquery().label("handles"))
 
 
-#: Up to so many subtasks, the handles of each are looked up by themselves.
+#: The most subtasks of a checkpoint for which the handles of each are looked up separately.
 NARROW = 1000
 
 _CHUNK = 1000  # rows made into records at a time, so that 100,000 are not in memory twice
@@ -71,8 +71,8 @@ def subtasks_of(
     only: Iterable[SubtaskId] | None = None,
     record: CheckpointRecord | None = None,
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """By operator and index. With `only`, those of the named subtasks that exist. If the checkpoint is known, its
-    `record` says how they are best read."""
+    """Return the subtasks by operator and index. With `only`, return those of the named subtasks that exist. The
+    checkpoint's `record`, if known, decides how they are read best."""
     checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
     if only is not None:
         return _named(connection, checkpoint, dict.fromkeys(only))
@@ -81,8 +81,8 @@ def subtasks_of(
     if record is not None and record.num_subtasks <= NARROW:
         rows = connection.execute(_TOGETHER, checkpoint).all()
         return subtask_records((row[:-1] for row in rows), _handles_beside(rows))
-    everything = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
-    return subtask_records(*(rows.yield_per(_CHUNK) for rows in everything))
+    results = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
+    return subtask_records(*(rows.yield_per(_CHUNK) for rows in results))
 
 
 def _handles_beside(rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
@@ -99,9 +99,9 @@ def _named(
             return []
         operator_ids = [subtask.operator_id for subtask in wanted]
         subtask_indexes = [subtask.subtask_index for subtask in wanted]
-        asked = {**checkpoint, "operator_ids": operator_ids, "subtask_indexes": subtask_indexes}
-        return connection.execute(query, asked).all()
+        parameters = {**checkpoint, "operator_ids": operator_ids, "subtask_indexes": subtask_indexes}
+        return connection.execute(query, parameters).all()
 
-    found = rows_of(_NAMED_SUBTASKS, only)
-    acknowledged = [SubtaskId(row.operator_id, row.subtask_index) for row in found if row.acknowledged_at is not None]
-    return subtask_records(found, rows_of(_NAMED_HANDLES, acknowledged))
+    rows = rows_of(_NAMED_SUBTASKS, only)
+    acknowledged = [SubtaskId(row.operator_id, row.subtask_index) for row in rows if row.acknowledged_at is not None]
+    return subtask_records(rows, rows_of(_NAMED_HANDLES, acknowledged))

@@ -1,7 +1,7 @@
-"""`CheckpointStore` on PostgreSQL: opens transactions, locks the pipeline, commits, and says what an error means.
+"""`CheckpointStore` on PostgreSQL: open transactions, lock the pipeline, commit, and explain errors.
 
-`transaction` has what a transaction may ask and write, `references` decides which files are garbage, and `tables` has
-the rules that rows obey.
+`transaction` has the reads and writes of a transaction, `references` decides which files are garbage, and `tables`
+has the rules for rows.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -30,10 +30,10 @@ Answer = TypeVar("Answer")
 
 
 class PostgresCheckpointStore:
-    """The durable record of checkpoints. Thread-safe; each process needs its own."""
+    """The durable record of checkpoints. Thread-safe. Each process needs its own."""
 
     def __init__(self, engine: Engine, listening: Engine | None = None) -> None:
-        """`listening` reaches the same database without a pooler, if `engine` has one in between."""
+        """Take `listening`, an engine that reaches the same database without a pooler, if `engine` goes through one."""
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._listener = ChangeListener(listening or engine)
@@ -44,8 +44,7 @@ class PostgresCheckpointStore:
         self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> Iterator[PostgresTransaction]:
         """See `ports.CheckpointStore`. Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read
-        again to find out), or `CheckpointError` if a rule of the database refused a row (nothing happened).
-        """
+        again to find out), or `CheckpointError` if a rule of the database refused a row (nothing happened)."""
         what = f"the transaction on pipeline {pipeline_id!r}"
 
         def begin(connection: Connection) -> Locked:
@@ -65,7 +64,7 @@ class PostgresCheckpointStore:
             try:
                 if changed:
                     connection.commit()
-                else:  # releases the lock too, without waiting for the disk: locking a row logs as well
+                else:  # releases the lock without waiting for the disk, as locking a row is logged too
                     connection.rollback()
             except DBAPIError as error:
                 if not changed and is_disconnect(error):
@@ -95,8 +94,8 @@ class PostgresCheckpointStore:
         return self._read("reading the history", lambda c: reads.history(c, pipeline_id, limit))
 
     def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
-        question = "reading the completed checkpoints"
-        return self._read(question, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
+        purpose = "reading the completed checkpoints"
+        return self._read(purpose, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
 
     def figures(self, pipeline_id: str) -> LatestFigures:
         return self._read("reading the figures", lambda c: reads.figures(c, pipeline_id))
@@ -111,15 +110,15 @@ class PostgresCheckpointStore:
         return self._read("reading the audit", lambda c: audit.newest(c, pipeline_id, limit, before))
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
-        """See `listening`: what is committed between two waits of one thread is not missed."""
+        """See `listening`: changes committed between two waits of one thread are not missed."""
         return bool(self._listener.wait([pipeline_id], timeout))
 
     def wait_for_changes(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
-        """See `listening`, likewise."""
+        """See `listening`: changes committed between two waits of one thread are not missed."""
         return self._listener.wait(pipeline_ids, timeout)
 
     def close(self) -> None:
-        """Close the calling thread's listening connection and the pool; the store reconnects if used again."""
+        """Close the calling thread's listening connection and the pool. The store reconnects if used again."""
         self._listener.close()
         self._engine.dispose()
 
@@ -129,8 +128,8 @@ class PostgresCheckpointStore:
         return answer
 
     def _first(self, engine: Engine, what: str, question: Callable[[Connection], Answer]) -> tuple[Connection, Answer]:
-        """A connection, and the first answer on it. One that was in use a moment ago is not tested (see `engine`). If
-        it is gone, or another transaction came first, it is asked once more: nothing has happened yet."""
+        """Return a connection, and the first answer on it. A recently used connection is not tested (see `engine`). If
+        it is gone, or another transaction came first, the query is repeated once, because nothing has happened yet."""
         for again in (True, False):
             connection = self._connect(engine, what)
             try:
@@ -152,7 +151,7 @@ class PostgresCheckpointStore:
 
 
 def _give_back(connection: Connection) -> None:
-    """Roll back what is open and return the connection. A broken one is dropped, and the first error is kept."""
+    """Roll back an open transaction and return the connection. A broken one is dropped, and the first error is kept."""
     try:
         connection.close()
     except DBAPIError:

@@ -1,7 +1,7 @@
-"""Finds out which of the database's own timeouts ended a statement, and who has set it.
+"""Find the database timeout that ended a statement, and where it was set.
 
-Nothing of ours sets them: an administrator did, for a role, a database or the server. They are left as they are, and
-the error says which and from where.
+Tidegate does not set these timeouts. An administrator did, for a role, a database or the server. They are left
+unchanged, and the error names the timeout and its origin.
 """
 
 from contextlib import suppress
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import ExceptionContext
 
 QUERY_CANCELED = "57014"
-#: By what PostgreSQL says of each.
+#: The settings, by the text of PostgreSQL's error.
 _TIMEOUTS = {"statement timeout": "statement_timeout", "transaction timeout": "transaction_timeout"}
 _SETTING = text("""
     SELECT current_setting(name) AS value, source, current_user AS role, current_database() AS database
     FROM pg_settings WHERE name = :name
 """)
-#: By `pg_settings.source`: where it was set, and what changes it.
+#: By `pg_settings.source`: where it was set, and how to change it.
 _ORIGINS = {
     "user": ("for the role {role}", "ALTER ROLE {role} SET {name} = …"),
     "database": ("for the database {database}", "ALTER DATABASE {database} SET {name} = …"),
@@ -35,8 +35,8 @@ _ELSEWHERE = ("as pg_settings has it: {source}", "ALTER ROLE {role} SET {name} =
 
 
 def name_timeouts(engine: Engine) -> None:
-    """Have errors of the engine say which timeout was reached. It is looked up on another connection: that of the
-    error is still in its failed transaction."""
+    """Add to errors of the engine the timeout that was reached. It is read on another connection, because the failed
+    one is still in its transaction."""
 
     @event.listens_for(engine, "handle_error")
     def handle(context: "ExceptionContext") -> None:
@@ -44,20 +44,20 @@ def name_timeouts(engine: Engine) -> None:
         if name is None:
             return
         with suppress(SQLAlchemyError), engine.connect() as connection:
-            found = connection.execute(_SETTING, {"name": name}).mappings().one()
-            where, change = _ORIGINS.get(found["source"], _ELSEWHERE)
-            said = f"{{name}} is {{value}}, set {where}; it is raised by: {change}"
-            context.original_exception.add_note(said.format(name=name, **found))
+            setting = connection.execute(_SETTING, {"name": name}).mappings().one()
+            where, change = _ORIGINS.get(setting["source"], _ELSEWHERE)
+            note = f"{{name}} is {{value}}, set {where}; it is raised by: {change}"
+            context.original_exception.add_note(note.format(name=name, **setting))
 
 
 def _reached(error: BaseException | None) -> str | None:
     if getattr(error, "pgcode", None) not in (QUERY_CANCELED, "25P04"):
         return None
-    return next((name for said, name in _TIMEOUTS.items() if said in str(error)), None)
+    return next((name for message, name in _TIMEOUTS.items() if message in str(error)), None)
 
 
 def timeout_reached(error: BaseException | None) -> str | None:
-    """What is known of the timeout that the error is about; None if it is about none."""
+    """Return a sentence about the timeout that caused the error; None if none did."""
     name = _reached(error)
     if name is None:
         return None

@@ -1,6 +1,6 @@
 """One transaction on one pipeline: the port's writes, over an open connection that holds the pipeline's lock.
 
-`facts` has what it reads, `pipeline_writes` what it writes about the pipeline as a whole. Every move is a conditional
+`facts` has the reads, `pipeline_writes` the writes about the pipeline as a whole. Every move is a conditional
 UPDATE, so a lost race is an update of no rows. `store` locks, commits and explains errors.
 """
 
@@ -55,8 +55,8 @@ SELECT added.pipeline_id, added.checkpoint_id, s.operator_id, s.subtask_index
 FROM added CROSS JOIN
     unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
 """
-#: What was committed must outlast a crash of the server, also where a role's default is not to wait for its disk: sinks
-#: make visible what the database has completed.
+#: A commit must outlast a crash of the server, also where a role's default is not to wait for the disk, because sinks
+#: then make the completed rows visible.
 _DURABLE = text("set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)")
 _COLUMNS = ", ".join(CheckpointRecord.__slots__)
 _PARAMETERS = ", ".join(f":{name}" for name in CheckpointRecord.__slots__)
@@ -72,7 +72,8 @@ class PostgresTransaction(PipelineWrites):
     _begins_commit = False
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
-        """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
+        """Add a checkpoint in progress. Raise `ValueError` if it is another pipeline's, or its number of subtasks
+        differs."""
         if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
             raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
         self._execute(
@@ -87,12 +88,12 @@ class PostgresTransaction(PipelineWrites):
         self._has_written()
         record = self._known_record(checkpoint_id)
         narrow = record is not None and record.num_subtasks <= snapshots.NARROW
-        attempt, asked = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id, narrow)
+        attempt, subtasks = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id, narrow)
         if attempt is None:
             raise self._not_found(checkpoint_id)
         self._known.pop(("subtasks", checkpoint_id), None)
-        if record is not None and record.num_subtasks == len(asked):
-            self._known["subtasks", checkpoint_id] = asked
+        if record is not None and record.num_subtasks == len(subtasks):
+            self._known["subtasks", checkpoint_id] = subtasks
         return attempt
 
     def record_acknowledgements(
@@ -110,7 +111,7 @@ class PostgresTransaction(PipelineWrites):
         return self._record_verdicts(checkpoint_id, verdicts, at)
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
-        """Raises `ValueError` if the phases do not follow each other."""
+        """Move a checkpoint to its next phase. Raise `ValueError` if the phases do not follow each other."""
         if Phase.HELD in (before, after):
             raise ValueError("a hold begins with `hold` and ends with `decide`")
         if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
@@ -172,8 +173,8 @@ class PostgresTransaction(PipelineWrites):
         )
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
-        said = storable_text(message)
-        failed = references.fail(self._connection, self._pipeline_id, checkpoint_id, reason.name, said, at)
+        sentence = storable_text(message)
+        failed = references.fail(self._connection, self._pipeline_id, checkpoint_id, reason.name, sentence, at)
         return self._has_become(failed)
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
@@ -203,10 +204,10 @@ class PostgresTransaction(PipelineWrites):
         return self._update_pipeline(**committer_values(committer))
 
     def _this_attempt(self) -> CTE:
-        """Written with another statement."""
+        """Return the update that records the commit attempt, which is written with another statement."""
         self._begins_commit = False
-        mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
-        return mine.values(committer_values(self._committer)).cte("attempt")
+        row = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
+        return row.values(committer_values(self._committer)).cte("attempt")
 
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         if not is_committing(self._committer, attempt):
@@ -281,10 +282,10 @@ class PostgresTransaction(PipelineWrites):
         self._put_region(swept(self._region, attempt))
 
     def conclude(self) -> None:
-        """The last statement of a transaction that wrote. It shows that none before it was refused, and has the attempt
-        at committing that has begun."""
-        told = select(func.pg_notify("tidegate", self._pipeline_id), _DURABLE)
-        self._connection.execute(told.add_cte(self._this_attempt()) if self._begins_commit else told)
+        """Execute the last statement of a transaction that wrote. Its success shows that no earlier statement was
+        refused. It also records the commit attempt that has begun."""
+        notification = select(func.pg_notify("tidegate", self._pipeline_id), _DURABLE)
+        self._connection.execute(notification.add_cte(self._this_attempt()) if self._begins_commit else notification)
 
     # -- inside
 
@@ -294,9 +295,9 @@ class PostgresTransaction(PipelineWrites):
             moving = moving.where(checkpoints.c.phase == phase.value)
         return self._write(moving.values(**values))
 
-    def _write(self, one: Update) -> bool:
-        """Whether a checkpoint was changed. It is known from then on as it is now."""
-        return self._has_become(self._connection.execute(one.returning(*checkpoints.c)).mappings().one_or_none())
+    def _write(self, statement: Update) -> bool:
+        """Execute the update, remember the checkpoint as it is now, and return whether one was changed."""
+        return self._has_become(self._connection.execute(statement.returning(*checkpoints.c)).mappings().one_or_none())
 
     def _has_become(self, row: RowMapping | None) -> bool:
         self._wrote = True

@@ -1,6 +1,6 @@
-"""What programs read: several tables of a pipeline as of one checkpoint, with its code or without it.
+"""Read several tables of a pipeline as of one checkpoint, with its code or without it.
 
-Reading order: `finding` (`tidegate.read`: which checkpoint, and where its rows are), `result` (what it returns),
-`rows` (how each library opens them), `described` (a sink without the pipeline's code). May import `assembly` and,
+Reading order: `finding` (`tidegate.read`: find the checkpoint and its rows), `result` (the tables that it returns),
+`rows` (open them with each library), `described` (a sink without the pipeline's code). May import `assembly` and,
 inside functions, the rooms below it.
 """

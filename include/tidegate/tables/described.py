@@ -1,4 +1,4 @@
-"""Sinks of a pipeline whose code is not here: made anew from what is on record about them."""
+"""Make the sinks of a pipeline whose code is not available, from their records."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidegate.postgres_sink.sink import PostgresSink
     from tidegate.sinks.parquet import ParquetSink
 
-#: What stands in a sink's place for the database of the checkpoints.
+#: The connection that stands for the database of the checkpoints.
 _DEFAULT = "tidegate_default"
 
 
@@ -47,7 +47,7 @@ _KNOWN: Mapping[str, Callable[[str, Mapping[str, Any]], "IcebergSink | ParquetSi
 
 
 def sink_of(pipeline_id: str, sink: SinkAt) -> ReadableAtSink:
-    """Make the sink. Raises `ConfigurationError` if the record is not enough for it."""
+    """Make the sink. Raises `ConfigurationError` if the record is not sufficient."""
     make = _KNOWN.get(sink.type or "")
     if make is None:
         raise ConfigurationError(
@@ -55,10 +55,10 @@ def sink_of(pipeline_id: str, sink: SinkAt) -> ReadableAtSink:
             "be read by its name alone. Nothing was read. Give tidegate.read the Pipeline instead of its name."
         )
     if not sink.definition:
-        why = sink.problem or "its definition is not on the checkpoint storage"
+        reason = sink.problem or "its definition is not on the checkpoint storage"
         raise ConfigurationError(
-            f"Sink {sink.name!r} of pipeline {pipeline_id!r} cannot be read by its name alone: {why} Nothing was read. "
-            "Set TIDEGATE_STORAGE to where the pipeline's checkpoints are, or give tidegate.read the Pipeline instead "
-            "of its name."
+            f"Sink {sink.name!r} of pipeline {pipeline_id!r} cannot be read by its name alone: {reason} Nothing was "
+            "read. Set TIDEGATE_STORAGE to the storage of the pipeline's checkpoints, or give tidegate.read the "
+            "Pipeline instead of its name."
         )
     return make(sink.place, sink.definition).placed(pipeline_id, sink.name)

@@ -1,7 +1,8 @@
-"""`tidegate.read`: finds one checkpoint that all tables can be read as of, and where their rows are then.
+"""`tidegate.read`: find one checkpoint that all tables can be read as of, and the rows of each table at it.
 
-The database is read as of one moment, without a lock, and so are directories after it. What may have changed in between
-shows in a second look: rows of a checkpoint move only with a restore, and are deleted only when no restore needs them.
+The database is read as of one moment, without a lock, and directories are read after it. A second read of the
+database shows whether rows may have moved in between. They move only with a restore, and are deleted only when no
+restore needs them.
 """
 
 import time
@@ -31,7 +32,7 @@ from tidegate.tables.rows import Rows
 if TYPE_CHECKING:
     from tidegate.reading.readings import Readings
 
-#: How long a read that meets a commit or a restore at work tries again, in seconds, and how often.
+#: How long a read tries again when it meets a commit or a restore, and the pause between two tries, in seconds.
 _PATIENCE, _PAUSE = 5.0, 0.1
 
 
@@ -41,17 +42,18 @@ def read(
     checkpoint: int | Literal["latest"] = "latest",
     wait: str | timedelta | None = None,
 ) -> Tables:
-    """Find tables of a pipeline as of one checkpoint, whatever each of them shows at the moment.
+    """Find tables of a pipeline as of one checkpoint, whatever each of them currently shows.
 
-    By default this is the newest checkpoint that all of them show. While one is on its way to them, that is the one
-    before it; sinks in the commit show it as soon as it has completed. After a restore it is the restored one.
+    By default this is the newest checkpoint that all of them show. While a new one becomes visible, that is the
+    previous one. Sinks in the commit show a checkpoint as soon as it has completed. After a restore it is the
+    restored one.
 
     Args:
         pipeline: The name of the pipeline, or the pipeline itself, which is needed for sinks of your own.
         sinks: The names of the sinks; by default all.
-        checkpoint: The id of another checkpoint: also one that a restore has left behind, as long as it is kept.
-        wait: How long to wait, such as `"30 s"`, until all of them show the checkpoint that has completed last, or the
-            one that is named.
+        checkpoint: The id of another checkpoint. It may be one that a restore has abandoned, as long as it is retained.
+        wait: How long to wait, such as `"30 s"`, until all of them show the latest completed checkpoint, or
+            the given one.
 
     Returns:
         The tables, which are not read yet.
@@ -64,7 +66,7 @@ def read(
         CheckpointInDoubtError: If a sink does not show it yet, or not within that time.
         OperatorNotFoundError: If the checkpoint has no such sink.
         ConfigurationError: If a sink cannot be read as of a checkpoint, or not without the pipeline itself.
-        SinkError: If a table is not there.
+        SinkError: If a table does not exist.
 
     Example:
         `tidegate.read("shop", "orders", "customers").pandas()["orders"]`
@@ -91,8 +93,8 @@ def _checked(checkpoint: object) -> int | None:
 
 @dataclass(frozen=True)
 class _Finding:
-    """What is asked for. `defined` are the sinks of a pipeline whose code is here; `wanted` None is the latest
-    checkpoint, and `wait` None the one that all sinks show already."""
+    """One call of `read`. `defined` are the sinks of a pipeline whose code is available. Without `wanted`, it reads the
+    latest checkpoint, and without `wait`, the one that all sinks show already."""
 
     pipeline: str
     names: tuple[str, ...]
@@ -101,7 +103,7 @@ class _Finding:
     wait: timedelta | None
 
     def find(self, readings: "Readings") -> tuple[TablesAt, dict[str, Rows]]:
-        """Raises as `read`."""
+        """Find the checkpoint and the rows of its tables. Raises as `read`."""
         begun, target = time.monotonic(), self.wanted
         until = begun + (self.wait or timedelta(0)).total_seconds()
         patient = max(until, begun + _PATIENCE)
@@ -113,7 +115,7 @@ class _Finding:
             except CheckpointInDoubtError:
                 if time.monotonic() >= (patient if target is None else until):
                     raise
-            except CheckpointNotRetainedError:  # the latest one is another by now
+            except CheckpointNotRetainedError:  # another checkpoint is the latest by now
                 if self.wanted is not None or time.monotonic() >= patient:
                     raise
                 target = None
@@ -127,7 +129,7 @@ class _Finding:
             return self.find(readings)[1]
 
     def _newest(self, readings: "Readings", target: int | None) -> int | None:
-        """The checkpoint to wait for: the first answer, unless a restore has gone back behind it."""
+        """Return the checkpoint to wait for: the first latest one, unless a restore has returned to an earlier one."""
         newest = readings.newest_completed(self.pipeline)
         return newest if target is None or newest is None else min(target, newest)
 
@@ -158,6 +160,6 @@ class _Finding:
 def _missing(pipeline: str, error: FileNotFoundError) -> SinkError:
     return SinkError(
         f"A table of pipeline {pipeline!r} cannot be read: {error} is missing, although the rows of this checkpoint "
-        "are kept. Nothing was changed. See that nobody has deleted files of the table by hand, and that its directory "
+        "are kept. Nothing was changed. Check that no files of the table were deleted by hand, and that its directory "
         "is mounted."
     )

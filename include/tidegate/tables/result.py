@@ -1,4 +1,4 @@
-"""Tables as of one checkpoint, found and not yet read."""
+"""The tables as of one checkpoint, found and not yet read."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
-#: How often files that have moved while they were read are looked for again.
-_LOOKS = 5
+#: The number of attempts to read files that move meanwhile.
+_ATTEMPTS = 5
 
 
 class Tables:
@@ -49,13 +49,13 @@ class Tables:
         return f"<tables {', '.join(self.names)} of pipeline {self.pipeline} as of checkpoint {self.checkpoint}>"
 
     def arrow(self) -> "dict[str, pa.Table]":
-        """Read all rows with Arrow. Where a restore moves files meanwhile, they are looked for again.
+        """Read all rows with Arrow. If a restore moves files meanwhile, they are found again.
 
         Returns:
-            A `pyarrow.Table` by the name of each sink. One that had no rows yet has no columns.
+            A `pyarrow.Table` by the name of each sink. A table that had no rows yet has no columns.
 
         Raises:
-            CheckpointNotRetainedError: If rows have been deleted since: a later checkpoint has to be read.
+            CheckpointNotRetainedError: If rows have been deleted since. Read a later checkpoint.
             SinkError: If a file is missing for another reason.
         """
         return {name: self._read(name, rows.arrow_table) for name in self.names}
@@ -73,8 +73,8 @@ class Tables:
         return {name: table.to_pandas() for name, table in self.arrow().items()}
 
     def spark(self, spark: "SparkSession") -> "dict[str, DataFrame]":
-        """Open the tables with Spark, which reads their files when it needs them. A query on files that were deleted
-        since fails; it never shows another checkpoint's rows.
+        """Open the tables with Spark, which reads their files when it needs them. A query fails if its files were
+        deleted meanwhile. It never shows rows of another checkpoint.
 
         Args:
             spark: The session.
@@ -86,7 +86,7 @@ class Tables:
 
     def duckdb(self, connection: DuckDBConnection) -> None:
         """Make each table a view of a DuckDB connection, under the name of its sink. DuckDB reads the files when it
-        needs them; a query on files that were deleted since fails.
+        needs them. A query fails if its files were deleted meanwhile.
 
         Args:
             connection: The connection.
@@ -98,14 +98,14 @@ class Tables:
             self._read(name, partial(rows.register, connection, name))
 
     def _read(self, name: str, read: "Callable[[Rows], Read]") -> "Read":
-        for look in range(_LOOKS):
+        for attempt in range(_ATTEMPTS):
             try:
                 return read(self._found[name])
             except FileNotFoundError as error:
-                if look == _LOOKS - 1:
+                if attempt == _ATTEMPTS - 1:
                     raise SinkError(
-                        f"Table {name!r} of pipeline {self.pipeline!r} cannot be read: its files move again and again, "
+                        f"Table {name!r} of pipeline {self.pipeline!r} cannot be read: its files move repeatedly, "
                         f"the last was {error}. Nothing was changed. Read it again."
                     ) from error
                 self._found = self._look_again()
-        raise AssertionError("the last look has returned or raised")
+        raise AssertionError("the last attempt has returned or raised")

@@ -1,4 +1,4 @@
-"""Opens the rows of one table with Arrow, Spark and DuckDB. pandas reads what Arrow has read."""
+"""Open the rows of one table with Arrow, Spark and DuckDB. pandas uses the rows of Arrow."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ Rows = TableFiles | ArrowRows
 
 
 class DuckDBConnection(Protocol):
-    """What is needed of a DuckDB connection, so that the library does not need DuckDB."""
+    """The part of a DuckDB connection that is used here, so that the library does not need DuckDB."""
 
     def register(self, view_name: str, python_object: Any) -> Any:
         """Make an object of Python a view.
@@ -43,7 +43,8 @@ def arrow_table(rows: Rows) -> "pa.Table":
 
 
 def _read(path: str, columns: "pa.Schema") -> "pa.Table":
-    """One file, in the columns of the whole table. By this thread alone: pyarrow's may outlive the interpreter."""
+    """Read one file, in the columns of the whole table. Only this thread reads, because pyarrow's may outlive the
+    interpreter."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -61,7 +62,7 @@ def _read(path: str, columns: "pa.Schema") -> "pa.Table":
 
 
 def spark_frame(spark: "SparkSession", rows: Rows) -> "DataFrame":
-    """A lazy DataFrame of files that Spark reaches; other rows are read now."""
+    """Return a lazy DataFrame of files that Spark can reach. Other rows are read at once."""
     # pyspark is heavy, and a DAG file may import `tidegate.read`.
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -74,7 +75,7 @@ def spark_frame(spark: "SparkSession", rows: Rows) -> "DataFrame":
 
 
 def register(connection: DuckDBConnection, name: str, rows: Rows) -> None:
-    """Make the rows a view. DuckDB reads files when it is asked for them, and no more of them than it needs."""
+    """Make the rows a view. DuckDB reads files when a query needs them, and only those that it needs."""
     if not isinstance(rows, TableFiles):
         connection.register(name, arrow_table(rows))
         return
@@ -92,7 +93,7 @@ def register(connection: DuckDBConnection, name: str, rows: Rows) -> None:
 
 
 def _place(path: str) -> "tuple[pafs.FileSystem, str]":
-    """Where Arrow finds a file, by its path or URL."""
+    """Return the file system and path of a file for Arrow, from its path or URL."""
     from pyarrow import fs
 
     return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)

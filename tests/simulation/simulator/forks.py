@@ -160,7 +160,7 @@ def _check_refusal(forked: Forked, why: str, gone: bool, slow: bool) -> None:
         "this database knows checkpoints of it": begun,
         "there is something already where": begun,
         "it has no marker": gone,
-        "it is not as it was written, or is there no more": gone,
+        "its content has changed, or it no longer exists": gone,
         "copying stood still": slow,
     }
     right = any(reason in why and holds for reason, holds in reasons.items())

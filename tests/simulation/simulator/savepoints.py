@@ -197,9 +197,9 @@ def _check_refusal(world: "World", target: FromDirectory, directory: "SavedDirec
         "latest completed checkpoint has changed": True,
         "it cannot be claimed": not directory.is_owners,
         "it has no marker": touched,
-        "it is not as it was written": touched,
+        "its content has changed": touched,
         "it has changed since the plan": touched,
-        "restored by somebody else": restores != len(world.store.state.restores),
+        "another restore was made since": restores != len(world.store.state.restores),
         "are deleted for good": _is_gone_for_good(world, directory.savepoint),
         "copying stood still": world.clock.time - since > IMPORT_LEASE / 2 or world.clock.world.clocks.move,
     }

@@ -1,1 +1,1 @@
-"""Deletes what nobody refers to, says what is kept and what it costs, and verifies it."""
+"""Delete unreferenced files, report retained files and their size, and verify them."""

@@ -1,8 +1,10 @@
-"""Says what of a pipeline is kept, why, and what it costs; verifies it; and deletes what is too old or was left behind.
+"""Report the retained files of a pipeline, with reason and size. Verify them, and delete the
+files that are past their retention or left behind.
 
-A report comes first. The cleaning then does what the report says. Expiring is one transaction, which fills the queue
-of deletions; the next process repeats everything else. So a cleaning may die anywhere, and may run beside checkpoints
-and other cleanings. While something that is kept is damaged, nothing is deleted: what would go may be the way back.
+A report comes first, and the cleaning follows it. Expiring is one transaction, which fills the queue of
+deletions. The next process repeats everything else. A cleaning may therefore die anywhere, and may run at the same
+time as checkpoints and other cleanings. While a retained file is damaged, nothing is deleted, because a restore may
+need it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +30,7 @@ from tidegate.protocol.observing.events import KEPT_FOR
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """As of one transaction. `reasons` has none for what is too old."""
+    """The facts of a report, as of one transaction. Checkpoints past their retention have no `reasons`."""
 
     completed: Sequence[CheckpointRecord]
     reasons: dict[int, tuple[Reason, ...]]
@@ -47,7 +49,7 @@ class _Facts:
 
 
 class Cleaning:
-    """Cleans up after one pipeline when somebody asks for it; `Sweeper` does its part of it in each run."""
+    """Clean up after one pipeline on request. `Sweeper` does its part of that in each run."""
 
     def __init__(
         self,
@@ -67,15 +69,15 @@ class Cleaning:
         self._auditing = Auditing(context)
 
     def clean(self, action: UserAction | None = None) -> CleanReport:
-        """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
-        then a part of it is done. A user action is recorded with the plan, before anything is deleted."""
+        """Carry out `plan`, unless it found damage. Repeating is safe. Raises as `plan` does, and the errors of sinks,
+        after which a part of it is done. A user action is recorded with the plan, before anything is deleted."""
         with self._auditing.attempt(action) as entry:
             report = self.plan()
             if action is not None:
                 status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
-                said = " ".join(report.damage_lines() or report.summary())
+                sentences = " ".join(report.damage_lines() or report.summary())
                 with self._context.transaction() as tx:
-                    entry.noted(tx, self._context.clock.now(), ActionAnswer(status, said))
+                    entry.noted(tx, self._context.clock.now(), ActionAnswer(status, sentences))
             return report if report.damage else self._carry_out(report)
 
     def _carry_out(self, report: CleanReport) -> CleanReport:
@@ -88,7 +90,7 @@ class Cleaning:
         return replace(report, changed=True)
 
     def plan(self) -> CleanReport:
-        """What is kept, and what a cleaning would do now. Changes nothing.
+        """Report the retained checkpoints and files, and the effects of a cleaning now. Changes nothing.
 
         Raises `PipelineIdentityError` if the definition or the storage is not the pipeline's, `StorageError`,
         `SinkError`.
@@ -111,7 +113,12 @@ class Cleaning:
             tuple(facts.expired),
             weights.freed,
             tuple(dict.fromkeys([*queued, *leftovers.files, *self._outdated.find()])),
-            by_sink({id_: [each for each in ids if each not in gone[id_]] for id_, ids in withdrawn.items()}),
+            by_sink(
+                {
+                    id_: [withdrawn_id for withdrawn_id in ids if withdrawn_id not in gone[id_]]
+                    for id_, ids in withdrawn.items()
+                }
+            ),
             by_sink(gone),
             tuple(leftovers.foreign),
             verified.read,
@@ -119,7 +126,7 @@ class Cleaning:
         )
 
     def _weigh(self, facts: _Facts, files: Mapping[int, Handles]) -> Weights:
-        sizes = {id_: {file: handle.bytes for file, handle in each.items()} for id_, each in files.items()}
+        sizes = {id_: {file: handle.bytes for file, handle in handles.items()} for id_, handles in files.items()}
         merged = {Deletion(STORAGE, run.handle.path): run.handle.bytes for run in facts.merged}
         in_use = {file for record in facts.in_progress for file in self._files.of(record.checkpoint_id)}
         expired = [sizes[record.checkpoint_id] for record in facts.expired]
@@ -138,12 +145,15 @@ class Cleaning:
             return _Facts(completed, reasons, tx.in_progress(), restores, tx.compactions(), queued)
 
     def _still_there(self, damage: Sequence[Damage]) -> list[Damage]:
-        """Without what has gone rightly since somebody looked: another process has expired its checkpoints."""
+        """Drop damage to files that were deleted rightly since: another process has expired their checkpoints."""
         if not damage:
             return []
-        ids = {id_ for each in damage for id_ in each.checkpoints}
+        ids = {id_ for damaged in damage for id_ in damaged.checkpoints}
         with self._context.transaction() as tx:
             records = {id_: tx.checkpoint(id_) for id_ in ids}
-        there = {id_ for id_, record in records.items() if record is not None and record.status is Status.COMPLETED}
-        left = [replace(each, checkpoints=tuple(sorted(there.intersection(each.checkpoints)))) for each in damage]
-        return [each for each in left if each.checkpoints]
+        completed = {id_ for id_, record in records.items() if record is not None and record.status is Status.COMPLETED}
+        still_damaged = [
+            replace(damaged, checkpoints=tuple(sorted(completed.intersection(damaged.checkpoints))))
+            for damaged in damage
+        ]
+        return [damaged for damaged in still_damaged if damaged.checkpoints]

@@ -1,5 +1,5 @@
-"""Deletes what the queue of deletions holds. Without the pipeline's sinks it deletes what is on checkpoint storage and
-in directories of savepoints; what sinks have staged waits for somebody who has the definition."""
+"""Delete the files in the queue of deletions. Without the pipeline's sinks, this deletes files on checkpoint storage
+and in directories of savepoints. Staged files wait for a process that has the definition."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,14 +18,14 @@ from tidegate.protocol.recovery.canonical import PARTS
 log = logging.getLogger("tidegate")
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
-#: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
+#: Queued files read at once. Finding the live ones reads every live reference each time.
 ASKED = 100 * BATCH
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What the queue holds, and where somebody may be writing, as of one transaction. `for_ever`: directories of a
-    pipeline that was cancelled."""
+    """The contents of the queue, and the places where a process may be writing, as of one transaction. `for_ever` are
+    directories of a cancelled pipeline."""
 
     queued: Sequence[Deletion]
     going: Collection[int]
@@ -34,34 +34,35 @@ class Queue:
 
     @property
     def has_more(self) -> bool:
-        """Whether it may hold more than this."""
+        """Whether the queue may hold more than this."""
         return len(self.queued) >= ASKED
 
 
 class QueuedDeletions:
-    """The queue of one pipeline. `sinks` by the owner of what they have staged, as far as they are known and their
-    directories are the pipeline's."""
+    """The queue of one pipeline. `sinks` are those whose directories are the pipeline's, by the owner of their staged
+    files, as far as they are known."""
 
     def __init__(self, context: PipelineContext, sinks: Callable[[], Mapping[str, Sink]]) -> None:
         self._context = context
         self._sinks = sinks
 
     def look(self, tx: StoreTransaction) -> Queue:
-        going = [record.checkpoint_id for record in tx.in_progress()]
-        return Queue(tx.pending_deletions(ASKED), going, tx.region(), closed_for_ever(tx.pipeline()))
+        in_progress = [record.checkpoint_id for record in tx.in_progress()]
+        return Queue(tx.pending_deletions(ASKED), in_progress, tx.region(), closed_for_ever(tx.pipeline()))
 
     def queued(self, tx: StoreTransaction) -> list[Deletion]:
-        """What `delete_queued` would take from the queue first."""
+        """Return the files that `delete_queued` would take from the queue first."""
         return self._deletable(tx.pending_deletions(ASKED))
 
     def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
-        """Without what was staged by sinks that the definition no longer has, or in directories of others."""
+        """Return the files to delete, without those of sinks that the definition no longer has, or in directories of
+        others."""
         sinks = self._sinks()
         return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in sinks]
 
     def delete_queued(self) -> None:
-        """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
-        remove its directories too."""
+        """Delete the queued files. An entry leaves the queue after its file is gone. The directories of a cancelled
+        pipeline are removed too."""
         while True:
             with self._context.transaction() as tx:
                 queue = self.look(tx)
@@ -72,10 +73,11 @@ class QueuedDeletions:
                 return
 
     def carry_out(self, queue: Queue) -> list[Deletion]:
-        """Delete what it holds. Returns what is still to be recorded: the last of many are left to the caller."""
+        """Delete the queued files. Return the last batch, which the caller has to record. Earlier batches are recorded
+        here."""
         self._delete_savepoints(queue.queued)
-        mine = self._deletable(queue.queued)
-        batches = [mine[first : first + BATCH] for first in range(0, len(mine), BATCH)]
+        deletable = self._deletable(queue.queued)
+        batches = [deletable[first : first + BATCH] for first in range(0, len(deletable), BATCH)]
         for batch in batches:
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
             self.delete(batch, choose_closed(self._context.pipeline_id, stored, queue.going, queue.region))
@@ -87,11 +89,12 @@ class QueuedDeletions:
         return batches[-1] if batches else []
 
     def record(self, tx: StoreTransaction, gone: Sequence[Deletion]) -> None:
-        """The last of what a look at the queue has found is deleted."""
+        """Record that the last batch is deleted."""
         tx.mark_discarded(gone)
 
     def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
-        """In directories of their own. One that cannot be reached waits, and holds up nothing else."""
+        """Delete files in savepoints' directories. A directory that cannot be reached is retried later, and delays no
+        other."""
         by_location: dict[str, list[Deletion]] = {}
         for deletion in queued:
             if (location := location_of(deletion.owner)) is not None:
@@ -113,23 +116,23 @@ class QueuedDeletions:
         for owner, paths in by_owner.items():
             if owner == STORAGE:
                 self._context.storage.delete(with_markers(paths), closed)
-            elif owner in sinks:  # else its directory was taken over by another pipeline since it was looked at
+            elif owner in sinks:  # else its directory was taken over by another pipeline since it was read
                 sinks[owner].discard(find_unreferenced(sinks[owner], paths))
 
     def without_referenced(self, files: Sequence[Deletion]) -> list[Deletion]:
-        """The files that `delete` would delete: not those that are a sink's table by now."""
+        """Return the files that `delete` would delete, without those that are part of a sink's table by now."""
         sinks, staged = self._sinks(), dict[str, list[str]]()
         for file in files:
             staged.setdefault(file.owner, []).append(file.path)
-        left = {
+        unreferenced = {
             Deletion(owner, path)
             for owner, paths in staged.items()
             for path in (find_unreferenced(sinks[owner], paths) if owner in sinks else paths)
         }
-        return [file for file in files if file in left]
+        return [file for file in files if file in unreferenced]
 
 
 def find_unreferenced(sink: Sink, paths: Sequence[str]) -> list[str]:
-    """Staged files without those that the sink has taken over: they are what readers see."""
+    """Return the staged files without those that the sink has taken over, which readers see."""
     taken = set(sink.referenced(paths)) if isinstance(sink, ReferencingSink) else ()
     return [path for path in paths if path not in taken]

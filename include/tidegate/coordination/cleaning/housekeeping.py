@@ -1,6 +1,6 @@
-"""Deletes garbage after a step, and along with a notification: there it shares the transactions that are open anyway.
+"""Delete garbage after a step, or along with a notification, where it shares the notification's transactions.
 
-What goes wrong here is logged. Garbage can wait, and never fails a checkpoint.
+Errors are only logged: a deletion is retried later, and never fails a checkpoint.
 """
 
 import logging
@@ -12,13 +12,13 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 log = logging.getLogger("tidegate")
 
-#: How many files and directories are seen to before a notification is recorded. More are left until after it: a
-#: committer gives no sign of life meanwhile.
+#: The most files and directories that are handled before a notification is recorded. More are handled after it, because
+#: a committer gives no sign of life meanwhile.
 MOST_ALONG = 100
 
 
 class Housekeeping:
-    """Of one pipeline. Safe to run in several processes at once."""
+    """Clean up after one pipeline. Safe to run in several processes at once."""
 
     def __init__(self, pipeline_id: str, sweeper: Sweeper, rewinding: Rewinding) -> None:
         self.pipeline_id = pipeline_id
@@ -26,15 +26,15 @@ class Housekeeping:
         self._rewinding = rewinding
 
     def along(self) -> "CleaningAlong":
-        """A cleaning for one notification."""
+        """Return a cleaning for one notification."""
         return CleaningAlong(self)
 
     def clean(self) -> None:
-        """Delete what nothing refers to."""
+        """Delete unreferenced files."""
         self._do(clean=True)
 
     def end(self, cleaned: bool) -> None:
-        """The rest, after a cleaning along with a notification that has `cleaned` all it found."""
+        """Finish a cleaning that ran along with a notification. `cleaned`: whether that has deleted all it found."""
         self._do(clean=not cleaned)
 
     def _do(self, clean: bool) -> None:
@@ -51,25 +51,25 @@ class Housekeeping:
 
 
 class CleaningAlong:
-    """What `CleansAlong` says, by a sweeper."""
+    """A cleaning along with a notification, a `CleansAlong`."""
 
     def __init__(self, housekeeping: Housekeeping) -> None:
         self._housekeeping = housekeeping
         self._sweeper = housekeeping.sweeper
         self._garbage: Garbage | None = None
         self._cleared: Cleared | None = None
-        self._left: Unreferenced | None = None
+        self._remaining: Unreferenced | None = None
         self._has_failed = False
 
     def look(self, tx: StoreTransaction) -> None:
-        """Reads only: what it would have to expire first is left to `end`."""
+        """Read what to delete. Nothing is expired here, which is left to `end`."""
         if not self._sweeper.find_expired(tx):
             self._garbage = self._sweeper.look(tx)
 
     def delete(self) -> None:
         garbage = self._garbage
-        seen_to = self._cleared is not None or self._has_failed
-        if garbage is None or seen_to or self._sweeper.count(garbage) > MOST_ALONG:
+        is_done = self._cleared is not None or self._has_failed
+        if garbage is None or is_done or self._sweeper.count(garbage) > MOST_ALONG:
             return
         try:
             self._cleared = self._sweeper.delete(garbage)
@@ -79,20 +79,20 @@ class CleaningAlong:
 
     def record(self, tx: StoreTransaction) -> None:
         if self._cleared is not None:
-            self._left = self._sweeper.record(tx, self._cleared)
+            self._remaining = self._sweeper.record(tx, self._cleared)
 
     def refused(self) -> bool:
-        had, self._garbage, self._cleared, self._left = self._cleared, None, None, None
-        return bool(had)
+        cleared, self._garbage, self._cleared, self._remaining = self._cleared, None, None, None
+        return bool(cleared)
 
     def end(self) -> None:
-        """Delete what `record` has found that nothing refers to, and all that was left out."""
+        """Delete the unreferenced files that `record` has found, and all that was left out."""
         if self._has_failed:
             return
         try:
-            self._sweeper.delete_left(self._left or {})
+            self._sweeper.delete_left(self._remaining or {})
         except CheckpointError as error:
             self._housekeeping.say(error)
             return
         is_all = self._garbage is not None and not self._garbage.queue.has_more
-        self._housekeeping.end(is_all and self._left is not None)
+        self._housekeeping.end(is_all and self._remaining is not None)

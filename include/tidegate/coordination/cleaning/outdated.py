@@ -1,4 +1,4 @@
-"""Removes what lies in the places of a pipeline's sinks for a time only, where no commit comes to do it."""
+"""Remove files that are kept in the places of a pipeline's sinks for a limited time, when no commit removes them."""
 
 from collections.abc import Iterator
 
@@ -10,19 +10,19 @@ from tidegate.protocol.facts.records import Deletion
 
 
 class OutdatedFiles:
-    """See `ports.LingeringSink`. Only in places that are the pipeline's own."""
+    """The outdated files of `ports.LingeringSink`s, in places that are the pipeline's own."""
 
     def __init__(self, context: PipelineContext, ownership: Ownership) -> None:
         self._context = context
         self._ownership = ownership
 
     def find(self) -> list[Deletion]:
-        """Changes nothing."""
+        """Return the outdated files. Changes nothing."""
         now = self._context.clock.now()
         return [Deletion(owner, path) for owner, sink in self._sinks() for path in sink.outdated(now)]
 
     def remove(self) -> None:
-        """As the newest attempt at changing the sinks. Raises what sinks raise."""
+        """Remove the outdated files, as the newest attempt at changing the sinks. Raises the errors of sinks."""
         if not self.find():
             return
 
@@ -32,7 +32,7 @@ class OutdatedFiles:
                 sink.remove_outdated(committer)
             committer.release()
 
-        in_turn(self._context, SinkWork("removing what is outdated", lambda _: False), remove)
+        in_turn(self._context, SinkWork("removing outdated files", lambda _: False), remove)
 
     def _sinks(self) -> Iterator[tuple[str, LingeringSink]]:
         for owner, sink in self._ownership.own_sinks().items():

@@ -1,7 +1,7 @@
-"""Which files completed checkpoints refer to, and whether these are there as they were written.
+"""Find the files that completed checkpoints refer to, and verify their content.
 
-Handles of a completed checkpoint never change, so they are read without the pipeline's lock: however many checkpoints
-are kept, nobody waits.
+Handles of a completed checkpoint never change, so they are read without the pipeline's lock. Other processes do not
+wait, however many checkpoints are retained.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,22 +26,23 @@ Verify = Callable[[Sequence[StateHandle], Collection[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`read` are the files that were compared with their checksums."""
+    """The result of a verification. `read` are the files that were compared with their checksums."""
 
     read: Cost
     damage: Sequence[Damage]
 
 
 class KeptFiles:
-    """The files of one pipeline's checkpoints."""
+    """The files of one pipeline's retained checkpoints."""
 
     def __init__(self, context: DefinedContext) -> None:
         self._context = context
-        #: Tables of current rows show a checkpoint by the files that it staged. Those of other sinks are the tables.
+        #: Tables of current rows show a checkpoint by its staged files. Those of other sinks are the tables.
         self._sinks = {v.operator_id: v.sink for v in context.graph.sinks if v.operator_id in context.graph.restaged}
 
     def of(self, checkpoint_id: int) -> dict[Deletion, StateHandle]:
-        """What a restore to the checkpoint needs: state, positions, and the rows of tables of current rows."""
+        """Return the files that a restore to the checkpoint needs: state, positions, and the rows of tables of current
+        rows."""
         subtasks = self._context.store.subtasks(self._context.pipeline_id, checkpoint_id)
         files = {
             Deletion(STORAGE, handle.path): handle
@@ -54,16 +55,16 @@ class KeptFiles:
         return files
 
     def verify(self, records: Sequence[CheckpointRecord], files: Mapping[int, Handles], turn: int) -> Verified:
-        """Look whether every file is there in its full length, and compare a sample with its checksums: the one of this
-        turn. Every `_metadata` is read. Raises `StorageError`."""
+        """Check that every file exists with its full length, and compare the sample of this turn with its checksums.
+        Every `_metadata` is read. Raises `StorageError`."""
         read: list[StateHandle] = []
         damage: list[Damage] = []
         for owner, verify in self._owners():
-            mine = {file.path: h for each in files.values() for file, h in each.items() if file.owner == owner}
-            in_full = choose_sample(turn, list(mine.values()))
-            read += [handle for path, handle in mine.items() if path in in_full]
-            for path, problem in _find_damaged(list(mine.values()), in_full, verify):
-                ids = sorted(id_ for id_, each in files.items() if Deletion(owner, path) in each)
+            owned = {file.path: h for handles in files.values() for file, h in handles.items() if file.owner == owner}
+            in_full = choose_sample(turn, list(owned.values()))
+            read += [handle for path, handle in owned.items() if path in in_full]
+            for path, problem in _find_damaged(list(owned.values()), in_full, verify):
+                ids = sorted(id_ for id_, handles in files.items() if Deletion(owner, path) in handles)
                 damage.append(Damage(path, problem, tuple(ids)))
         for record in records:
             if (wrong := self._find_wrong_metadata(record)) is not None:
@@ -76,8 +77,8 @@ class KeptFiles:
         return [(STORAGE, self._context.storage.verify), *sinks]
 
     def _find_wrong_metadata(self, record: CheckpointRecord) -> str | None:
-        """A restore does without it; `recover`, when the database is lost, does not. A marker that is missing is no
-        damage: it is written after the commit."""
+        """Return the problem of a checkpoint's `_metadata`, which `recover` needs when the database is lost, although a
+        restore does not. A missing marker is no damage: it is written after the commit."""
         checkpoint_id = record.checkpoint_id
         try:
             content = self._context.storage.read(metadata_path(self._context.pipeline_id, checkpoint_id))
@@ -91,11 +92,11 @@ class KeptFiles:
 
 
 def _find_damaged(files: Sequence[StateHandle], in_full: Collection[str], verify: Verify) -> list[tuple[str, str]]:
-    """Path and problem of each. Only if there is one are they looked at one by one."""
+    """Return path and problem of each damaged file. Files are verified one by one only if any is damaged."""
     try:
         verify(files, in_full)
     except StateIntegrityError:
-        return [each for handle in files for each in _problems_of(handle, in_full, verify)]
+        return [problem for handle in files for problem in _problems_of(handle, in_full, verify)]
     return []
 
 

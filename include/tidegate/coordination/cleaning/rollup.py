@@ -1,7 +1,7 @@
-"""Rolls up the history: subtasks, files and metrics of checkpoints that ended long ago become what they come to.
+"""Roll up the history: totals replace the subtasks, files and metrics of checkpoints that ended long ago.
 
-The cleanup looks whether anything is due, in a transaction that it has open anyway. A portion is then rolled up in a
-transaction of its own. If a process dies between two, whoever cleans up next goes on.
+The cleanup reads whether any are due, in a transaction that is open anyway. A batch is then rolled up in its own
+transaction. If a process dies between two, the next cleanup continues.
 """
 
 from datetime import datetime
@@ -13,7 +13,8 @@ from tidegate.protocol.facts.clocks import is_over
 
 
 class HistoryRollup:
-    """Of one pipeline; without a rule everything stays on record. Safe to run in several processes at once."""
+    """The history of one pipeline. Without a rule everything stays on record. Safe to run in several
+    processes at once."""
 
     def __init__(self, context: PipelineContext, rule: HistoryRule | None) -> None:
         self._context = context
@@ -22,8 +23,7 @@ class HistoryRollup:
         self._found_nothing_at: datetime | None = None
 
     def look(self, tx: StoreTransaction) -> None:
-        """Whether there is anything to roll up: the oldest says it. A process that has found nothing checks again after
-        a while."""
+        """Read whether the oldest checkpoint is due. A process that has found none reads again after a while."""
         now, before = self._context.clock.now(), self._found_nothing_at
         self._is_due = False
         if self._rule is None or (before is not None and not is_over(before, ROLLUP_INTERVAL, now)):
@@ -32,7 +32,7 @@ class HistoryRollup:
         self._found_nothing_at = None if self._is_due else now
 
     def roll_up(self) -> None:
-        """Roll up a portion of what is due, if there was anything at the last look."""
+        """Roll up a batch of the checkpoints that are due, if `look` has found any."""
         if self._rule is None or not self._is_due:
             return
         with self._context.transaction() as tx:

@@ -1,10 +1,10 @@
-"""Deletes garbage: files of crashed and superseded attempts, and files whose last reference is gone.
+"""Delete garbage: files of crashed and superseded attempts, and files whose last reference is gone.
 
-Always in this order: list what is there, then ask in a transaction what is live, then delete the rest. An ended
-checkpoint can gain no reference any more, so nothing that was listed can become live in between. Nor can what an ended
-region wrote: its checkpoints were aborted with it, and its successor knows only files of completed ones.
+The order is always the same: list the files, then read in a transaction which are live, then delete the rest. An
+ended checkpoint can gain no reference any more, so no listed file can become live in between. Nor can a file of an
+ended region: its checkpoints were aborted with it, and its successor reads only files of completed ones.
 
-Each run sweeps where an attempt may have left something lately. `tidegate clean` also looks everywhere else.
+Each run sweeps where an attempt may have left something recently. `tidegate clean` also sweeps everywhere else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ from tidegate.protocol.recovery.imports import choose_ahead, choose_stale
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What is kept no longer: checkpoints, and imports that nobody continues. Of other imports the sign of life is
-    `ahead`."""
+    """Checkpoints past their retention, and imports that no process continues. The sign of life of imports in `ahead`
+    is in the future."""
 
     checkpoints: Sequence[int]
     imports: Sequence[int]
@@ -49,7 +49,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Where there may be something to delete, as of one transaction: `unswept` checkpoints and when each ended."""
+    """Places to sweep, as of one transaction. `unswept` are checkpoints and when each ended."""
 
     unswept: Mapping[int, datetime]
     region: RegionRecord
@@ -58,8 +58,9 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What a transaction is still to be asked and told: of the files that were `found` since somebody looked, which are
-    live; which directories are `settled`; and which files of the queue are `gone`."""
+    """The result of a sweep that is still to be recorded in a transaction. `found` are files, of which the transaction
+    reads which are live. `settled` are the directories that need no further sweep. `gone` are deleted files of the
+    queue."""
 
     found: Mapping[int, Sequence[Deletion]]
     settled: Sequence[int]
@@ -69,26 +70,26 @@ class Cleared:
         return bool(self.found or self.settled or self.gone)
 
 
-#: What is to be deleted of each checkpoint's directories once the transaction that said so has ended.
+#: The files to delete of each checkpoint's directories, once the transaction that found them has ended.
 Unreferenced = Mapping[int, Sequence[Deletion]]
 
 
 class Sweeper:
-    """Cleans up after one pipeline. Safe to run in several processes at once: deleting twice is fine."""
+    """Clean up after one pipeline. Safe to run in several processes at once: deleting twice is harmless."""
 
     def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
         self._context = context
         self._rule = context.config.retention_rule()
-        self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
-        self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
+        self._swept: dict[int, datetime] = {}  # when this process last swept a checkpoint's directories
+        self._swept_after: dict[int, datetime] = {}  # when it last swept files of region attempts, by the last of them
         self._own_sinks = ownership.own_sinks
         self.rollup = HistoryRollup(context, context.config.history_rule())
         self.deletions = QueuedDeletions(context, ownership.own_sinks)
 
     def clean(self) -> None:
-        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs,
-        unless something live refers to it; and what is queued. Checkpoints that have become too old go, and what a
-        restore left behind once it is too late for an undo."""
+        """Delete the files of ended checkpoints and regions in their directories and staging areas, unless something
+        live refers to them, and the queued files. Checkpoints past their retention are ended, and so are abandoned
+        ones that an undo can no longer bring back."""
         while True:
             with self._context.transaction() as tx:
                 garbage = self.look(tx)
@@ -100,7 +101,8 @@ class Sweeper:
                 return
 
     def look(self, tx: StoreTransaction) -> Garbage:
-        """The first of the steps of a cleaning, which others take within transactions of their own."""
+        """Read the garbage. This is the first step of a cleaning, whose steps others take within their own
+        transactions."""
         expired, now = self.find_expired(tx), self._context.clock.now()
         if expired.checkpoints:
             tx.subsume(expired.checkpoints)
@@ -109,28 +111,28 @@ class Sweeper:
         for ahead in expired.ahead:
             tx.touch_import(ahead, now)
         self.rollup.look(tx)
-        queue = self.deletions.look(tx)  # which a store reads together with what comes next
+        queue = self.deletions.look(tx)  # a store reads it together with the following
         return Garbage(tx.unswept(), tx.region(), queue)
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
-        """What `look` would end first. Reads only."""
+        """Return the checkpoints and imports that `look` would end first. Reads only."""
         now, imports = self._context.clock.now(), tx.imports()
         overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
         subsumed = choose_subsumed(tx.retained(), self._rule, now)
         return Expired([*subsumed, *overdue], choose_stale(imports, now), choose_ahead(imports, now))
 
     def count(self, garbage: Garbage) -> int:
-        """How many files and directories `delete` would see to."""
+        """Return the number of files and directories that `delete` would handle."""
         return len(garbage.queue.queued) + len(self._due(garbage.unswept))
 
     def delete(self, garbage: Garbage) -> Cleared:
-        """The second: look through directories, and delete what is queued."""
+        """Sweep directories, and delete queued files. This is the second step."""
         found, settled = self._list(garbage.unswept)
         self._sweep_regions(garbage.region)
         return Cleared(found, settled, self.deletions.carry_out(garbage.queue))
 
     def record(self, tx: StoreTransaction, cleared: Cleared) -> Unreferenced:
-        """The third. What it returns is deleted by the last step, `delete_left`."""
+        """Record the result. This is the third step. The last step, `delete_left`, deletes the returned files."""
         live = tx.live_paths(*cleared.found)
         tx.mark_swept(cleared.settled)
         if cleared.gone:
@@ -140,16 +142,17 @@ class Sweeper:
     def delete_left(self, left: Unreferenced) -> None:
         for checkpoint_id, files in left.items():
             self.deletions.delete(files, {directory(self._context.pipeline_id, checkpoint_id)})
-        self._looked |= dict.fromkeys(left, self._context.clock.now())
+        self._swept |= dict.fromkeys(left, self._context.clock.now())
 
     def _list(self, unswept: Mapping[int, datetime]) -> tuple[dict[int, list[Deletion]], list[int]]:
-        """What is in the directories that are due, and which of them need no further look: these are cleared first.
-        None is settled while a sink's directory is another one's: an import into a new database stages before that."""
+        """Return the files in the directories that are due, and the directories that need no further sweep, which are
+        emptied first. No directory is settled while a sink's directory is another pipeline's, because an import into
+        a new database stages files before it takes over."""
         now, due = self._context.clock.now(), self._due(unswept)
         all_own = bool(due) and len(self._own_sinks()) == len(self._context.graph.sinks)
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
-        self._looked = {key: at for key, at in self._looked.items() if key in unswept}
-        self._looked |= {key: now for key, files in found.items() if not files}
+        self._swept = {key: at for key, at in self._swept.items() if key in unswept}
+        self._swept |= {key: now for key, files in found.items() if not files}
         settled = {key: found.pop(key) for key in due if all_own and is_settled(unswept[key], now)}
         live: set[Deletion] = set()
         if any(settled.values()):
@@ -160,12 +163,12 @@ class Sweeper:
 
     def _due(self, unswept: Mapping[int, datetime]) -> list[int]:
         now = self._context.clock.now()
-        return [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
+        return [key for key, ended_at in unswept.items() if is_due(ended_at, self._swept.get(key), now)]
 
     def _sweep_regions(self, region: RegionRecord) -> None:
-        """The directories of all ended attempts at once, for a while after the last of them ended."""
+        """Sweep the directories of all ended attempts at once, for a while after the last of them ended."""
         now, since, up_to = self._context.clock.now(), left_since(region), last_ended(region)
-        if since is None or not is_due(since, self._looked_after.get(up_to), now):
+        if since is None or not is_due(since, self._swept_after.get(up_to), now):
             return
         root = shared_root(self._context.pipeline_id)
         if found := choose_left_behind(self._context.pipeline_id, self._context.storage.list(root), up_to):
@@ -173,37 +176,37 @@ class Sweeper:
                 live = tx.live_below(root)
             closed = choose_closed(self._context.pipeline_id, [deletion.path for deletion in found], (), region)
             self.deletions.delete(choose_unreferenced(found, live), closed)
-        self._looked_after = {up_to: now}
+        self._swept_after = {up_to: now}
         if is_settled(since, now):
             self.deletions.delete([], choose_unswept(self._context.pipeline_id, region))
             with self._context.transaction() as tx:
                 tx.mark_regions_swept(up_to)
 
     def find_leftovers(self) -> Leftovers:
-        """All files that nothing refers to, also where `sweep` looks no more. Changes nothing."""
+        """Return all unreferenced files, including those in places that `sweep` no longer lists. Changes nothing."""
         listed = listed_on_storage(self._context.pipeline_id, self._context.storage.list(self._context.pipeline_id))
         for owner, sink in self._own_sinks().items():
             for id_ in sink.staged_checkpoints() if isinstance(sink, StagingSink) else ():
                 listed += [Listed(Deletion(owner, path), ByCheckpoint(id_)) for path in sink.staged_paths(id_)]
         with self._context.transaction() as tx:
             known = {id_: tx.checkpoint(id_) for id_ in checkpoints_of(listed)}
-            left = choose_left(
+            leftovers = choose_left(
                 listed, known, tx.latest_completed(), tx.region(), tx.imports(), self._context.clock.now()
             )
-            staged = checkpoints_of(each for each in left if each.file.owner != STORAGE)
+            staged = checkpoints_of(listing for listing in leftovers if listing.file.owner != STORAGE)
             live = tx.live_below(self._context.pipeline_id) | tx.live_paths(*staged)
-        files = choose_unreferenced([each.file for each in left], live)
+        files = choose_unreferenced([listing.file for listing in leftovers], live)
         return Leftovers(self.deletions.without_referenced(files), find_foreign(listed, known))
 
     def delete_leftovers(self) -> None:
-        """Delete what `find_leftovers` finds now."""
+        """Delete the current result of `find_leftovers`."""
         found = self.find_leftovers().files
         with self._context.transaction() as tx:
-            going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
+            in_progress, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
         for first in range(0, len(found), BATCH):
             batch = found[first : first + BATCH]
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-            self.deletions.delete(batch, choose_closed(self._context.pipeline_id, stored, going, region))
+            self.deletions.delete(batch, choose_closed(self._context.pipeline_id, stored, in_progress, region))
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._context.storage.list(directory(self._context.pipeline_id, checkpoint_id))

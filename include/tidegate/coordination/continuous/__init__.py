@@ -1,1 +1,1 @@
-"""Drives a pipeline that runs continuously, through the same steps."""
+"""Drive a pipeline that runs continuously, through the same steps."""

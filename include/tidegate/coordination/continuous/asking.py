@@ -1,4 +1,4 @@
-"""Asks for the checkpoints of a continuous run: the periodic ones, the last one, and those that people ask for."""
+"""Request the checkpoints of a continuous run: the periodic ones, the last one, and those of users."""
 
 import logging
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from tidegate.protocol.steps.trigger import Dropped, DroppedUntil, Queued
 
 log = logging.getLogger("tidegate")
 
-#: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
+#: The pause before the last checkpoint of a pipeline is repeated after a failure, whose cause might persist.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
 
 
 class Asking:
-    """Of one attempt. `now` is on the monotonic clock of its process."""
+    """The requests of one attempt. `now` is on the monotonic clock of its process."""
 
     def __init__(self, coordinator: CheckpointCoordinator, now: timedelta, fraction: float) -> None:
         config = coordinator.config
@@ -30,27 +30,28 @@ class Asking:
         self._schedule = PeriodicSchedule(
             config.interval, config.interval_during_backlog, config.min_pause, started_at=now, fraction=fraction
         )
-        self._asked = 0
-        self._request: str | None = None  # the periodic one that has not been answered yet
-        self._last_at = now  # when the last checkpoint may be asked for
-        self.ended = False  # every source has been read, and no checkpoint says so yet
+        self._requests = 0
+        self._request: str | None = None  # the periodic one that has no answer yet
+        self._last_at = now  # the earliest time of the last checkpoint's request
+        self.ended = False  # every source has been read, and no checkpoint has recorded it yet
 
     def due_at(self) -> timedelta | None:
-        """When the next periodic checkpoint is to be asked for, unless one has to wait its turn."""
+        """Return the time of the next periodic request, unless one is waiting in the queue."""
         return None if self._request is not None else self._schedule.next_at
 
     def took(self, done: Round, now: timedelta) -> None:
-        """What a round has found out about the sources."""
+        """Record the state of the sources after a round."""
         self._schedule.backlog(done.behind, now)
         self.ended = done.ended
 
     def failed(self, now: timedelta) -> None:
-        """A checkpoint has failed."""
+        """Record that a checkpoint has failed."""
         self._last_at = now + LAST_AGAIN_AFTER
 
     def ask_if_due(self, attempt: int, now: timedelta) -> None:
-        """For the region's `attempt`. A request that has to wait is repeated, and keeps its place. Once everything has
-        been read, the last checkpoint is due at once (protocol.md section 13)."""
+        """Request a periodic or last checkpoint for the region's `attempt`, if due. A request that has to wait is
+        repeated and keeps its place. Once all sources have been read, the last checkpoint is due at once
+        (protocol.md section 13)."""
         due = self._schedule.next_at
         is_due, is_last = due is not None and now >= due, self.ended and now >= self._last_at
         if not (self._request or is_last or is_due):
@@ -58,8 +59,8 @@ class Asking:
         if self._request is None:
             if is_due:
                 self._schedule.fired(now)
-            self._asked += 1
-            self._request = request_of_region(attempt, self._asked)
+            self._requests += 1
+            self._request = request_of_region(attempt, self._requests)
         outcome = self._coordinator.trigger(self._request, periodic=not self.ended, wait=True)
         if isinstance(outcome, Queued):
             return
@@ -67,13 +68,13 @@ class Asking:
             if isinstance(outcome, DroppedUntil):
                 self._schedule.dropped(outcome.again_in, now)
             elif outcome.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS:
-                return  # dropped by another process's look at the queue: repeated, the request learns until when
+                return  # another process dropped it from the queue: the repetition gets the time of the next attempt
             log.info("Pipeline %s: %s", self._coordinator.pipeline_id, outcome.message)
             self.failed(now)
         self._request = None
 
     def ask_for_people(self, requests: Sequence[CheckpointRequest], is_busy: bool) -> None:
-        """Whoever has handed a request over cannot repeat it, or has no definition to trigger it with."""
+        """Trigger the requests of users, who may not repeat them, or have no definition to trigger them with."""
         pipeline_id, config = self._coordinator.pipeline_id, self._coordinator.config
         for request in choose_to_repeat(requests, self._coordinator.context.clock.now(), is_busy, config.unaligned):
             label = Label(request.name, request.note)

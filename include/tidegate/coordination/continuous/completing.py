@@ -1,5 +1,5 @@
-"""Takes an acknowledged checkpoint of a continuous run through validate, finalize and notify, in a thread beside the
-rounds, so that rows flow on meanwhile."""
+"""Take an acknowledged checkpoint of a continuous run through validate, finalize and notify in a background thread, so
+that rows keep flowing."""
 
 import logging
 from concurrent.futures import Executor, Future
@@ -18,8 +18,8 @@ log = logging.getLogger("tidegate")
 
 
 class Completing:
-    """One checkpoint at a time: a newer one has the rows of those that wait, so nothing is gained by judging several
-    at once."""
+    """Complete one checkpoint at a time. A newer checkpoint has the rows of those that wait, so validating several at
+    once gains nothing."""
 
     def __init__(self, coordinator: CheckpointCoordinator, validator: Validator) -> None:
         self._coordinator = coordinator
@@ -28,7 +28,7 @@ class Completing:
         self._checkpoint_id = 0
 
     def __bool__(self) -> bool:
-        """Whether a checkpoint is being completed, or was and nobody has asked what came of it."""
+        """Whether a checkpoint is being completed, or was and its result was not taken."""
         return self._under_way is not None
 
     @property
@@ -36,25 +36,26 @@ class Completing:
         return self._under_way is not None and self._under_way.done()
 
     def start(self, checkpoint_id: int, beside: Executor) -> None:
-        """After another one has ended. Raises the error that stopped that."""
+        """Start a completion after the previous one has ended. Raises the error that stopped the previous one."""
         self.wait()
         self._under_way, self._checkpoint_id = beside.submit(self.complete, checkpoint_id), checkpoint_id
 
     def wait(self) -> None:
-        """Until it has ended. Raises the error that stopped it."""
+        """Wait until the completion has ended. Raises the error that stopped it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
 
     def forget_unless(self, following: int | None) -> None:
-        """Unless this checkpoint still is the one to complete, what came of it is known from the store: a person has to
-        decide, it failed, or the sinks have committed. Its thread may end later than that is seen."""
+        """Forget an ended completion, unless its checkpoint is still the one to complete. Otherwise the store has its
+        outcome: it is held, has failed, or its sinks have committed. Its thread may end later than the store shows
+        that."""
         if self.has_ended and self._checkpoint_id != following:
             self._under_way = None
 
     def complete(self, checkpoint_id: int) -> None:
-        """If the store is away or the outcome unknown, it is to be tried again. Raises what a sink raises: the next run
-        commits the sinks first."""
+        """Complete one checkpoint. If the store is unavailable or the outcome unknown, it must be repeated. Raises the
+        errors of sinks, which the next run commits first."""
         try:
             if self.finalized(checkpoint_id):
                 self._coordinator.notify(checkpoint_id)
@@ -64,7 +65,7 @@ class Completing:
             )
 
     def finalized(self, checkpoint_id: int) -> bool:
-        """Whether the checkpoint has passed the commit point; if not, it was aborted or is held."""
+        """Whether the checkpoint has passed the commit point. If not, it was aborted or is held."""
         try:
             self._coordinator.validate(checkpoint_id, self._validator)
             self._coordinator.finalize(checkpoint_id, notifies=True)
@@ -75,9 +76,9 @@ class Completing:
             return False
         except Exception as error:
             log.error("Pipeline %s: checkpoint %s: %s", self._coordinator.pipeline_id, checkpoint_id, error)
-            reason, what = FailureReason.FINALIZE_CHECKPOINT_FAILURE, f"{type(error).__name__}: {error}"
+            reason, message = FailureReason.FINALIZE_CHECKPOINT_FAILURE, f"{type(error).__name__}: {error}"
             if isinstance(error, CheckpointError):
-                reason, what = error.reason, str(error)
-            self._coordinator.abort(checkpoint_id, reason, what)
+                reason, message = error.reason, str(error)
+            self._coordinator.abort(checkpoint_id, reason, message)
             return False
         return True

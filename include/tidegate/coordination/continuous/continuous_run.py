@@ -1,9 +1,9 @@
-"""Drives a continuous region: keeps it registered, asks for its periodic checkpoints, takes it through all checkpoints
-of the pipeline, and completes them.
+"""Drive a continuous region: keep it registered, request its periodic checkpoints, take it through all checkpoints of
+the pipeline, and complete them.
 
-One thread runs in rounds: a micro-batch, then a look at the store. Beside it, so that rows flow on meanwhile, sinks
-stage their part of a snapshot, acknowledgements are recorded, and checkpoints are validated, finalized and notified.
-The process that asked for a checkpoint may take the same steps at the same time; each happens once.
+One thread runs in rounds: a micro-batch, then a read of the store. In the background, so that rows keep flowing,
+sinks stage their part of a snapshot, acknowledgements are recorded, and checkpoints are validated, finalized and
+notified. The process that requested a checkpoint may take the same steps at the same time. Each happens once.
 """
 
 import logging
@@ -33,13 +33,13 @@ from tidegate.protocol.observing.lag import SourceLag
 
 log = logging.getLogger("tidegate")
 
-#: What may run beside the rounds at a time, apart from a snapshot for each checkpoint: one is completed,
-#: acknowledgements are recorded, and what an aborted one staged is still written.
+#: The number of background threads, in addition to one snapshot per checkpoint. One completes a checkpoint, and one
+#: records acknowledgements or finishes writing the staged rows of an aborted checkpoint.
 _BESIDE = 2
 
 
 class ContinuousRun:
-    """One attempt at running a pipeline. Raises `CheckpointError`s; a new attempt then goes on from the latest
+    """One attempt at running a pipeline. Raises `CheckpointError`s. A new attempt then starts from the latest
     checkpoint."""
 
     def __init__(
@@ -64,7 +64,8 @@ class ContinuousRun:
         self._lag: Sequence[SourceLag] = ()
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
-        """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
+        """Run until `stopping` returns True or the pipeline is no longer running. Return the pipeline's record at that
+        time."""
         with ThreadPoolExecutor(_BESIDE + self._context.config.max_concurrent, "tidegate-beside") as beside:
             try:
                 self.start(beside)
@@ -82,7 +83,7 @@ class ContinuousRun:
         return timedelta(seconds=self._context.clock.monotonic())
 
     def _wait(self) -> None:
-        """Until something changes in the store, a checkpoint is due, or the sources are to be polled again."""
+        """Wait until the store changes, a checkpoint is due, or the sources must be polled again."""
         due = self._due_at()
         longest = self._pace.longest_wait(due, self._now).total_seconds()
         has_changed = self._context.store.wait_for_change(self._context.pipeline_id, longest)
@@ -96,7 +97,8 @@ class ContinuousRun:
         return self._under_way.is_full(self._asking.ended)
 
     def start(self, beside: Executor) -> None:
-        """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
+        """Become the pipeline's region, and supersede the previous one. A checkpoint with manual approval is completed
+        first."""
         while isinstance(start := self._coordinator.start_region(), CheckpointRecord):
             if self._completing.finalized(start.checkpoint_id):
                 self._coordinator.notify(start.checkpoint_id)
@@ -107,9 +109,10 @@ class ContinuousRun:
         log.info("Pipeline %s: region attempt %s starts from %s", self._context.pipeline_id, start.attempt, since)
 
     def round(self) -> bool:
-        """A look at the store if one is due, then a micro-batch. Returns whether the pipeline is no longer running.
+        """Read the store if that is due, then run a micro-batch. Return whether the pipeline is no longer running.
 
-        If a superseded attempt meets an error, `SupersededAttemptError` is raised instead: its files may be gone.
+        If a superseded attempt meets an error, `SupersededAttemptError` is raised instead, because its files may be
+        gone.
         """
         try:
             return self._round()
@@ -120,13 +123,13 @@ class ContinuousRun:
 
     def _is_over(self, error: Exception) -> bool:
         """Whether the pipeline is no longer running, which ends the run without an error. Raises
-        `SupersededAttemptError`, and the store's error if it cannot be asked."""
+        `SupersededAttemptError`, and the store's error if it is unavailable."""
         if isinstance(error, SupersededAttemptError):
             return False
         try:
             self._pipeline = self._coordinator.keep_region(self._attempt)
-        except CheckpointError as news:
-            raise news from error
+        except CheckpointError as store_error:
+            raise store_error from error
         return self._pipeline.status not in WITH_REGION
 
     def _round(self) -> bool:
@@ -154,10 +157,10 @@ class ContinuousRun:
             look = self._coordinator.look(self._attempt, self._lag)
         except SupersededAttemptError:
             if self._under_way.has_stopped():
-                return True  # and the pipeline was resumed before this process looked
+                return True  # the pipeline was resumed before this process read the store
             raise
         self._pipeline = look.pipeline
-        if self._pipeline.status in ACTIVE:  # a stopping one takes its savepoint and no others
+        if self._pipeline.status in ACTIVE:  # a stopping pipeline takes its savepoint and no others
             self._asking.ask_for_people(look.requests, self._is_busy)
             if not self._is_busy:
                 self._asking.ask_if_due(self._attempt, self._now)
@@ -174,7 +177,8 @@ class ContinuousRun:
         self._lag = done.lag
 
     def leave(self) -> None:
-        """What has all its snapshots is completed before the run ends: there may be no other process to do it."""
+        """Complete the checkpoints that have all their snapshots before the run ends, because no other process may do
+        it."""
         self._recording.wait()
         self._under_way.leave(self._completing)
 

@@ -1,5 +1,5 @@
-"""Records what a continuous region has acknowledged, in threads beside the rounds: rows need not wait for a transaction
-that only their checkpoint waits for."""
+"""Record the acknowledgements of a continuous region in background threads, so that only the checkpoint waits for the
+transaction, and rows do not."""
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
@@ -9,33 +9,33 @@ from tidegate.protocol.facts.records import Acknowledgement
 
 
 class Recording:
-    """Reports that the store does not count belong to a checkpoint that has ended; a look at the store notifies the
-    region of that."""
+    """The acknowledgements being recorded. A report that the store does not count belongs to a checkpoint that has
+    ended. The region is notified of that by the next read of the store."""
 
     def __init__(self, coordinator: CheckpointCoordinator) -> None:
         self._coordinator = coordinator
         self._under_way: list[Future[None]] = []
 
     def __bool__(self) -> bool:
-        """Whether something is being recorded, or was and nobody has asked what came of it."""
+        """Whether a recording is running, or has ended and its result was not taken."""
         return bool(self._under_way)
 
     def start(self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], beside: Executor) -> None:
         self._under_way.append(beside.submit(self._record, checkpoint_id, acknowledgements))
 
     def take(self) -> bool:
-        """Whether anything has been recorded since the last look. Raises the error that prevented it."""
-        ended = [each for each in self._under_way if each.done()]
-        self._under_way = [each for each in self._under_way if each not in ended]
-        for each in ended:
-            each.result()
+        """Whether any recording has ended since the last call. Raises the error of one that failed."""
+        ended = [future for future in self._under_way if future.done()]
+        self._under_way = [future for future in self._under_way if future not in ended]
+        for future in ended:
+            future.result()
         return bool(ended)
 
     def wait(self) -> None:
-        """Until all is recorded. Raises the error that prevented it."""
+        """Wait until all is recorded. Raises the error of a recording that failed."""
         under_way, self._under_way = self._under_way, []
-        for each in under_way:
-            each.result()
+        for future in under_way:
+            future.result()
 
     def _record(self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]) -> None:
         self._coordinator.record_acknowledgements(checkpoint_id, acknowledgements)

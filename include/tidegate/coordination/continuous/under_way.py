@@ -1,5 +1,5 @@
-"""The checkpoints that a continuous region takes part in: begins those that were triggered, completes one that is
-acknowledged, and tells the region what became of each."""
+"""The checkpoints that a continuous region takes part in. Triggered ones are begun, an acknowledged one is completed,
+and the region is notified of each outcome."""
 
 import logging
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ log = logging.getLogger("tidegate")
 
 
 class UnderWay:
-    """Of one attempt, which goes on from the checkpoint that `start` names."""
+    """The checkpoints in progress of one attempt, which starts from the checkpoint of `start`."""
 
     def __init__(self, coordinator: CheckpointCoordinator, start: RegionStart, region: ContinuousRegion) -> None:
         self._coordinator = coordinator
@@ -30,41 +30,44 @@ class UnderWay:
         self._attempt = start.attempt
         self._region = region
         self._pending: list[int] = []  # oldest first
-        self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id  # the newest that has completed
-        self._newest = max(self._latest, 0)  # that it has looked at
+        self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id  # the newest completed checkpoint
+        self._newest = max(self._latest, 0)  # the newest checkpoint that was read
 
     def is_full(self, ended: bool) -> bool:
         """Whether the region takes part in as many checkpoints as it may. The last one is followed by none."""
         return len(self._pending) >= (1 if ended else self._context.config.max_concurrent)
 
     def has_stopped(self) -> bool:
-        """Whether the region's last checkpoint was the savepoint to stop with, and is complete."""
+        """Whether the region's last checkpoint was the savepoint of a stop, and is complete."""
         last = self._records()[-1:]
-        return any(each.kind is CheckpointKind.SYNC_SAVEPOINT and each.status in COMMITTED for each in last)
+        return any(record.kind is CheckpointKind.SYNC_SAVEPOINT and record.status in COMMITTED for record in last)
 
     def follow(self, completing: Completing, beside: Executor) -> bool:
-        """One that is held waits, and rows go on flowing meanwhile. Returns whether any has failed.
+        """Follow the checkpoints by one step. A held one waits, and rows keep flowing meanwhile. Return whether any has
+        failed.
 
-        What has completed is told last: checkpoints that were triggered before that still ask subtasks that have
-        finished with it."""
-        going = self._records()
-        failed = [record for record in going if record.status is Status.FAILED]
+        Completed checkpoints are reported last: checkpoints triggered before still need the subtasks that have
+        finished with it.
+        """
+        records = self._records()
+        failed = [record for record in records if record.status is Status.FAILED]
         for record in failed:
             self._has_failed(record)
         self._begin_new()
-        for record in going:
+        for record in records:
             if record.notified_at is not None:
                 self._has_completed(record)
             elif record.status is Status.IN_PROGRESS and record.phase in (Phase.TRIGGERED, Phase.HELD):
                 self._expire_if_overdue(record)
-        following = _following(going)
+        following = _following(records)
         completing.forget_unless(following)
         if following is not None and (not completing or completing.has_ended):
             completing.start(following, beside)
         return bool(failed)
 
     def leave(self, completing: Completing) -> None:
-        """What has all its snapshots is completed before the run ends: there may be no other process to do it."""
+        """Complete the checkpoints that have all their snapshots before the run ends, because no other process may do
+        it."""
         completing.wait()
         tried: set[int] = set()
         while (following := _following(self._records())) is not None and following not in tried:
@@ -72,15 +75,15 @@ class UnderWay:
             completing.complete(following)
 
     def _records(self) -> list[CheckpointRecord]:
-        found = [self._context.store.checkpoint(self._context.pipeline_id, pending) for pending in self._pending]
-        return [record for record in found if record is not None]
+        records = [self._context.store.checkpoint(self._context.pipeline_id, pending) for pending in self._pending]
+        return [record for record in records if record is not None]
 
     def _has_failed(self, record: CheckpointRecord) -> None:
-        pipeline_id, why = self._context.pipeline_id, record.failure_message
+        pipeline_id, message = self._context.pipeline_id, record.failure_message
         if record.failure_reason is FailureReason.CHECKPOINT_SUBSUMED:
-            log.info("Pipeline %s: %s", pipeline_id, why)
+            log.info("Pipeline %s: %s", pipeline_id, message)
         else:
-            log.warning("Pipeline %s: checkpoint %s failed: %s", pipeline_id, record.checkpoint_id, why)
+            log.warning("Pipeline %s: checkpoint %s failed: %s", pipeline_id, record.checkpoint_id, message)
         self._pending.remove(record.checkpoint_id)
         self._region.aborted(record.checkpoint_id, self._latest)
 
@@ -91,7 +94,7 @@ class UnderWay:
         self._region.completed(record.checkpoint_id)
 
     def _begin_new(self) -> None:
-        """Those that have been triggered since the last look, in their order."""
+        """Begin the checkpoints that were triggered since the last read, in their order."""
         for record in find_triggered(self._context.store, self._context.pipeline_id, self._newest):
             self._newest = record.checkpoint_id
             if record.status is Status.IN_PROGRESS:
@@ -103,12 +106,14 @@ class UnderWay:
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
         now, timeout = self._context.clock.now(), self._context.config.timeout
         if now >= record.ends_at or choose_misdated([record], timeout, now):
-            with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or another process has just ended it
+            with suppress(
+                CheckpointExpiredError, CheckpointNotInProgressError
+            ):  # another process may have just ended it
                 self._coordinator.acknowledge(record.checkpoint_id)
 
 
 def _following(records: Sequence[CheckpointRecord]) -> int | None:
-    """The checkpoint to complete next, of those that have not ended."""
-    going = [record for record in records if record.status is not Status.FAILED and record.notified_at is None]
-    following = choose_to_complete(going)
+    """Return the checkpoint to complete next, of those that have not ended."""
+    unfinished = [record for record in records if record.status is not Status.FAILED and record.notified_at is None]
+    following = choose_to_complete(unfinished)
     return None if following is None else following.checkpoint_id

@@ -1,1 +1,1 @@
-"""The way back: restores, savepoints, forks, imports and exports, plans of changes, a lost database."""
+"""Restores, savepoints, forks, imports and exports, plans of changes, and recovery from a lost database."""

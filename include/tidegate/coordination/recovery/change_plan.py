@@ -1,4 +1,4 @@
-"""Compares a definition with what a checkpoint of its pipeline recorded. Reads only, and changes nothing.
+"""Compare a definition with the records of a checkpoint of its pipeline. This only reads, and changes nothing.
 
 `protocol.recovery.change_plan` decides.
 """
@@ -40,7 +40,7 @@ Subtasks = Mapping[SubtaskId, SubtaskRecord]
 
 
 class Planning:
-    """Plans for one pipeline."""
+    """Plan changes of one pipeline."""
 
     def __init__(self, context: DefinedContext, schemas: StateSchemas, identification: Identification) -> None:
         self._context = context
@@ -48,10 +48,10 @@ class Planning:
         self._identification = identification
 
     def plan(self) -> ChangePlan:
-        """What a run would do with the latest completed checkpoint.
+        """Plan what a run would do with the latest completed checkpoint.
 
-        Raises `PipelineIdentityError` if that is not on this storage, or only the storage knows of one,
-        `StateIntegrityError` if a file of it is missing or damaged, and `PipelineDefinitionError`.
+        Raises `PipelineIdentityError` if that checkpoint is not on this storage, or only the storage has one,
+        `StateIntegrityError` if one of its files is missing or damaged, and `PipelineDefinitionError`.
         """
         while True:
             self._identification.require_stored_here()
@@ -88,12 +88,12 @@ class Planning:
         latest: CheckpointRecord | None,
         storage_url: str | None = None,
     ) -> dict[str, SchemaChange]:
-        """By operator, what becomes of the state that a checkpoint has of it, if the pipeline goes back to it. The
-        state lies at `storage_url`, by default on the checkpoint storage.
+        """Return the changes of each operator's state if the pipeline returns to a checkpoint. The state is at
+        `storage_url`, by default on the checkpoint storage.
 
-        The definition's types are looked up only where the state has other columns than at the `latest` checkpoint:
-        that may take a Spark session. Raises `StateSchemaError` if the definition cannot go on from it, in the words of
-        `plan`, and `StateIntegrityError`.
+        The definition's types are looked up only where the state's columns differ from those at the `latest`
+        checkpoint, because that may take a Spark session. Raises `StateSchemaError` with the message of `plan` if
+        the definition cannot continue from the state, and `StateIntegrityError`.
         """
         schemas = self._stored(record, subtasks, storage_url)
         typed = set[str]()
@@ -102,14 +102,17 @@ class Planning:
         return self._compare(Recorded(record, _snapshots(subtasks), schemas), typed)
 
     def compare_anew(self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str) -> dict[str, SchemaChange]:
-        """The same for state of another pipeline. No code of this one has ever read it, so all types are looked up."""
+        """Return the changes for the state of another pipeline. This pipeline's code has never read it, so all types
+        are looked up."""
         schemas = self._stored(record, subtasks, storage_url)
         return self._compare(Recorded(record, _snapshots(subtasks), schemas), set(schemas))
 
     def _compare(self, recorded: Recorded, typed: Collection[str]) -> dict[str, SchemaChange]:
         changes = compare_states(recorded, self._definition(recorded.schemas, True, recorded.record, typed))
         unfit = [
-            unfit_state(self._context.pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems
+            unfit_state(self._context.pipeline_id, id_, change.problems)
+            for id_, change in changes.items()
+            if change.problems
         ]
         require_none(unfit)
         return changes
@@ -117,17 +120,17 @@ class Planning:
     def _different(
         self, record: CheckpointRecord, schemas: Mapping[str, StateSchema], latest: CheckpointRecord
     ) -> set[str]:
-        """The operators whose state has other columns at the latest checkpoint, as `record` calls them."""
-        now = self._stored(latest, self._context.store.subtasks(self._context.pipeline_id, latest.checkpoint_id))
-        found = set()
+        """Return the operators whose state has other columns at the latest checkpoint, by their names in `record`."""
+        current = self._stored(latest, self._context.store.subtasks(self._context.pipeline_id, latest.checkpoint_id))
+        different = set()
         for vertex in self._context.graph.keyed:
-            then, today = (
-                former_names(each, self._context.graph.renamed).get(vertex.operator_id, vertex.operator_id)
-                for each in (record, latest)
+            record_id, latest_id = (
+                former_names(checkpoint, self._context.graph.renamed).get(vertex.operator_id, vertex.operator_id)
+                for checkpoint in (record, latest)
             )
-            if then in schemas and now.get(today, schemas[then]) != schemas[then]:
-                found.add(then)
-        return found
+            if record_id in schemas and current.get(latest_id, schemas[record_id]) != schemas[record_id]:
+                different.add(record_id)
+        return different
 
     def _is_latest(self, record: CheckpointRecord) -> bool:
         with self._context.transaction() as tx:
@@ -137,21 +140,21 @@ class Planning:
     def _stored(
         self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str | None = None
     ) -> dict[str, StateSchema]:
-        found = {}
+        schemas = {}
         for plan in record.operators:
             state = state_of(record, subtasks, plan.operator_id)
             schema = None if state is None else self._schemas.stored(state, storage_url)
             if schema is not None:
-                found[plan.operator_id] = schema
-        return found
+                schemas[plan.operator_id] = schema
+        return schemas
 
     def _options(self, record: CheckpointRecord) -> dict[str, Mapping[str, Any]]:
-        """As `_metadata` has them, for readers."""
+        """Return the options of operators, as `_metadata` has them for readers."""
         if record.metadata_path is None:
             return {}
         with suppress(ValueError, KeyError, TypeError):
             document = json.loads(self._context.storage.read(record.metadata_path))
-            return {each["operator_id"]: each["definition"] for each in document["operators"]}
+            return {operator["operator_id"]: operator["definition"] for operator in document["operators"]}
         return {}
 
     def _definition(
@@ -161,7 +164,8 @@ class Planning:
         record: CheckpointRecord | None = None,
         typed: Collection[str] | None = None,
     ) -> Definition:
-        """`typed`: the operators, as stored, whose types are looked up; by default all that have state."""
+        """Return the definition. `typed` are the operators whose types are looked up, by their stored names; by default
+        all with state."""
         renamed = {} if record is None else former_names(record, self._context.graph.renamed)
         return Definition(
             self._context.pipeline_id,
@@ -217,13 +221,13 @@ def _kind_of_table(sink: Sink) -> TableKind:
 
 
 def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is when it was written and read."""
+    """Return the options as they are after writing and reading JSON."""
     described: dict[str, Any] = json.loads(json.dumps(options))
     return described
 
 
 def _merged(subtasks: Subtasks, compactions: Sequence[CompactedRun]) -> Subtasks:
-    """With the runs that a run would start from."""
+    """Return the subtasks with the runs that a run would start from."""
     merged = apply_compactions(_snapshots(subtasks), compactions)
     return {subtask: replace(known, snapshot=merged[subtask]) for subtask, known in subtasks.items()}
 

@@ -1,7 +1,7 @@
-"""Writes a savepoint that is made from another one, or from nothing, to a directory of its own.
+"""Write a savepoint that is made from another one, or from nothing, to a directory of its own.
 
-The database is only read. The marker in the directory comes last. If the process dies before it, the files that are
-there are no savepoint.
+The database is only read. The marker in the directory is written last. If the process dies before that, the files in
+the directory are no savepoint.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ from tidegate.protocol.steps.approvals import approved_with, with_approvals
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """By operator: the rows as `Editor.checked` returns them, whether they are all that it has from now on, and what is
-    changed in words."""
+    """Changes by operator: the rows as `Editor.checked` returns them, whether they replace all rows of the operator,
+    and a description."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     replaced: Mapping[str, bool] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Changes:
 
 
 class Editing:
-    """Edits savepoints of one pipeline."""
+    """Edit savepoints of one pipeline."""
 
     def __init__(self, context: DefinedContext, identification: Identification) -> None:
         self._context = context
@@ -53,10 +53,10 @@ class Editing:
         self._identification = identification
         self._auditing = Auditing(context)
 
-    # -- what is edited
+    # -- the base of an edit
 
     def of_checkpoint(self, checkpoint_id: int | None) -> Base:
-        """A checkpoint or savepoint in the database, by default the latest completed checkpoint.
+        """Return a checkpoint or savepoint in the database, by default the latest completed checkpoint.
 
         Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`,
         `PipelineIdentityError`, and `StateIntegrityError` if its metadata cannot be read.
@@ -66,31 +66,32 @@ class Editing:
         known = self._context.store.subtasks(self._pipeline_id, record.checkpoint_id)
         content = self._context.storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
         metadata = read_metadata(self._pipeline_id, record.checkpoint_id, content)
-        what = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
-        origin = f"{what} {record.name or record.checkpoint_id}"
+        kind = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
+        origin = f"{kind} {record.name or record.checkpoint_id}"
         of_record = replace(metadata, record=record, subtasks=known, edited=None)
         return Base(of_record, self._context.storage.url, origin, is_in_database=True)
 
     def of_directory(self, url: str) -> Base:
-        """A canonical savepoint. Reads its documents only. Raises `RestoreRefusedError` if that is none of this
-        pipeline, `StorageError`."""
+        """Return a canonical savepoint, reading only its documents. Raises `RestoreRefusedError` if the directory is
+        none of this pipeline, `StorageError`."""
         directory = SavepointDirectory(
-            url, self._context.storage, lambda why: not_restored(self._pipeline_id, url, why)
+            url, self._context.storage, lambda reason: not_restored(self._pipeline_id, url, reason)
         )
-        found = directory.read()
-        if found.metadata.record.pipeline_id != self._pipeline_id:
+        savepoint = directory.read()
+        if savepoint.metadata.record.pipeline_id != self._pipeline_id:
             raise SavepointEditError(
-                f"The savepoint in {url} is of pipeline {found.metadata.record.pipeline_id}, not of "
+                f"The savepoint in {url} is of pipeline {savepoint.metadata.record.pipeline_id}, not of "
                 f"{self._pipeline_id}. Nothing was written. Edit it with the definition of that pipeline."
             )
-        record = found.metadata.record.moved(completed_at=found.marker.completed_at)
-        return Base(replace(found.metadata, record=record), directory.storage.url, url)
+        record = savepoint.metadata.record.moved(completed_at=savepoint.marker.completed_at)
+        return Base(replace(savepoint.metadata, record=record), directory.storage.url, url)
 
     def of_nothing(self) -> Base:
-        """For a pipeline that never ran: its sources begin at their start. Raises `SavepointEditError` if it did."""
+        """Return an empty base, for a pipeline that never ran. Its sources begin at their start. Raises
+        `SavepointEditError` if it did run."""
         if self._context.store.history(self._pipeline_id, 1):
             raise SavepointEditError(
-                f"Pipeline {self._pipeline_id} has run: this database knows checkpoints of it, so no savepoint can be "
+                f"Pipeline {self._pipeline_id} has run: this database has checkpoints of it, so no savepoint can be "
                 "made for it from nothing. Nothing was written. Edit one of its checkpoints "
                 "(tidegate.savepoint.edit), or give the new pipeline another name."
             )
@@ -98,7 +99,7 @@ class Editing:
         record = begin_history(self._pipeline_id, self._context.graph.plan, now)
         return Base(Metadata(record, {}, endpoints=self._context.graph.endpoints), self._context.storage.url, "nothing")
 
-    # -- what it becomes
+    # -- the result of an edit
 
     def write(
         self,
@@ -111,12 +112,12 @@ class Editing:
         label: Label = UNLABELLED,
         action: UserAction | None = None,
     ) -> Complete:
-        """Write the directory `to`, which must be empty, or not there yet; returns its marker.
+        """Write the directory `to`, which must be empty or not exist yet, and return its marker.
 
-        Raises `ConfigurationError`, `IllegalRequestError` for the label, `SavepointEditError`, `StateSchemaError` if
-        the definition cannot go on from the base, before anything is written; then `ValidationFailedError`,
-        `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have replaced the base, `StorageError`
-        and what the rows raise when they are computed, and nothing is left.
+        Before anything is written it raises `ConfigurationError`, `IllegalRequestError` for the label,
+        `SavepointEditError`, and `StateSchemaError` if the definition cannot continue from the base. After that it
+        raises `ValidationFailedError`, `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have
+        replaced the base, `StorageError`, and the errors of computing the rows, and leaves nothing behind.
         """
         with self._auditing.attempt(action) as entry:
             return self._write(base, to, by, changes, editor, validator, label, entry)
@@ -159,11 +160,11 @@ class Editing:
             raise
 
     def _put_on_record(self, entry: AuditEntry, base: Base, to: str) -> None:
-        """Before the documents make a savepoint of what was written."""
+        """Record the user action, before the documents make the directory a savepoint."""
         if entry.action is not None:
             with self._context.transaction() as tx:
-                said = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
-                entry.done(tx, self._context.clock.now(), said)
+                sentence = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
+                entry.done(tx, self._context.clock.now(), sentence)
 
     def _require_possible(self, to: str, target: CheckpointStorage) -> None:
         restaged = [
@@ -172,18 +173,19 @@ class Editing:
         if fixed := [vertex.name for vertex in restaged if not isinstance(vertex.sink, PortableSink)]:
             raise ConfigurationError(
                 f"No savepoint of pipeline {self._pipeline_id} can be edited: sink {', '.join(fixed)} cannot stage its "
-                "rows elsewhere. Nothing was written. Let it be a PortableSink."
+                "rows elsewhere. Nothing was written. Make the sink a PortableSink."
             )
-        if found := target.list(""):
+        if paths := target.list(""):
             raise ConfigurationError(
-                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {to}: there is something already "
-                f"({found[0]}). Nothing was written. Name a directory that is empty, or not there yet. Files without "
-                "the marker _savepoint may be left of a command that was cut short: then they are no savepoint, and "
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {to}: it already contains "
+                f"{paths[0]}. Nothing was written. Name a directory that is empty, or does not exist yet. Files "
+                "without the marker _savepoint may be left by a command that was cut short. They are no savepoint, and "
                 "can be deleted."
             )
 
 
 def _empty(target: CheckpointStorage) -> None:
-    """What cannot be deleted is no savepoint: the error that led here is the one to see."""
+    """Empty the directory. Errors are ignored: without a marker the rest is no savepoint, and the first error matters
+    more."""
     with suppress(CheckpointError):
         target.delete([MARKER, METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)

@@ -1,7 +1,7 @@
-"""Writes a savepoint to a directory of its own, complete and relocatable.
+"""Write a savepoint to a directory of its own, complete and relocatable.
 
-The savepoint was taken before, as any other. Each step from there on may be repeated and writes the same; the marker in
-the directory comes last. Whoever finds a savepoint that is not exported yet finishes it.
+The savepoint was taken before, like any other. Every later step may be repeated and writes the same. The marker in
+the directory is written last. The next process that finds an unfinished export completes it.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ from tidegate.protocol.recovery.metadata import read_metadata
 
 
 class Exporting:
-    """Exports the savepoints of one pipeline."""
+    """Export the savepoints of one pipeline."""
 
     def __init__(self, context: DefinedContext, delivery: Delivery) -> None:
         self._context = context
@@ -46,8 +46,9 @@ class Exporting:
         self._auditing = Auditing(context)
 
     def require_possible(self, location: str | None) -> None:
-        """To be called before a savepoint is taken for it. Raises `ConfigurationError` for a sink whose files cannot be
-        taken along, or a directory that holds something else, and `StorageError`."""
+        """Require that a canonical savepoint can be written. Must be called before one is taken. Raises
+        `ConfigurationError` for a sink whose files cannot be exported, or a directory that has other contents, and
+        `StorageError`."""
         restaged = [
             vertex for vertex in self._context.graph.sinks if vertex.operator_id in self._context.graph.restaged
         ]
@@ -59,31 +60,31 @@ class Exporting:
             )
         if location is None or self._serves(location):
             return
-        found = self._context.storage.elsewhere(location).list("")
-        if found and not self._serves(location):  # or somebody has begun since, with the same request
+        paths = self._context.storage.elsewhere(location).list("")
+        if paths and not self._serves(location):  # another process may have begun since, with the same request
             raise ConfigurationError(
-                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
-                f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: it already contains "
+                f"{paths[0]}. Nothing was changed. Name a directory that is empty, or does not exist yet."
             )
 
     def _serves(self, location: str) -> bool:
         """Whether a savepoint is written there, perhaps by the same request: see `begin`. Raises `ConfigurationError`
-        if one was."""
+        if it was disposed of."""
         with self._context.transaction() as tx:
             served = tx.written_to(location)
         if served and not any(record.status is Status.COMPLETED for record in served):
             raise ConfigurationError(
                 f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: savepoint "
-                f"{served[-1].checkpoint_id} lay there and was disposed of, and a directory serves once. Nothing was "
-                "changed. Name another directory."
+                f"{served[-1].checkpoint_id} was there and has been disposed of, and a directory is used only once. "
+                "Nothing was changed. Name another directory."
             )
         return bool(served)
 
     def begin(self, wanted: str, location: str | None = None, action: UserAction | None = None) -> CheckpointRecord:
-        """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
+        """Record the directory of the savepoint of this name or number, by default one near the pipeline's checkpoints.
 
-        Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
-        as `require_possible`.
+        Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere,
+        and as `require_possible`.
         """
         with self._auditing.attempt(action) as entry:
             return self._begin(wanted, location, entry)
@@ -105,53 +106,54 @@ class Exporting:
             if record.location is None:
                 self._require_unused(tx, record, where)
                 tx.begin_export(record.checkpoint_id, where)
-            said = f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to"
-            entry.done(tx, self._context.clock.now(), f"{said} {where}.", record.checkpoint_id)
+            message = f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to"
+            entry.done(tx, self._context.clock.now(), f"{message} {where}.", record.checkpoint_id)
             return record.moved(location=where)
 
     def _require_unused(self, tx: StoreTransaction, record: CheckpointRecord, location: str) -> None:
-        """Who cleans up may be slow, and knows files by their names alone: what a savepoint had is never another one's.
-        Raises `IllegalRequestError`."""
+        """Require that no other savepoint has used the directory. A slow cleaning identifies files by their names
+        alone, so a directory is never reused. Raises `IllegalRequestError`."""
         served = [other for other in tx.written_to(location) if other.checkpoint_id != record.checkpoint_id]
         leaving = any(deletion.owner == saved_at(location) for deletion in tx.pending_deletions(ASKED))
         if served or leaving:
-            whose = f"savepoint {served[-1].checkpoint_id}" if served else "a savepoint that was claimed"
+            owner = f"savepoint {served[-1].checkpoint_id}" if served else "a savepoint that was claimed"
             raise IllegalRequestError(
-                f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} cannot be written to "
-                f"{location}: {whose} has it, and a directory serves once. Nothing was changed. Name another directory."
+                f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} cannot be "
+                f"written to {location}: {owner} has it, and a directory is used only once. Nothing was changed. "
+                "Name another directory."
             )
 
     def _default(self, record: CheckpointRecord) -> str:
         return f"{self._context.storage.url.rstrip('/')}/{default_location(self._pipeline_id, record.checkpoint_id)}"
 
     def export(self, checkpoint_id: int, exporter: Exporter) -> CheckpointRecord:
-        """Write a savepoint that was begun, once its sinks have committed; does nothing if it is complete. Raises
-        `SavepointExportError`; repeating it is safe."""
+        """Write a savepoint after `begin`, once its sinks have committed. Does nothing if it is complete. Raises
+        `SavepointExportError`. Repeating it is safe."""
         self._delivery.deliver_pending()
         record = self._found(checkpoint_id)
         if record.exported_at is not None:
             return record
-        assert record.location is not None, "begun"
+        assert record.location is not None, "`begin` was called"
         try:
             size = self._write(record, record.location, exporter)
         except (StorageError, StateIntegrityError) as error:
             raise self._incomplete(record, error) from error
         with self._context.transaction() as tx:
-            is_there = tx.mark_exported(checkpoint_id, size, self._context.clock.now())
-        if not is_there:
+            exists = tx.mark_exported(checkpoint_id, size, self._context.clock.now())
+        if not exists:
             target = self._context.storage.elsewhere(record.location)
             target.delete([MARKER, METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)
         return self._found(checkpoint_id)
 
     def _write(self, record: CheckpointRecord, location: str, exporter: Exporter) -> int:
-        """Returns the bytes of its files."""
+        """Write the savepoint's files, and return their size in bytes."""
         known = self._context.store.subtasks(self._pipeline_id, record.checkpoint_id)
-        snapshots = {subtask: each.snapshot for subtask, each in known.items()}
+        snapshots = {subtask: record.snapshot for subtask, record in known.items()}
         restaged = self._context.graph.restaged
         rewritten = exporter.export(record, location, *plan_export(record.operators, snapshots, restaged))
         written = exported(record.operators, snapshots, restaged, rewritten)
         subtasks = {subtask: replace(known[subtask], snapshot=snapshot) for subtask, snapshot in written.items()}
-        # As when it was taken: what the pipeline's sources, sinks and restores were is in the savepoint's metadata.
+        # The savepoint's own metadata has the pipeline's sources, sinks and restores at the time when it was taken.
         taken = self._context.storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
         metadata = replace(
             read_metadata(self._pipeline_id, record.checkpoint_id, taken), record=record, subtasks=subtasks
@@ -161,7 +163,7 @@ class Exporting:
         ).bytes
 
     def _found(self, checkpoint_id: int) -> CheckpointRecord:
-        """Raises `CheckpointNotFoundError` if it is no savepoint, or was disposed of."""
+        """Return a savepoint. Raise `CheckpointNotFoundError` if there is none, or it was disposed of."""
         with self._context.transaction() as tx:
             return find_savepoint(self._pipeline_id, str(checkpoint_id), _savepoints(tx))
 

@@ -1,8 +1,9 @@
-"""Begins a pipeline with the state of another one, which is only read.
+"""Begin a pipeline with the state of another one, which is only read.
 
-The files are copied as those of a checkpoint to come, which nobody knows and a sweep removes if it never comes. One
-transaction is the fork: the new pipeline's first checkpoint, which has the state and the positions and adds no rows.
-From then on nothing tells it from any other one, but its request, which names the original.
+The files are copied as those of a future checkpoint. The database does not list it, and a sweep deletes the files if
+it never completes. One transaction is the fork: the new pipeline's first checkpoint, which has the state and the
+positions and adds no rows. Afterwards the checkpoint differs from others only in its request, which names the
+original.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ class PlannedFork:
 
 
 class Forking:
-    """Forks other pipelines to one. Planning changes nothing."""
+    """Fork other pipelines into this one. Planning changes nothing."""
 
     def __init__(
         self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
@@ -93,12 +94,12 @@ class Forking:
     # -- the plan
 
     def plan(self, original: Graph, where: ToCheckpoint | str) -> PlannedFork:
-        """What a fork would do now: from a checkpoint of the original in this database, or from the directory of a
-        canonical savepoint, a URL.
+        """Plan a fork from a checkpoint of the original in this database, or from the directory of a canonical
+        savepoint, a URL.
 
-        Raises `ForkRefusedError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `PipelineIdentityError` if
-        the new pipeline has completed checkpoints on its storage, and `StateSchemaError` if its definition cannot go on
-        from that state.
+        Raises `ForkRefusedError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `PipelineIdentityError`
+        if the new pipeline has completed checkpoints on its storage, and `StateSchemaError` if its definition cannot
+        continue from that state.
         """
         require_another(self._context.pipeline_id, original.pipeline.name)
         origin = self._saved(original, where) if isinstance(where, str) else self._native(original, where)
@@ -115,35 +116,37 @@ class Forking:
         try:
             return PlannedFork(self._plan(origin), origin)
         except StateIntegrityError:
-            origin.files.verify(files, in_full=False)  # unless one was deleted meanwhile, which is what to say
+            origin.files.verify(files, in_full=False)  # if a file was deleted meanwhile, that is the error to raise
             raise
 
     def _native(self, original: Graph, where: ToCheckpoint) -> Origin:
-        """Both pipelines have this process's checkpoint storage."""
+        """Return the origin of a checkpoint in this database. Both pipelines have this process's checkpoint storage."""
         pipeline_id = original.pipeline.name
         Identification(replace(self._context, pipeline_id=pipeline_id, graph=original)).require_stored_here()
         with self._context.store.transaction(pipeline_id) as tx:
             latest = tx.latest_completed()
-            known = latest.checkpoint_id if where.checkpoint_id is None and latest is not None else where.checkpoint_id
-            completed = sorted((*tx.retained(), *tx.abandoned()), key=lambda each: each.checkpoint_id)
-            found = None if known is None else tx.checkpoint(known)
-            record = require_restorable(pipeline_id, known or 0, found, completed)
+            wanted = latest.checkpoint_id if where.checkpoint_id is None and latest is not None else where.checkpoint_id
+            completed = sorted((*tx.retained(), *tx.abandoned()), key=lambda record: record.checkpoint_id)
+            found = None if wanted is None else tx.checkpoint(wanted)
+            record = require_restorable(pipeline_id, wanted or 0, found, completed)
             subtasks, endpoints = tx.subtasks(record.checkpoint_id), tx.endpoints()
         return Origin(record, subtasks, endpoints, self._files(record))
 
     def _files(self, record: CheckpointRecord) -> CopiedFiles:
         where = Fork(record.pipeline_id, record.checkpoint_id, record.name).said()
-        return CopiedFiles(self._context.storage, lambda why: not_forked(self._context.pipeline_id, where, why))
+        return CopiedFiles(self._context.storage, lambda reason: not_forked(self._context.pipeline_id, where, reason))
 
     def _saved(self, original: Graph, url: str) -> Origin:
         directory = SavepointDirectory(
-            url, self._context.storage, lambda why: not_forked(self._context.pipeline_id, url, why)
+            url, self._context.storage, lambda reason: not_forked(self._context.pipeline_id, url, reason)
         )
         metadata = directory.read().metadata
         record = metadata.record
         if record.pipeline_id != original.pipeline.name:
-            why = f"it is a savepoint of pipeline {record.pipeline_id}, not of {original.pipeline.name}. Name that one"
-            raise not_forked(self._context.pipeline_id, url, why)
+            reason = (
+                f"it is a savepoint of pipeline {record.pipeline_id}, not of {original.pipeline.name}. Name that one"
+            )
+            raise not_forked(self._context.pipeline_id, url, reason)
         return Origin(record, metadata.subtasks, metadata.endpoints, directory)
 
     def _require_unknown(self, fork: Fork) -> None:
@@ -151,12 +154,12 @@ class Forking:
             self._require_to_begin(tx, fork)
 
     def _require_to_begin(self, tx: StoreTransaction, fork: Fork) -> None:
-        """Ids alone may have been given out, to forks that came to nothing."""
+        """Require that the fork may begin. Only checkpoints count: an id alone may come from a fork that failed."""
         known = self._context.store.history(self._context.pipeline_id, 1)
         require_unknown(tx.pipeline(), fork, known[0] if known else None)
 
     def _used_sinks(self) -> list[str]:
-        """Sinks in whose places something is already."""
+        """Return the sinks whose places have files or rows already."""
         return [vertex.name for vertex in self._context.graph.sinks if is_used(vertex.sink)]
 
     def _plan(self, origin: Origin) -> ForkPlan:
@@ -166,7 +169,7 @@ class Forking:
         require_legal_restore(record, plans, restored, graph.upstreams, renamed)
         changes = self._planning.compare_anew(record, origin.subtasks, origin.files.storage.url)
         operators = returning_states(graph, snapshots, renamed, changes)
-        stated = {each.operator_id for each in operators}
+        stated = {state.operator_id for state in operators}
         return ForkPlan(
             self._context.pipeline_id,
             origin.fork,
@@ -181,28 +184,28 @@ class Forking:
         )
 
     def _sources(self, restored: Snapshots, origin: Origin) -> list[TakenOver]:
-        found = []
+        sources = []
         for vertex in self._context.graph.sources:
             ids = [SubtaskId(vertex.operator_id, split) for split in range(vertex.source.num_splits())]
             is_known, pieces, size = any(id_ in restored for id_ in ids), 0, 0
             if not is_known or not isinstance(vertex.source, RereadingSource):
-                found.append(TakenOver(vertex.name, is_known))
+                sources.append(TakenOver(vertex.name, is_known))
                 continue
             for id_ in ids:
                 read = vertex.source.read_since(id_.subtask_index, None, restored.get(id_), origin.files.storage)
                 pieces, size = pieces + read.pieces, size + read.bytes
-            found.append(TakenOver(vertex.name, True, pieces, size))
-        return found
+            sources.append(TakenOver(vertex.name, True, pieces, size))
+        return sources
 
     # -- the fork itself
 
     def fork(self, planned: PlannedFork, accepted: Accepted, entry: AuditEntry = UNAUDITED) -> None:
-        """Carry out a plan. If it dies before the fork is recorded, nothing has happened, and what was copied is swept;
-        after it, the next process finishes.
+        """Carry out a plan. If the process dies before the fork is recorded, nothing has happened, and copied files are
+        swept. After that, the next process finishes.
 
-        Raises `ForkRefusedError` for what is not accepted, if a file of the original was deleted meanwhile, or if the
-        database has learnt of a checkpoint since, `CopyInterruptedError`, `StorageError`, and what sinks raise: then
-        the fork holds.
+        Raises `ForkRefusedError` for consequences that are not accepted, if a file of the original was deleted
+        meanwhile, or if the database has a checkpoint by now, `CopyInterruptedError`, `StorageError`, and the errors
+        of sinks. After an error of a sink the fork is valid.
         """
         if self._context.config.allow_non_restored_state:
             accepted = replace(accepted, non_restored_state=True)
@@ -211,7 +214,7 @@ class Forking:
         lease = ImportLease(self._context, f"forked from {fork.said()}")
         with self._context.transaction() as tx:
             self._require_to_begin(tx, fork)
-            lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids
+            lease.begin(tx, fork.checkpoint_id)  # read files and rows carry the original's ids
         with lease.held():
             self._commit(fork, self._prepare(planned, lease), lease, entry)
         with self._context.transaction() as tx:
@@ -221,8 +224,8 @@ class Forking:
     def _prepare(self, planned: PlannedFork, lease: ImportLease) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
         origin, checkpoint_id = planned.origin, lease.checkpoint_id
-        what = forked(origin.snapshots, planned.plan.dropped, self._context.pipeline_id, checkpoint_id)
-        origin.files.copy(what.copies, {STORAGE: self._context.storage}, lease.keep)
+        copied = forked(origin.snapshots, planned.plan.dropped, self._context.pipeline_id, checkpoint_id)
+        origin.files.copy(copied.copies, {STORAGE: self._context.storage}, lease.keep)
         now = self._context.clock.now()
         with self._context.transaction() as tx:
             region_attempt = tx.region().attempt
@@ -235,8 +238,8 @@ class Forking:
             now,
         )
         metadata = Metadata(
-            record.moved(num_finished=sum(snapshot.finished for snapshot in what.snapshots.values())),
-            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
+            record.moved(num_finished=sum(snapshot.finished for snapshot in copied.snapshots.values())),
+            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in copied.snapshots.items()},
             endpoints=self._context.graph.endpoints,
             region_attempt=region_attempt,
         )
@@ -244,7 +247,8 @@ class Forking:
         return metadata
 
     def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, entry: AuditEntry) -> None:
-        """The transaction that is the fork. A region of the new pipeline that runs began with nothing, and loses."""
+        """Commit the fork in one transaction. A running region of the new pipeline began without state, and loses its
+        lease."""
         with self._context.transaction() as tx:
             now = self._context.clock.now()
             self._require_to_begin(tx, fork)
@@ -256,5 +260,5 @@ class Forking:
             self._identification.record(tx, now)
             History(tx, now).record(Recovered(metadata, None, False))
             tx.record_restore(metadata.record.checkpoint_id, now)
-            said = f"Pipeline {self._context.pipeline_id} was forked from {fork.said()}."
-            entry.done(tx, now, said, metadata.record.checkpoint_id)
+            sentence = f"Pipeline {self._context.pipeline_id} was forked from {fork.said()}."
+            entry.done(tx, now, sentence, metadata.record.checkpoint_id)

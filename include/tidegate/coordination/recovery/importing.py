@@ -1,8 +1,9 @@
-"""Restores a pipeline from a savepoint's directory, into any database.
+"""Restore a pipeline from a savepoint's directory, into any database.
 
-Its files are copied in before, as those of a checkpoint to come, which nobody knows and a sweep removes if it never
-comes. One transaction is the restore: back to the savepoint's checkpoint, and a new checkpoint after it that has its
-state and adds no rows. Then the sinks are rewound, as after any restore.
+The savepoint's files are copied first, as those of a future checkpoint. The database does not list it, and a sweep
+deletes the files if it never completes. One transaction is the restore. It returns to the savepoint's checkpoint,
+and adds a new checkpoint after it that has its state and adds no rows. Then the sinks are rewound, as after any
+restore.
 """
 
 from collections.abc import Sequence
@@ -52,8 +53,8 @@ from tidegate.protocol.recovery.restore_plan import Accepted, RestorePlan, requi
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What a restore from `url` would do, as the pipeline's restore `number`. `numbers` are those not to be given out
-    again, if the database knows no checkpoint of the pipeline; else None."""
+    """The plan of a restore from `url`, as the pipeline's restore `number`. `numbers` are those not to be given out
+    again, if the database has no checkpoint of the pipeline; else None."""
 
     url: str
     savepoint: Savepoint
@@ -63,7 +64,7 @@ class ImportPlan:
 
 
 class Importing:
-    """Restores one pipeline from savepoints' directories. Planning changes nothing."""
+    """Restore one pipeline from savepoints' directories. Planning changes nothing."""
 
     def __init__(
         self, context: DefinedContext, delivery: Delivery, identification: Identification, planning: Planning
@@ -76,10 +77,11 @@ class Importing:
     # -- the plan
 
     def plan(self, url: str) -> ImportPlan:
-        """What a restore would do now. Reads every file of the directory in full.
+        """Plan a restore. Reads every file of the directory in full.
 
-        Raises `RestoreRefusedError` if that is not a whole savepoint of this pipeline, of the history in this database;
-        `PipelineIdentityError`, `StateSchemaError` if the definition cannot go on from it, and `StorageError`.
+        Raises `RestoreRefusedError` if the directory is not a complete savepoint of this pipeline, of the history in
+        this database, `PipelineIdentityError`, `StateSchemaError` if the definition cannot continue from it, and
+        `StorageError`.
         """
         self._identification.check(regains=not self._knows_checkpoints())
         directory = self._directory(url)
@@ -92,8 +94,10 @@ class Importing:
         try:
             planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
         except StateIntegrityError:
-            directory.verify(savepoint.files, in_full=True)  # unless it was emptied meanwhile, which is what to say
-            if not self._is_latest(facts.previous):  # or the latest checkpoint was replaced, and its files are deleted
+            directory.verify(
+                savepoint.files, in_full=True
+            )  # if the directory was emptied meanwhile, that is the error to raise
+            if not self._is_latest(facts.previous):  # the latest checkpoint was replaced, and its files were deleted
                 return self.plan(url)
             raise
         plan = replace(
@@ -113,27 +117,27 @@ class Importing:
 
     def _directory(self, url: str) -> SavepointDirectory:
         return SavepointDirectory(
-            url, self._context.storage, lambda why: not_restored(self._context.pipeline_id, url, why)
+            url, self._context.storage, lambda reason: not_restored(self._context.pipeline_id, url, reason)
         )
 
     def _knows_checkpoints(self) -> bool:
-        """Ids alone may have been given out, to restores that came to nothing."""
+        """Whether the database has a checkpoint of the pipeline. An id alone may come from a restore that failed."""
         return bool(self._context.store.history(self._context.pipeline_id, 1))
 
     def _numbers(self, savepoint: Savepoint) -> Numbers:
-        """Of a database that knows nothing: what storage, sinks and the savepoint carry."""
+        """Return the numbers of storage, sinks and the savepoint, for a database that does not have the pipeline."""
         metadata = savepoint.metadata
-        found = find_numbers(self._context.pipeline_id, self._context.storage.list(self._context.pipeline_id))
-        found = found.and_(Numbers(metadata.record.checkpoint_id, metadata.region_attempt))
+        numbers = find_numbers(self._context.pipeline_id, self._context.storage.list(self._context.pipeline_id))
+        numbers = numbers.and_(Numbers(metadata.record.checkpoint_id, metadata.region_attempt))
         branch = branch_of(metadata.record.checkpoint_id, metadata.restores)
         for vertex in self._context.graph.sinks:
             if isinstance(vertex.sink, NumberedSink):
                 checkpoint_id, attempt = vertex.sink.numbers()
-                found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
+                numbers = numbers.and_(Numbers(checkpoint_id, commit_attempt=attempt))
             if isinstance(vertex.sink, RewindableSink):
-                shown = [each.checkpoint_id for each in vertex.sink.shown_beside(branch)]
-                found = found.and_(Numbers(max([0, *shown, *vertex.sink.withdrawn()])))
-        return found
+                shown = [rows.checkpoint_id for rows in vertex.sink.shown_beside(branch)]
+                numbers = numbers.and_(Numbers(max([0, *shown, *vertex.sink.withdrawn()])))
+        return numbers
 
     def _facts(
         self,
@@ -143,7 +147,7 @@ class Importing:
         numbers: Numbers | None,
         checkpoint_id: int | None = None,
     ) -> RestoreFacts:
-        """`checkpoint_id` is the one that is recorded, once that is known."""
+        """Read the facts of a restore. `checkpoint_id` is the number of the recorded checkpoint, once it is known."""
         self._identification.require(tx, regains=numbers is not None)
         taken, is_known = savepoint.metadata.record, numbers is None
         last = tx.last_checkpoint_id() if checkpoint_id is None else checkpoint_id - 1
@@ -169,7 +173,7 @@ class Importing:
         return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
 
     def _appended(self) -> list[str]:
-        """Sinks whose rows of a checkpoint left behind are kept for a while, and then deleted."""
+        """Return the sinks whose rows of an abandoned checkpoint are kept for a while, and then deleted."""
         sinks = [vertex for vertex in self._context.graph.sinks if isinstance(vertex.sink, RewindableSink)]
         return [vertex.name for vertex in sinks if vertex.operator_id not in self._context.graph.restaged]
 
@@ -183,12 +187,12 @@ class Importing:
         planned: ImportPlan | None = None,
         entry: AuditEntry = UNAUDITED,
     ) -> ImportPlan:
-        """Carry out a plan: the one that was shown, if any. Returns it. If it dies before the restore is recorded,
-        nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
+        """Carry out a plan, the one that was shown, if any, and return it. If the process dies before the restore is
+        recorded, nothing has happened, and copied files are swept. After that, the next process rewinds the sinks.
 
-        Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
-        the plan was made, `StorageError` if the files cannot be copied, `CopyInterruptedError`, and what sinks raise:
-        then the restore holds, and the sinks are rewound later.
+        Raises as `plan` does, `RestoreRefusedError` for consequences that are not accepted, or if a checkpoint has
+        completed since the plan was made, `StorageError` if the files cannot be copied, `CopyInterruptedError`, and
+        the errors of sinks. After an error of a sink the restore is valid, and the sinks are rewound later.
         """
         plan = planned or self.plan(url)
         accepted = accepted or Accepted()
@@ -212,29 +216,29 @@ class Importing:
 
     def _require_claimable(self, url: str) -> None:
         with self._context.transaction() as tx:
-            mine = [r.name or r.checkpoint_id for r in (*tx.retained(), *tx.abandoned()) if r.location == url]
-        if mine:
+            savepoints = [r.name or r.checkpoint_id for r in (*tx.retained(), *tx.abandoned()) if r.location == url]
+        if savepoints:
             raise not_restored(
                 self._context.pipeline_id,
                 url,
-                f"it cannot be claimed, because it is where savepoint {mine[0]} of this database is. Restore without "
-                "--claim-mode claim, and give the savepoint up with `tidegate dispose` when you need it no more",
+                f"it cannot be claimed, because savepoint {savepoints[0]} of this database is there. Restore without "
+                "--claim-mode claim, and dispose of the savepoint with `tidegate dispose` when you no longer need it",
             )
 
     def _require_as_planned(self, plan: ImportPlan, facts: RestoreFacts) -> None:
-        shown = plan.restore.previous and plan.restore.previous.checkpoint_id
+        planned = plan.restore.previous and plan.restore.previous.checkpoint_id
         is_new = plan.numbers is not None and self._knows_checkpoints()
-        if is_new or facts.restore.previous_checkpoint_id != shown:
+        if is_new or facts.restore.previous_checkpoint_id != planned:
             raise not_restored(
                 self._context.pipeline_id,
                 plan.url,
                 "since the plan was made, the pipeline's latest completed checkpoint has changed to "
-                f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
+                f"{facts.restore.previous_checkpoint_id}. Check the plan again, and stop the pipeline with `tidegate "
                 f"suspend {self._context.pipeline_id}` first if checkpoints follow each other quickly",
             )
-        if facts.restore.number != plan.number:  # perhaps back to the same checkpoint, with others left behind
+        if facts.restore.number != plan.number:  # perhaps to the same checkpoint, with others abandoned
             raise not_restored(
-                self._context.pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
+                self._context.pipeline_id, plan.url, "another restore was made since. Check the plan again"
             )
 
     def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
@@ -247,8 +251,8 @@ class Importing:
         }
         staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
         homes = {STORAGE: self._context.storage} | {staged_by(id_): storage for id_, storage in staging.items()}
-        what = imported(plan.savepoint, self._context.pipeline_id, checkpoint_id, staging)
-        directory.copy(what.copies, homes, lease.keep)
+        copied = imported(plan.savepoint, self._context.pipeline_id, checkpoint_id, staging)
+        directory.copy(copied.copies, homes, lease.keep)
         with self._context.transaction() as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
@@ -256,7 +260,7 @@ class Importing:
         taken = plan.savepoint.metadata.record
         metadata = Metadata(
             recorded(taken, self._context.pipeline_id, checkpoint_id, request_id, self._context.config.timeout, now),
-            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
+            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in copied.snapshots.items()},
             (),
             self._context.graph.endpoints,
             [*facts.restores, replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)],
@@ -269,26 +273,26 @@ class Importing:
     def _commit(
         self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, entry: AuditEntry
     ) -> None:
-        """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
+        """Commit the restore in one transaction. A running region loses its lease, and its checkpoint is aborted."""
         restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
         with self._context.transaction() as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             self._require_as_planned(plan, facts)
             now = restore.restored_at
             lease.end(tx, now)
-            why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."
-            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
+            message = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."
+            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, message)
             tx.end_region(tx.region().attempt, now)
             history = History(tx, now)
             if plan.numbers is not None:
                 self._record_past(tx, plan, plan.numbers, metadata.restores[:-1], history, now)
             self._identification.record(tx, now, regains=plan.numbers is not None)
-            tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
+            tx.begin_restore(restore, facts.present, message, find_forgiven(tx))
             history.record(Recovered(metadata, None, False))
             if obsolete := tx.compactions():
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             tx.record_restore(checkpoint_id, now)
-            entry.done(tx, now, why, checkpoint_id)
+            entry.done(tx, now, message, checkpoint_id)
             if claim is ClaimMode.CLAIM:
                 tx.enqueue_deletions(files_in_order(plan.url, [handle.path for handle in plan.savepoint.files]))
 
@@ -301,9 +305,9 @@ class Importing:
         history: History,
         now: datetime,
     ) -> None:
-        """What a database that knows nothing must know, as `recover` records it."""
+        """Record the pipeline's past in a database that does not have it, as `recover` does."""
         attempts = numbers.region_attempt + WITHOUT_TRACE, numbers.commit_attempt + WITHOUT_TRACE
         tx.reserve_numbers(tx.last_checkpoint_id(), *attempts, now)
         tx.record_endpoints(plan.savepoint.metadata.endpoints, now)
-        tx.record_endpoints([each.defined for each in plan.restore.moved], now)
+        tx.record_endpoints([move.defined for move in plan.restore.moved], now)
         history.record_restores(restores, before=tx.last_checkpoint_id())

@@ -1,7 +1,7 @@
-"""Rebuilds what the database knew of a pipeline from its checkpoint storage, when the database is lost.
+"""Rebuild the records of a pipeline from its checkpoint storage, when the database is lost.
 
-Looking changes nothing. One transaction is the recovery: every checkpoint is recorded by the same steps as when it was
-taken, so the store's rules hold for it. The next process commits the sinks, or takes them back.
+Planning changes nothing. One transaction is the recovery. It records every checkpoint by the same steps as when it
+was taken, so the store's rules apply. The next process commits the sinks, or rewinds them.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -41,7 +41,7 @@ from tidegate.protocol.steps.finalize import referred_files
 
 
 class Recovering:
-    """Recovers one pipeline into a database that knows no checkpoint of it. Planning changes nothing."""
+    """Recover one pipeline into a database that has no checkpoint of it. Planning changes nothing."""
 
     def __init__(self, context: DefinedContext) -> None:
         self._context = context
@@ -56,11 +56,11 @@ class Recovering:
     # -- the plan
 
     def plan(self, include: Collection[int] = ()) -> RecoveryPlan:
-        """What is on storage, and what a recovery would record; `include` are checkpoints in doubt to be recorded too.
+        """Plan a recovery from the checkpoints on storage. `include` are checkpoints in doubt that are recorded too.
 
-        Reads every file that a checkpoint refers to. Raises `RecoveryRefusedError` if the database knows checkpoints of
-        the pipeline, or storage has none, `PipelineIdentityError` if a sink writes where another pipeline does, and
-        `StorageError`.
+        Reads every file that a checkpoint refers to. Raises `RecoveryRefusedError` if the database has checkpoints
+        of the pipeline, or storage has none, `PipelineIdentityError` if a sink writes where another pipeline does,
+        and `StorageError`.
         """
         self._require_unknown()
         self._own_places()
@@ -81,12 +81,14 @@ class Recovering:
         )
 
     def _require_unknown(self) -> None:
-        """Ids alone may have been given out, to restores that came to nothing."""
+        """Require that the database has no checkpoint of the pipeline. An id alone may come from a
+        restore that failed."""
         known = self._context.store.history(self._context.pipeline_id, 1)
         require_unknown(self._context.pipeline_id, known[0].checkpoint_id if known else 0)
 
     def _own_places(self) -> list[Place]:
-        """Its sinks' directories and its storage, which may carry the mark of the database that was lost."""
+        """Return the pipeline's places, its sinks' directories and its storage, which may carry the mark of the lost
+        database."""
         places = self._ownership.find(())
         require_own_places(self._context.pipeline_id, refused_places(places, regains=True))
         return places
@@ -98,7 +100,8 @@ class Recovering:
         return [self._candidate(checkpoint_id, paths, whole) for checkpoint_id in ids]
 
     def _candidate(self, checkpoint_id: int, paths: Collection[str], whole: set[tuple[str, int, str]]) -> Candidate:
-        """`whole` are the files that were found to be as they were written, for checkpoints that share them."""
+        """Read and verify a checkpoint. `whole` are the files that were verified already, for checkpoints that share
+        them."""
         metadata, marker = None, None
         is_marked = marker_path(self._context.pipeline_id, checkpoint_id) in paths
         try:
@@ -134,23 +137,23 @@ class Recovering:
         whole |= files.keys()
 
     def _shown_beside(self, branch: Branch) -> list[int]:
-        """Checkpoints whose rows tables show, and that the pipeline would not have behind it."""
+        """Return the checkpoints whose rows tables show, but which are not on the pipeline's branch."""
         sinks = [vertex.sink for vertex in self._context.graph.sinks]
         shown = [sink.shown_beside(branch) for sink in sinks if isinstance(sink, RewindableSink)]
-        return sorted({each.checkpoint_id for found in shown for each in found})
+        return sorted({rows.checkpoint_id for of_sink in shown for rows in of_sink})
 
     def _numbers(self, paths: Iterable[str], candidates: Sequence[Candidate]) -> Numbers:
-        found = find_numbers(self._context.pipeline_id, paths)
-        for each in candidates:
-            if each.metadata is not None:
-                found = found.and_(Numbers(region_attempt=each.metadata.region_attempt))
-            if each.marker is not None:
-                found = found.and_(Numbers(commit_attempt=each.marker.commit_attempt))
+        numbers = find_numbers(self._context.pipeline_id, paths)
+        for candidate in candidates:
+            if candidate.metadata is not None:
+                numbers = numbers.and_(Numbers(region_attempt=candidate.metadata.region_attempt))
+            if candidate.marker is not None:
+                numbers = numbers.and_(Numbers(commit_attempt=candidate.marker.commit_attempt))
         for vertex in self._context.graph.sinks:
             if isinstance(vertex.sink, NumberedSink):
                 checkpoint_id, attempt = vertex.sink.numbers()
-                found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
-        return found
+                numbers = numbers.and_(Numbers(checkpoint_id, commit_attempt=attempt))
+        return numbers
 
     # -- the recovery itself
 
@@ -159,8 +162,8 @@ class Recovering:
     ) -> None:
         """Carry out a plan. Repeating after a crash is safe: either nothing has happened, or all of it.
 
-        Raises `RecoveryRefusedError` if part of the plan is not accepted, or the database has learnt of a checkpoint
-        since, `PipelineIdentityError` if sources or sinks were moved and that is not accepted.
+        Raises `RecoveryRefusedError` if part of the plan is not accepted, or the database has a checkpoint by now,
+        `PipelineIdentityError` if sources or sinks were moved and that is not accepted.
         """
         with self._auditing.attempt(action) as entry:
             require_losses_accepted(plan, accepted or AcceptedLosses())
@@ -169,8 +172,8 @@ class Recovering:
                 self._ownership.mark(self._own_places(), regains=True)
                 now, latest = self._context.clock.now(), plan.latest.record.checkpoint_id
                 self._record(tx, plan, now)
-                said = f"Pipeline {self._context.pipeline_id} was recovered to checkpoint {latest} from {self.url}."
-                entry.done(tx, now, said, latest)
+                sentence = f"Pipeline {self._context.pipeline_id} was recovered to checkpoint {latest} from {self.url}."
+                entry.done(tx, now, sentence, latest)
 
     def _record(self, tx: StoreTransaction, plan: RecoveryPlan, now: datetime) -> None:
         numbers = plan.numbers.and_(Numbers(plan.latest.record.checkpoint_id))
@@ -183,11 +186,11 @@ class Recovering:
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was recovered from {self._context.storage.url}.")
         tx.record_endpoints(plan.endpoints, now)
-        tx.record_endpoints([each.defined for each in plan.moved], now)
+        tx.record_endpoints([move.defined for move in plan.moved], now)
         history = History(tx, now)
         for recovered in plan.checkpoints:
             history.record_restores(plan.restores, before=recovered.record.checkpoint_id)
             history.record(recovered)
-        history.record_notified([each for each in plan.checkpoints if each.notified])
+        history.record_notified([recovered for recovered in plan.checkpoints if recovered.notified])
         last = [] if (restore := withdrawing(plan, numbers, now)) is None else [restore]
         history.record_restores([*plan.restores, *last], before=numbers.checkpoint_id + 1)

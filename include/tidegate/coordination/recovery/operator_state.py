@@ -1,6 +1,7 @@
-"""Finds the state of an operator by names: pipeline, operator, checkpoint. Reads rows of the store and no file.
+"""Find the state of an operator by the names of pipeline, operator and checkpoint. This reads rows of the store and no
+file.
 
-Changes nothing and holds no lock, so it may be asked beside whatever runs. `protocol.schema.operator_state` decides.
+It changes nothing and takes no lock, so it may run at any time. `protocol.schema.operator_state` decides.
 """
 
 from dataclasses import replace
@@ -19,7 +20,8 @@ def find_state(
     checkpoint_id: int | None = None,
     savepoint: str | None = None,
 ) -> OperatorState:
-    """At the checkpoint, at the savepoint of this name or number, or at the latest completed one.
+    """Return an operator's state at the checkpoint, at the savepoint of this name or number, or at the latest completed
+    one.
 
     Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`,
     `ConfigurationError` if both are named.
@@ -34,17 +36,17 @@ def find_state(
 
 
 def find_earlier_state(store: CheckpointStore, state: OperatorState, checkpoint_id: int) -> OperatorState:
-    """The same operator's at another checkpoint; without subtasks if it had none there.
+    """Return the same operator's state at another checkpoint, without subtasks if it had none there.
 
     Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
     """
     record = find_kept(store, state.pipeline_id, checkpoint_id)
-    nothing = replace(state, checkpoint_id=checkpoint_id, subtasks=())
-    return state_of(record, store.subtasks(state.pipeline_id, checkpoint_id), state.operator_id) or nothing
+    empty = replace(state, checkpoint_id=checkpoint_id, subtasks=())
+    return state_of(record, store.subtasks(state.pipeline_id, checkpoint_id), state.operator_id) or empty
 
 
 def find_history(store: CheckpointStore, pipeline_id: str) -> list[CheckpointRecord]:
-    """The checkpoints that the pipeline has behind it and whose state is kept, oldest first.
+    """Return the checkpoints of the pipeline's current branch whose state is retained, oldest first.
 
     Raises `PipelineNotFoundError`.
     """
@@ -53,7 +55,7 @@ def find_history(store: CheckpointStore, pipeline_id: str) -> list[CheckpointRec
 
 
 def find_kept(store: CheckpointStore, pipeline_id: str, checkpoint_id: int | None = None) -> CheckpointRecord:
-    """The checkpoint, or the latest completed one: its state is kept.
+    """Return a checkpoint whose state is retained, by default the latest completed one.
 
     Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
     """

@@ -1,7 +1,7 @@
-"""The restore step: takes a pipeline back to an earlier checkpoint, its state, its positions and its tables.
+"""The restore step: return a pipeline to an earlier checkpoint, with its state, positions and tables.
 
-One transaction is the commit point: it says which checkpoint is the latest, and fences everything that ran before.
-Then the sinks are rewound (see `rewind`). A plan comes first, always.
+One transaction is the commit point. It records which checkpoint is the latest, and fences all earlier processes.
+Then the sinks are rewound (see `rewind`). A plan always comes first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,21 +46,21 @@ Snapshots = Mapping[SubtaskId, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class ToCheckpoint:
-    """Back to this checkpoint, or to the latest completed one."""
+    """A restore to this checkpoint, by default the latest completed one."""
 
     checkpoint_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """Back to where the pipeline was before it was last restored."""
+    """A restore to the position before the last restore."""
 
 
 Target = ToCheckpoint | Undo
 
 
 class Restoring:
-    """Restores one pipeline. Planning changes nothing."""
+    """Restore one pipeline. Planning changes nothing."""
 
     def __init__(
         self,
@@ -80,10 +80,11 @@ class Restoring:
     # -- the plan
 
     def plan(self, target: Target) -> RestorePlan:
-        """What a restore would do now.
+        """Plan a restore.
 
-        Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `NothingToUndoError`, `StateSchemaError` if the
-        definition cannot go on from that checkpoint, `StateIntegrityError` if a file of it is missing or damaged.
+        Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `NothingToUndoError`, `StateSchemaError` if
+        the definition cannot continue from that checkpoint, `StateIntegrityError` if one of its files is missing or
+        damaged.
         """
         self._identification.check()
         while True:
@@ -91,10 +92,10 @@ class Restoring:
                 facts, compactions = self._facts(tx, target), tx.compactions()
             try:
                 return self._plan(facts, compactions)
-            except StateIntegrityError:  # unless it was replaced meanwhile, which is what to say, or another is meant
+            except StateIntegrityError:  # if the checkpoint was replaced meanwhile, raise that, or plan for another one
                 with self._context.transaction() as tx:
-                    now = self._facts(tx, target)
-                if _ends(now) == _ends(facts):
+                    current = self._facts(tx, target)
+                if _ends(current) == _ends(facts):
                     raise
 
     def _plan(self, facts: RestoreFacts, compactions: Sequence[CompactedRun]) -> RestorePlan:
@@ -103,8 +104,8 @@ class Restoring:
         return self._planner.plan(facts, subtasks, compactions, self._context.storage)
 
     def _verify(self, subtasks: Mapping[SubtaskId, SubtaskRecord], turn: int) -> None:
-        """The files that the pipeline would go on from, and those that tables of current rows would show: once the
-        restore is recorded, it is too late. A sample is read in full. Raises `StateIntegrityError`."""
+        """Verify the files of the checkpoint, and those that tables of current rows would show. Once the restore is
+        recorded, it is too late. A sample is read in full. Raises `StateIntegrityError`."""
         files = referred_files(known.snapshot for known in subtasks.values())
         self._context.storage.verify(files, choose_sample(turn, files))
         for vertex in self._context.graph.sinks:
@@ -137,14 +138,14 @@ class Restoring:
     def restore(
         self, target: Target, accepted: Accepted, planned: RestorePlan | None = None, entry: AuditEntry = UNAUDITED
     ) -> RestorePlan:
-        """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
-        has happened, or the restore is recorded and the next process rewinds its sinks.
+        """Carry out a plan, the one that was shown, if any, and return it. Repeating after a crash is safe: either
+        nothing has happened, or the restore is recorded and the next process rewinds its sinks.
 
-        Sinks in the commit are rewound in the transaction that is the restore, the others after it.
+        Sinks in the commit are rewound in the transaction of the restore, the others after it.
 
-        Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
-        the plan was made, and what sinks raise: those in the commit before the restore, which then has not happened;
-        the others after it, and then it holds, and they are rewound later.
+        Raises as `plan` does, `RestoreRefusedError` for consequences that are not accepted, or if a checkpoint has
+        completed since the plan was made, and the errors of sinks. Errors of sinks in the commit prevent the
+        restore. After an error of another sink the restore is valid, and the sinks are rewound later.
         """
         plan = planned or self.plan(target)
         if self._context.config.allow_non_restored_state:
@@ -155,15 +156,15 @@ class Restoring:
             facts = self._facts(tx, target)
             self._require_as_planned(plan, facts, present)
             self._commit(tx, facts, accepted)
-            said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
-            entry.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
+            sentence = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
+            entry.done(tx, facts.restore.restored_at, sentence, facts.record.checkpoint_id)
         with self._context.transaction() as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
         return plan
 
     def _prepare(self, plan: RestorePlan, target: Target) -> tuple[Branch, Participating]:
-        """What the sinks in the commit bring to the restore, and the branch that it leads to."""
+        """Prepare the participants of the sinks in the commit, and return them with the branch after the restore."""
         with self._context.transaction() as tx:
             facts = self._facts(tx, target)
         self._require_as_planned(plan, facts, facts.present)
@@ -172,7 +173,7 @@ class Restoring:
         try:
             return facts.present, self._participants.prepare_rewind(checkpoint_id, facts.present, subtasks)
         except (SinkError, StateIntegrityError, StorageError):
-            with self._context.transaction() as tx:  # its files may be gone, if it is kept no longer
+            with self._context.transaction() as tx:  # its files may be gone, if it is no longer retained
                 self._require_as_planned(plan, self._facts(tx, target), facts.present)
             raise
 
@@ -182,19 +183,19 @@ class Restoring:
             raise RestoreRefusedError(
                 f"Pipeline {self._pipeline_id} was not restored: since the plan was made, its latest completed "
                 f"checkpoint has changed to {facts.previous and facts.previous.checkpoint_id}. Nothing was changed. "
-                f"Look at the plan again, and stop what runs with `tidegate suspend {self._pipeline_id}` first if "
+                f"Check the plan again, and stop the pipeline with `tidegate suspend {self._pipeline_id}` first if "
                 "checkpoints follow each other quickly."
             )
 
     def _commit(self, tx: StoreTransaction, facts: RestoreFacts, accepted: Accepted) -> None:
-        """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
+        """Commit the restore in one transaction. A running region loses its lease, and its checkpoint is aborted."""
         restore = replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)
         now = restore.restored_at
-        why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
-        abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
+        message = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
+        abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, message)
         tx.end_region(tx.region().attempt, now)
-        tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
-        tx.end_commit(tx.committer().attempt)  # else who changes sinks now would go on behind the restore
+        tx.begin_restore(restore, facts.present, message, find_forgiven(tx))
+        tx.end_commit(tx.committer().attempt)  # otherwise an attempt at changing sinks would continue after the restore
         snapshots = {id_: known.snapshot for id_, known in tx.subtasks(restore.checkpoint_id).items()}
         compactions = tx.compactions()
         if obsolete := [*choose_obsolete(snapshots, compactions), *choose_newer(snapshots, compactions)]:
@@ -203,7 +204,7 @@ class Restoring:
 
 
 def _ends(facts: RestoreFacts) -> tuple[int, int | None]:
-    """Where the restore leads, and from where."""
+    """Return the checkpoints that the restore leads to and starts from."""
     return facts.record.checkpoint_id, None if facts.previous is None else facts.previous.checkpoint_id
 
 

@@ -1,4 +1,4 @@
-"""What a restore would do, put together from what the store, the sources and the sinks say. Changes nothing."""
+"""Plan a restore from the facts of the store, the sources and the sinks. Changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _UNCHANGED = SchemaChange(StateSchema((), None))
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """What a plan is made of, as of one transaction. `restore` is the one to be recorded."""
+    """The facts of a plan, as of one transaction. `restore` is the one to be recorded."""
 
     record: CheckpointRecord
     previous: CheckpointRecord | None
@@ -44,17 +44,17 @@ class RestoreFacts:
 
     @property
     def present(self) -> Branch:
-        """What the pipeline has behind it afterwards."""
+        """The pipeline's branch after the restore."""
         return branch_of(None, [*self.restores, self.restore])
 
     @property
     def left_behind(self) -> list[int]:
-        """Of checkpoints whose state is kept, those that are abandoned afterwards."""
+        """The retained checkpoints that are abandoned after the restore."""
         return choose_off_branch((*self.retained, *self.abandoned), self.present)
 
 
 class RestorePlanner:
-    """Plans the restores of one pipeline."""
+    """Plan the restores of one pipeline."""
 
     def __init__(self, context: DefinedContext, planning: Planning) -> None:
         self._context = context
@@ -68,10 +68,10 @@ class RestorePlanner:
         storage: ReadableStorage,
         state_url: str | None = None,
     ) -> RestorePlan:
-        """`subtasks` are those of the checkpoint that is restored; `storage` has their files, and the pipeline's. Their
-        state lies at `state_url`, by default on the checkpoint storage.
+        """Plan a restore. `subtasks` are those of the checkpoint to restore. `storage` has their files, and the
+        pipeline's. Their state is at `state_url`, by default on the checkpoint storage.
 
-        Raises `StateSchemaError` if the definition cannot go on from them.
+        Raises `StateSchemaError` if the definition cannot continue from them.
         """
         recorded = {subtask: known.snapshot for subtask, known in subtasks.items()}
         snapshots = apply_skips(recorded, facts.record.checkpoint_id, facts.skips)
@@ -96,15 +96,16 @@ class RestorePlanner:
 
     def _snapshots(self, record: CheckpointRecord) -> dict[SubtaskId, Snapshot]:
         known = self._context.store.subtasks(self._context.pipeline_id, record.checkpoint_id)
-        return {subtask: each.snapshot for subtask, each in known.items()}
+        return {subtask: record.snapshot for subtask, record in known.items()}
 
     def _sources(self, facts: RestoreFacts, restored: Snapshots, storage: ReadableStorage) -> list[Reread]:
-        """What each source has read since, and so reads again. What was read on a branch that comes back is not."""
+        """Return the files that each source has read since, and so reads again, except those of a branch that comes
+        back."""
         now: Snapshots = {}
         if (previous := facts.previous) is not None:
             renamed = former_names(previous, self._context.graph.renamed)
             now = assign_snapshots(previous, self._snapshots(previous), self._context.graph.plan, renamed)
-        found = []
+        sources = []
         for vertex in self._context.graph.sources:
             if not isinstance(vertex.source, RereadingSource):
                 continue
@@ -114,24 +115,24 @@ class RestorePlanner:
                 again = vertex.source.read_since(split, restored.get(subtask), now.get(subtask), storage)
                 pieces, size = pieces + again.pieces, size + again.bytes
                 missing += again.missing
-            found.append(Reread(vertex.name, pieces, size, tuple(missing)))
-        return found
+            sources.append(Reread(vertex.name, pieces, size, tuple(missing)))
+        return sources
 
     def _sinks(self, facts: RestoreFacts) -> list[RewoundSink]:
-        found = []
+        sinks = []
         for vertex in self._context.graph.sinks:
             if not isinstance(vertex.sink, RewindableSink):
-                found.append(RewoundSink(vertex.name, False))
+                sinks.append(RewoundSink(vertex.name, False))
                 continue
             shown = vertex.sink.shown_beside(facts.present)
-            ids = tuple(each.checkpoint_id for each in shown)
-            files, size = sum(each.files for each in shown), sum(each.bytes for each in shown)
-            counted = [each.rows for each in shown if each.rows is not None]
-            found.append(RewoundSink(vertex.name, True, ids, files, size, sum(counted) if counted else None))
-        return [*found, *(RewoundSink(name, False) for name in self._removed_sinks(facts))]
+            ids = tuple(rows.checkpoint_id for rows in shown)
+            files, size = sum(rows.files for rows in shown), sum(rows.bytes for rows in shown)
+            counted = [rows.rows for rows in shown if rows.rows is not None]
+            sinks.append(RewoundSink(vertex.name, True, ids, files, size, sum(counted) if counted else None))
+        return [*sinks, *(RewoundSink(name, False) for name in self._removed_sinks(facts))]
 
     def _removed_sinks(self, facts: RestoreFacts) -> list[str]:
-        """Those that checkpoints left behind had, and the definition does not have: nobody can rewind them."""
+        """Return the sinks of abandoned checkpoints that the definition no longer has, and that cannot be rewound."""
         now = {vertex.operator_id for vertex in self._context.graph.sinks}
         left = facts.left_behind
         operators = {
@@ -146,23 +147,23 @@ class RestorePlanner:
 def returning_states(
     graph: Graph, snapshots: Snapshots, renamed: Renamed, changes: Mapping[str, SchemaChange]
 ) -> list[ReturningState]:
-    """What the operators of a checkpoint get back: those with keyed state, and what the definition does not have any
-    more. `renamed` are those that count, `changes` what becomes of the columns."""
+    """Return the state that the operators of a checkpoint get back: those with keyed state, and those that the
+    definition no longer has. `renamed` are the current names, `changes` the changes of the columns."""
     known = {plan.operator_id for plan in graph.plan} | set(renamed.values())
     now = {former: name for name, former in renamed.items()}
     runs: dict[str, dict[str, StateHandle]] = {}  # by operator and path: after a rescale subtasks share them
     for subtask, snapshot in sorted(snapshots.items()):
-        mine = {handle.path: handle for handle in snapshot.handles if handle.kind is HandleKind.RUN}
+        runs_of_subtask = {handle.path: handle for handle in snapshot.handles if handle.kind is HandleKind.RUN}
         is_gone = subtask.operator_id not in known and not is_sink(subtask.operator_id)
-        if mine or (is_gone and snapshot.position):
-            runs.setdefault(subtask.operator_id, {}).update(mine)
+        if runs_of_subtask or (is_gone and snapshot.position):
+            runs.setdefault(subtask.operator_id, {}).update(runs_of_subtask)
     return [
         ReturningState(
             operator_id,
             operator_id in known,
-            sum(handle.rows for handle in each.values()),
-            sum(handle.bytes for handle in each.values()),
+            sum(handle.rows for handle in handles.values()),
+            sum(handle.bytes for handle in handles.values()),
             changes.get(now.get(operator_id, operator_id), _UNCHANGED).changes,
         )
-        for operator_id, each in runs.items()
+        for operator_id, handles in runs.items()
     ]

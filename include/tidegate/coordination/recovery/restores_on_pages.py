@@ -1,6 +1,6 @@
-"""Restores that pages ask for: recorded before a DAG run is started for them, then planned, then confirmed.
+"""Restores that pages request. A request is recorded before its DAG run is started. It is then planned, then confirmed.
 
-Each step may be repeated: the first plan stays, and so does the first confirmation.
+Each step may be repeated. The first plan stays, and so does the first confirmation.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from tidegate.protocol.recovery.restores_on_pages import (
 
 
 class PlannedRestores:
-    """Those of one pipeline."""
+    """The planned restores of one pipeline."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
@@ -31,27 +31,27 @@ class PlannedRestores:
             return tx.planned_restore(request_id)
 
     def ask(self, request_id: str, target: str, actor: Actor, dag_id: str) -> PlannedRestore:
-        """Somebody wants to see the plan, which a run of this DAG is to make. Asked again it is what is known of it.
+        """Record a request for a plan, which a run of this DAG will make. If repeated, return the recorded request.
 
-        Raises `IllegalRequestError` for a target that is none, and for an id of another request.
+        Raises `IllegalRequestError` for an illegal target, and for an id of another request.
         """
         require_legal_target(target)
         with self._context.transaction() as tx:
-            if (known := tx.planned_restore(request_id)) is not None:
-                require_same_target(known, target, actor)
-                return known
+            if (recorded := tx.planned_restore(request_id)) is not None:
+                require_same_target(recorded, target, actor)
+                return recorded
             asked = AskedOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
             planned = PlannedRestore(self._context.pipeline_id, target, asked)
             tx.put_planned_restore(planned)
             return planned
 
     def store(self, request_id: str, document: Mapping[str, Any], digest: str) -> None:
-        """What the DAG run has planned."""
+        """Record the plan of the DAG run."""
         self._answer(request_id, document=document, digest=digest)
 
-    def refuse(self, request_id: str, why: str) -> None:
-        """There is no plan, and there will be none."""
-        self._answer(request_id, refusal=why)
+    def refuse(self, request_id: str, reason: str) -> None:
+        """Record that there is no plan, and why."""
+        self._answer(request_id, refusal=reason)
 
     def _answer(self, request_id: str, **answer: Any) -> None:
         with self._context.transaction() as tx:
@@ -62,10 +62,11 @@ class PlannedRestores:
     def confirm(
         self, plan_id: str, request_id: str, accepted: Accepted, actor: Actor, dag_id: str
     ) -> PlannedRestore | None:
-        """Somebody has seen the plan, and wants it carried out by a run of this DAG. None if there is no such plan.
+        """Record that a user has confirmed the plan, to be carried out by a run of this DAG. Return None if there is no
+        such plan.
 
-        Raises `RestoreRefusedError` if it cannot be, because it is not made or another one has confirmed it, and
-        `IllegalRequestError` for an id that was used with other answers.
+        Raises `RestoreRefusedError` if it cannot be carried out, because it is not made or another request has
+        confirmed it, and `IllegalRequestError` for an id that was used with other answers.
         """
         with self._context.transaction() as tx:
             planned = tx.planned_restore(plan_id)
@@ -79,9 +80,9 @@ class PlannedRestores:
             return planned
 
     def show_anew(self, planned: PlannedRestore, document: Mapping[str, Any], digest: str) -> None:
-        """The plan has changed since it was confirmed: what it is now, by the id of the confirmation, for the same
-        person to look at."""
+        """Record the current plan, if it has changed since the confirmation. It is stored under the id of the
+        confirmation, for the same user to check."""
         confirmed = planned.confirmed
-        assert confirmed is not None  # only what was confirmed is compared
+        assert confirmed is not None  # only confirmed plans are compared
         self.ask(confirmed.request_id, planned.target, confirmed.actor, confirmed.dag_id)
         self.store(confirmed.request_id, document, digest)

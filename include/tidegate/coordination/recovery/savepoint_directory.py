@@ -1,5 +1,5 @@
-"""The directory of a savepoint: its documents are written once all files are there, and who restores from it reads,
-verifies and copies them. Another pipeline's files are verified and copied in the same way."""
+"""The directory of a savepoint. Its documents are written once all files exist. A restore reads, verifies and copies
+them. Files of another pipeline are verified and copied in the same way."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,13 +32,13 @@ Refuse = Callable[[str], CheckpointError]
 
 
 def write_documents(graph: Graph, config: CheckpointConfig, target: CheckpointStorage, metadata: Metadata) -> Complete:
-    """What makes a directory a savepoint, the marker last. Files of executions that died are deleted. Returns the
-    marker. Raises `StateIntegrityError` if a file is not there, `StorageError`."""
+    """Write the documents that make a directory a savepoint, the marker last. Files of executions that died are
+    deleted. Return the marker. Raises `StateIntegrityError` if a file is missing, `StorageError`."""
     files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
     target.verify(files, ())
-    left = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
-    if left:
-        target.delete(sorted(left))
+    leftovers = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
+    if leftovers:
+        target.delete(sorted(leftovers))
     content = json.dumps(savepoint_document(metadata, described(graph), config.describe())).encode()
     target.write(METADATA, content)
     marker = complete(metadata, content)
@@ -47,22 +47,22 @@ def write_documents(graph: Graph, config: CheckpointConfig, target: CheckpointSt
 
 
 class CopiedFiles:
-    """Files on `storage` that are not this pipeline's. Raises what `refuse` makes of the reason for anything that is
-    not as it was written, and `StorageError`."""
+    """Files on `storage` that belong to another pipeline or savepoint. A file that differs from the written one raises
+    the error that `refuse` makes of the reason. Raises also `StorageError`."""
 
     def __init__(self, storage: CheckpointStorage, refuse: Refuse) -> None:
         self.storage = storage
         self._refuse = refuse
 
     def verify(self, files: Sequence[StateHandle], in_full: bool) -> None:
-        """Look whether every file is there in its full length, or read it."""
+        """Check that every file exists with its full length, or read it in full."""
         with self._as_written():
             self.storage.verify(files, {handle.path for handle in files} if in_full else ())
 
     def copy(
         self, copies: Sequence[FileCopy], homes: Mapping[str, CheckpointStorage], keep: Callable[[], None]
     ) -> None:
-        """Copy the files to the storages of their owners, and read them back; `keep` is called now and then."""
+        """Copy the files to the storages of their owners, and read them back. `keep` is called regularly."""
         for copy in copies:
             home = homes[copy.owner]
             with self._as_written():
@@ -75,18 +75,18 @@ class CopiedFiles:
         try:
             yield
         except (MetadataError, StateIntegrityError) as error:
-            why = str(error).replace(" Nothing was changed.", "")
-            raise self._refuse(f"it is not as it was written, or is there no more. {why}") from error
+            reason = str(error).replace(" Nothing was changed.", "")
+            raise self._refuse(f"its content has changed, or it no longer exists. {reason}") from error
 
 
 class SavepointDirectory(CopiedFiles):
-    """The directory `url` of a canonical savepoint; `here` is any storage."""
+    """The directory `url` of a canonical savepoint. `here` may be any storage."""
 
     def __init__(self, url: str, here: CheckpointStorage, refuse: Refuse) -> None:
         super().__init__(here.elsewhere(url), refuse)
 
     def read(self) -> Savepoint:
-        """What its marker and metadata say; the files are not looked at."""
+        """Return the contents of the marker and metadata, without reading the files."""
         if MARKER not in self.storage.list(""):
             raise self._refuse(
                 f"it has no marker {MARKER}, so it is no canonical savepoint, or is not complete. If writing it was "

@@ -1,4 +1,4 @@
-"""What the owner of savepoints does with them after they were taken: lists, renames and disposes of them."""
+"""List, rename and dispose of savepoints, as their owner requests."""
 
 from collections.abc import Sequence
 
@@ -19,27 +19,27 @@ from tidegate.protocol.recovery.imports import files_in_order
 
 
 class Savepoints:
-    """The savepoints of one pipeline; `wanted` is a name or a number."""
+    """The savepoints of one pipeline. `wanted` is a name or a number."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
 
     def list(self) -> list[CheckpointRecord]:
-        """Completed ones, oldest first, those that a restore left behind too."""
+        """Return the completed savepoints, oldest first, including those that a restore has abandoned."""
         with self._context.transaction() as tx:
             return _savepoints(tx)
 
     def find(self, wanted: str) -> CheckpointRecord:
-        """Raises `CheckpointNotFoundError`."""
+        """Return a savepoint. Raise `CheckpointNotFoundError` if there is none."""
         return find_savepoint(self._context.pipeline_id, wanted, self.list())
 
     def named(self, name: str) -> CheckpointRecord | None:
-        """The one of this name, in progress or completed."""
+        """Return the savepoint of this name, in progress or completed."""
         with self._context.transaction() as tx:
             return tx.named(name)
 
     def relabel(self, wanted: str, label: Label, entry: AuditEntry = UNAUDITED) -> CheckpointRecord:
-        """Give it another name, another note, or both; what is None stays as it is.
+        """Change the name or note of a savepoint, or both. A value of None keeps the current one.
 
         Raises `CheckpointNotFoundError`, `IllegalRequestError`.
         """
@@ -51,13 +51,13 @@ class Savepoints:
                 require_free(label.name, holder)
             kept = Label(label.name or record.name, record.note if label.note is None else label.note)
             tx.relabel(record.checkpoint_id, kept)
-            said = f"is called {kept.name or record.checkpoint_id}."
-            entry.done(tx, self._context.clock.now(), self._sentence(record, said), record.checkpoint_id)
+            predicate = f"is called {kept.name or record.checkpoint_id}."
+            entry.done(tx, self._context.clock.now(), self._sentence(record, predicate), record.checkpoint_id)
             return record.moved(name=kept.name, note=kept.note)
 
     def dispose(self, wanted: str, entry: AuditEntry = UNAUDITED) -> CheckpointRecord:
-        """Give it up: what nothing else refers to is deleted by the next cleaning. Of a directory of its own the marker
-        goes first; then it is no savepoint any more.
+        """Dispose of a savepoint. The next cleaning deletes the files that nothing else refers to. If the savepoint has
+        its own directory, the marker is deleted first, so that the rest is no savepoint.
 
         Raises `CheckpointNotFoundError`, `SavepointInUseError`, and `StorageError` if that directory cannot be read.
         """
@@ -69,16 +69,16 @@ class Savepoints:
             tx.subsume([record.checkpoint_id])
             if record.location == location:
                 tx.enqueue_deletions(deletions)
-            said = self._sentence(record, "was disposed of.", record.name)
-            entry.done(tx, self._context.clock.now(), said, record.checkpoint_id)
+            sentence = self._sentence(record, "was disposed of.", record.name)
+            entry.done(tx, self._context.clock.now(), sentence, record.checkpoint_id)
             return record
 
-    def _sentence(self, record: CheckpointRecord, said: str, name: str | None = None) -> str:
-        return f"Savepoint {name or record.checkpoint_id} of pipeline {self._context.pipeline_id} {said}"
+    def _sentence(self, record: CheckpointRecord, predicate: str, name: str | None = None) -> str:
+        return f"Savepoint {name or record.checkpoint_id} of pipeline {self._context.pipeline_id} {predicate}"
 
     def _paths(self, location: str) -> Sequence[str]:
-        there = self._context.storage.elsewhere(location)
-        return [path for part in PARTS for path in there.list(part)]
+        directory = self._context.storage.elsewhere(location)
+        return [path for part in PARTS for path in directory.list(part)]
 
 
 def _savepoints(tx: StoreTransaction) -> list[CheckpointRecord]:

@@ -1,7 +1,7 @@
-"""Skips rows that a source has lost before they were read: `protocol.recovery.skipping` decides what becomes of a
-pipeline then.
+"""Skip rows that a source has lost before they were read. `protocol.recovery.skipping` decides the consequences.
 
-One transaction records the skip, and aborts what is in progress: it began at a position that does not hold any more.
+One transaction records the skip, and aborts checkpoints in progress, which began at a position that is no longer
+valid.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from tidegate.protocol.recovery.skipping import (
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """`snapshots` are those of the latest completed checkpoint, as it is gone on from."""
+    """`snapshots` are those of the latest completed checkpoint, with earlier skips applied."""
 
     latest: CheckpointRecord
     in_progress: tuple[int, ...]
@@ -41,7 +41,7 @@ class _Facts:
 
 
 class Skipping:
-    """Skips lost rows of one pipeline's sources. Planning changes nothing."""
+    """Skip lost rows of one pipeline's sources. Planning changes nothing."""
 
     def __init__(self, context: DefinedContext, identification: Identification) -> None:
         self._context = context
@@ -49,10 +49,10 @@ class Skipping:
         self._identification = identification
 
     def plan(self, source: str) -> SkipPlan:
-        """Find what a source has lost since the latest completed checkpoint.
+        """Find the rows that a source has lost since the latest completed checkpoint.
 
-        Raises `ConfigurationError` for a source that is not there or cannot tell, `SkipRefusedError` if nothing is lost
-        or rows that were read would be skipped, and what the source raises if it cannot be reached.
+        Raises `ConfigurationError` for a source that does not exist or cannot tell, `SkipRefusedError` if nothing is
+        lost or rows that were read would be skipped, and the error of a source that cannot be reached.
         """
         vertex, connector = self._source(source)
         self._identification.check()
@@ -63,10 +63,11 @@ class Skipping:
         return require_lost(source, SkipPlan(source, facts.latest, facts.in_progress, skips, before))
 
     def skip(self, source: str, planned: SkipPlan | None = None, entry: AuditEntry = UNAUDITED) -> SkipPlan:
-        """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
-        has happened, or nothing is lost any more.
+        """Carry out a plan, the one that was shown, if any, and return it. Repeating after a crash is safe: either
+        nothing has happened, or nothing is lost any more.
 
-        Raises as `plan` does, and `SkipRefusedError` if another checkpoint has become the latest since it was made.
+        Raises as `plan` does, and `SkipRefusedError` if another checkpoint has become the latest since the plan was
+        made.
         """
         plan = planned or self.plan(source)
         with self._context.transaction() as tx:
@@ -75,41 +76,42 @@ class Skipping:
             require_as_planned(plan, facts.latest, facts.snapshots)
             now = self._context.clock.now()
             abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, f"Lost rows of source {source} were skipped.")
-            tx.end_region(tx.region().attempt, now)  # it is dead, and its positions are none any more
+            tx.end_region(tx.region().attempt, now)  # the region is dead, and its positions are no longer valid
             tx.record_skips([replace(skip, skipped_at=now) for skip in plan.skips])
             entry.done(tx, now, plan.sentence(), plan.checkpoint.checkpoint_id)
         return plan
 
     def _source(self, name: str) -> tuple[SourceVertex, SkippingSource]:
-        there = [vertex for vertex in self._context.graph.sources if isinstance(vertex.source, SkippingSource)]
-        for vertex in there:
+        skipping = [vertex for vertex in self._context.graph.sources if isinstance(vertex.source, SkippingSource)]
+        for vertex in skipping:
             if vertex.name == name and isinstance(vertex.source, SkippingSource):
                 return vertex, vertex.source
         raise ConfigurationError(
             f"Pipeline {self._pipeline_id} has no source {name!r} whose rows can be skipped. Those that have: "
-            f"{', '.join(vertex.name for vertex in there) or 'none'}. Nothing was changed."
+            f"{', '.join(vertex.name for vertex in skipping) or 'none'}. Nothing was changed."
         )
 
     def _facts(self, tx: StoreTransaction, source: str) -> _Facts:
-        going, presence = tx.in_progress(), find_presence(tx, self._context.clock.now())
+        in_progress, presence = tx.in_progress(), find_presence(tx, self._context.clock.now())
         is_live = isinstance(presence, LiveRegion)
-        latest = require_skippable(source, tx.pipeline(), tx.latest_completed(), going, is_live)
+        latest = require_skippable(source, tx.pipeline(), tx.latest_completed(), in_progress, is_live)
         known = {id_: subtask.snapshot for id_, subtask in tx.subtasks(latest.checkpoint_id).items()}
         snapshots = apply_skips(known, latest.checkpoint_id, tx.skips())
-        return _Facts(latest, tuple(record.checkpoint_id for record in going), snapshots)
+        return _Facts(latest, tuple(record.checkpoint_id for record in in_progress), snapshots)
 
     def _of_splits(self, vertex: SourceVertex, connector: SkippingSource, facts: _Facts) -> list[SourceSkip]:
-        names, found = {vertex.operator_id, vertex.previous.name}, []
+        names, skips = {vertex.operator_id, vertex.previous.name}, []
         for subtask, snapshot in sorted(facts.snapshots.items()):
             if subtask.operator_id in names and snapshot.position and not snapshot.finished:
                 skipped = connector.skip_lost(snapshot.position)
                 if skipped is not None:
                     position = {**snapshot.position, **(skipped.rest or {})}
-                    found.append(self._skip(vertex, facts, subtask, position, tuple(skipped.lost)))
-        return found
+                    skips.append(self._skip(vertex, facts, subtask, position, tuple(skipped.lost)))
+        return skips
 
     def _in_flight(self, vertex: SourceVertex, connector: SkippingSource, facts: _Facts) -> list[SourceSkip]:
-        """Rows that an unaligned checkpoint holds as ranges are read again by the next process that restores it."""
+        """Return skips for segments in flight of an unaligned checkpoint, which the next process that restores it reads
+        again."""
         names = {vertex.operator_id} | ({vertex.previous.name} if vertex.previous.name else set())
         rest: dict[SubtaskId, dict[int, Mapping[str, object] | None]] = {}
         lost: dict[SubtaskId, list[LostRows]] = {}
@@ -118,8 +120,10 @@ class Skipping:
                 rest.setdefault(subtask, {})[place] = skipped.rest
                 lost.setdefault(subtask, []).extend(skipped.lost)
         return [
-            self._skip(vertex, facts, id_, with_segments(facts.snapshots[id_].position or {}, left), tuple(lost[id_]))
-            for id_, left in rest.items()
+            self._skip(
+                vertex, facts, id_, with_segments(facts.snapshots[id_].position or {}, remaining), tuple(lost[id_])
+            )
+            for id_, remaining in rest.items()
         ]
 
     def _skip(

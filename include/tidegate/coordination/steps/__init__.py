@@ -1,1 +1,1 @@
-"""The steps of a checkpoint, from `trigger` to `notify`, and what they share."""
+"""The steps of a checkpoint, from `trigger` to `notify`, and the modules that they share."""

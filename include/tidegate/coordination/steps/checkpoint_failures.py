@@ -1,4 +1,4 @@
-"""Fails checkpoints, and the pipeline when too many have failed (protocol.md sections 7, 8 and 18)."""
+"""Fail checkpoints, and the pipeline when too many have failed (protocol.md sections 7, 8 and 18)."""
 
 import logging
 from collections.abc import Sequence
@@ -25,14 +25,15 @@ log = logging.getLogger("tidegate")
 
 
 class CheckpointFailureManager:
-    """What follows from the failures of one pipeline's checkpoints. Every method may be repeated."""
+    """Handle the failures of one pipeline's checkpoints. Every method may be repeated."""
 
     def __init__(self, context: DefinedContext) -> None:
         self._context = context
         self._pipeline_id = context.pipeline_id
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
-        """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
+        """Fail a checkpoint in progress, and the pipeline if it exceeds the tolerated number. Return False if it had
+        ended before."""
         now, record = self._context.clock.now(), tx.checkpoint(checkpoint_id)
         was_to_stop = record is not None and _stops_with(tx, record)
         if not fail_checkpoint(tx, checkpoint_id, reason, message, now):
@@ -54,14 +55,14 @@ class CheckpointFailureManager:
         """Abort a checkpoint. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
         try:
             return self._abort(checkpoint_id, reason, message)
-        except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
+        except RecordRefusedError as refused:  # the checkpoint must end even if its message cannot be recorded
             log.warning(
                 "The cause of the failure of checkpoint %s cannot be recorded (%s): %s", checkpoint_id, refused, message
             )
-            unsaid = (
+            shortened = (
                 f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
             )
-            return self._abort(checkpoint_id, reason, unsaid)
+            return self._abort(checkpoint_id, reason, shortened)
 
     def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
         with self._context.transaction() as tx:
@@ -74,7 +75,7 @@ class CheckpointFailureManager:
     def abort_request(
         self, request_id: str, reason: FailureReason, message: str, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord | None:
-        """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
+        """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Return that
         checkpoint as it is then, None if there never was one."""
         with self._context.transaction() as tx:
             tx.remove_requests([request_id])
@@ -82,12 +83,12 @@ class CheckpointFailureManager:
             checkpoint_id = 0 if record is None else record.checkpoint_id
             if self.fail_checkpoint(tx, checkpoint_id, reason, message):
                 record = tx.checkpoint(checkpoint_id)
-                said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
-                entry.noted(tx, self._context.clock.now(), ActionAnswer(AnswerStatus.DONE, said, checkpoint_id))
+                sentence = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
+                entry.noted(tx, self._context.clock.now(), ActionAnswer(AnswerStatus.DONE, sentence, checkpoint_id))
             return record
 
     def correct_deadlines(self, tx: StoreTransaction, in_progress: Sequence[CheckpointRecord], now: datetime) -> None:
-        """Correct those that a clock which was ahead had set, so that nothing waits for them."""
+        """Correct the deadlines that a fast clock has set, so that nothing waits for them."""
         for record in choose_misdated(in_progress, self._context.config.timeout, now):
             log.warning(
                 "Checkpoint %s of pipeline %s was triggered by a clock that was ahead, at %s: its deadline is now %s",
@@ -96,7 +97,7 @@ class CheckpointFailureManager:
             tx.correct_deadline(record.checkpoint_id, record.deadline)
 
     def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
-        """Fail a checkpoint in progress whose deadline, or that of its hold, has passed."""
+        """Fail a checkpoint in progress that has passed its deadline, or that of its hold."""
         if is_held(record):
             self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.HOLD_EXPIRED, expired_message(record))
             return
@@ -112,14 +113,14 @@ class CheckpointFailureManager:
 def fail_checkpoint(
     tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str, now: datetime
 ) -> bool:
-    """Fail a checkpoint in progress, and say what becomes of a pipeline that was to stop with it. False if it had ended
-    before."""
+    """Fail a checkpoint in progress, and record the consequence for a pipeline that was to stop with it. Return False
+    if it had ended before."""
     record = tx.checkpoint(checkpoint_id)
     if record is None or not tx.fail(checkpoint_id, reason, message, now):
         return False
     if _stops_with(tx, record):
         _stop_failed(tx, record, reason, message, now)
-    end_if_over(tx, now)  # an older one may have been the last, and waited for this to end
+    end_if_over(tx, now)  # an older checkpoint may have been the last, and waited for this one to end
     return True
 
 

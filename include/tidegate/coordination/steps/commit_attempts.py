@@ -1,6 +1,6 @@
-"""Gives out attempts at changing what sinks show, one at a time, and finds out for each whether it is still the newest.
+"""Hand out attempts at changing sinks, one at a time, and check whether an attempt is still the newest.
 
-A sink is changed by a commit and by a rewind; both take turns here.
+Commits and rewinds both change sinks, and take turns here.
 """
 
 import logging
@@ -24,21 +24,21 @@ from tidegate.protocol.steps.committing import (
 
 log = logging.getLogger("tidegate")
 
-#: How many attempts one call makes, if other processes overtake it.
+#: Attempts of one call when other processes overtake it.
 TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SinkWork:
-    """What is to be done with a pipeline's sinks, in words such as "committing the sinks of checkpoint 3", and whether
-    it is done by now."""
+    """Work on a pipeline's sinks: its description, such as "committing the sinks of checkpoint 3", and a check whether
+    it is done."""
 
     what: str
     is_done: Callable[[StoreTransaction], bool]
 
 
 class Committer:
-    """One attempt at it: a `ports.CommitAttempt`."""
+    """One attempt at changing sinks, a `ports.CommitAttempt`."""
 
     def __init__(self, context: PipelineContext, work: SinkWork, number: int) -> None:
         self.number = number
@@ -62,8 +62,8 @@ class Committer:
             self.confirm()
 
     def release(self, error: Exception | None = None) -> None:
-        """Let the next attempt begin at once; `error` is what this one has failed by. Does nothing if another one has
-        taken over. If the store is away, the next one waits until the lease ends."""
+        """Let the next attempt begin at once. `error` is the reason if this one failed. Does nothing if another attempt
+        has taken over. If the store is unavailable, the next attempt waits until the lease ends."""
         try:
             with self._context.transaction() as tx:
                 tx.end_commit(self.number, None if error is None else describe_failure(self._work.what, error))
@@ -79,17 +79,17 @@ class Committer:
         )
 
 
-#: What became of a look whether an attempt may begin.
+#: The result of trying to begin an attempt.
 Turn = Committer | AlreadyDone | WaitForCommitter
 
 
 def in_turn(
     context: PipelineContext, work: SinkWork, do: Callable[[Committer], None], first: Turn | None = None
 ) -> None:
-    """Do the work as the newest attempt, or wait until another process has. When overtaken, look again. `first` is what
-    became of a look by `take`, if there was one.
+    """Do the work as the newest attempt, or wait until another process has done it. When overtaken, check again.
+    `first` is the result of an earlier `take`, if any.
 
-    Raises what `do` raises, and `SupersededAttemptError` if other processes overtook it again and again.
+    Raises the errors of `do`, and `SupersededAttemptError` if other processes overtook it repeatedly.
     """
     for turn in range(1, TURNS + 1):
         committer = _take_turn(context, work, first)
@@ -110,7 +110,7 @@ def in_turn(
 def take(
     tx: StoreTransaction, context: PipelineContext, work: SinkWork, waited: WaitForCommitter | None = None
 ) -> Turn:
-    """Begin an attempt in this transaction, unless the work is done or another committer is at it."""
+    """Begin an attempt in this transaction, unless the work is done or another committer is working on it."""
     now = context.clock.now()
     match decision := decide_take(work.is_done(tx), tx.committer(), waited, now):
         case Take():
@@ -131,14 +131,14 @@ def _take_turn(context: PipelineContext, work: SinkWork, turn: Turn | None) -> C
         if not isinstance(turn, WaitForCommitter):
             return turn
         if waited is None or waited.committer.attempt != turn.committer.attempt:
-            _say_who_is_waited_for(context.pipeline_id, work, turn.committer.attempt)
+            _log_waiting(context.pipeline_id, work, turn.committer.attempt)
         waited, turn = turn, None
         context.clock.sleep(waited.pause.total_seconds())
 
 
-def _say_who_is_waited_for(pipeline_id: str, work: SinkWork, attempt: int) -> None:
+def _log_waiting(pipeline_id: str, work: SinkWork, attempt: int) -> None:
     log.info(
-        "Attempt %s at changing the sinks of pipeline %s is at work. The attempt at %s waits for it, and takes over "
+        "Attempt %s at changing the sinks of pipeline %s is running. The attempt at %s waits for it, and takes over "
         "%g s after its last sign of life.",
         attempt,
         pipeline_id,

@@ -1,6 +1,6 @@
-"""Whether the definition that is about to run is the one that the newest checkpoint ran with, as its `_metadata` says.
+"""Compare the definition that is about to run with the one of the newest checkpoint, as recorded in its `_metadata`.
 
-Only another one has to be checked before it does any work.
+Only a changed definition must be checked before it does any work.
 """
 
 import json
@@ -18,8 +18,9 @@ class Definitions:
         self._context = context
 
     def has_changed(self) -> bool:
-        """Also if there is no completed checkpoint, or its `_metadata` cannot tell: it was not written by a run of the
-        pipeline, or was deleted meanwhile. Raises `StoreUnavailableError`, `StorageError`."""
+        """Whether the definition differs from the recorded one. True also if there is no completed checkpoint, or its
+        `_metadata` cannot tell: it was not written by a run of the pipeline, or was deleted meanwhile. Raises
+        `StoreUnavailableError`, `StorageError`."""
         with self._context.store.transaction(self._context.graph.pipeline.name) as tx:
             latest = tx.latest_completed()
         if latest is None or latest.metadata_path is None:
@@ -32,9 +33,9 @@ class Definitions:
 
 
 def refused_definition(pipeline_id: str, problems: Sequence[str]) -> PipelineDefinitionError:
-    """The error to raise for what is wrong with a definition before it has done any work."""
+    """Return the error for the problems of a definition that has not done any work."""
     return PipelineDefinitionError(
         f"{' '.join(problems)} The definition of pipeline {pipeline_id} was checked because it is not the one of its "
-        "newest completed checkpoint. Nothing was read, and committed data is untouched. `tidegate check` says the "
+        "newest completed checkpoint. Nothing was read, and committed data is untouched. `tidegate check` reports the "
         "same without a run: correct the definition, and run it again."
     )

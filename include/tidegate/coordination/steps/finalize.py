@@ -1,6 +1,8 @@
-"""The commit point: the document that makes a checkpoint readable on its own, then the transaction that completes it.
+"""The commit point: write the document that makes a checkpoint readable on its own, then complete the checkpoint in one
+transaction.
 
-A commit has one of three outcomes: landed, not landed, unknown. An unknown one is looked up; nothing is deleted.
+A commit has landed, has not landed, or its outcome is unknown. An unknown outcome is read from the store, and
+nothing is deleted.
 """
 
 import json
@@ -62,16 +64,17 @@ log = logging.getLogger("tidegate")
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """Every file is there, as it was written."""
+    """Every file exists, with the content that was written."""
 
 
 class _IsNotToCompleteError(Exception):
-    """Another process has ended the checkpoint, or a newer one has: what participants did is rolled back with it."""
+    """Raised if the checkpoint has ended, or is overtaken by a newer one. It rolls back the work of
+    the participants."""
 
 
 class CommitPoint:
-    """Completes validated checkpoints of one pipeline (protocol.md section 6). May be repeated, also by two processes
-    at once."""
+    """Complete validated checkpoints of one pipeline (protocol.md section 6). May be repeated, also by two processes at
+    once."""
 
     def __init__(
         self,
@@ -81,8 +84,8 @@ class CommitPoint:
         written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
-        """`written` gets the path of each `_metadata` that was written here. `announced`: whether completions become
-        events."""
+        """Take `written`, which gets the path of each `_metadata` that is written here, and `announced`: whether
+        completions become events."""
         self._context = context
         self._pipeline_id = context.pipeline_id
         self._delivery = delivery
@@ -91,12 +94,14 @@ class CommitPoint:
         self._announced = announced
 
     def reach(self, checkpoint_id: int, notifies: bool) -> CheckpointRecord:
-        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
-        this process goes on with the notify step, which begins in the same transaction.
+        """Complete a checkpoint and return its record. If the connection is lost during the commit, the outcome is read
+        from the store. With `notifies`, this process continues with the notify step, which begins in the same
+        transaction.
 
-        Raises as `permit` does if it is not validated, `UnknownOutcomeError` if the outcome cannot be found out,
-        `FinalizeError` if the commit did not land, `StateIntegrityError` if a file that the checkpoint refers to is
-        missing or damaged, and `SinkError` if a sink in the commit cannot show its rows: then it is not completed.
+        Raises as `permit` does if the checkpoint is not validated, `UnknownOutcomeError` if the outcome cannot be
+        found out, `FinalizeError` if the commit did not land, `StateIntegrityError` if a file that the checkpoint
+        refers to is missing or damaged, and `SinkError` if a sink in the commit cannot show its rows. The checkpoint
+        is then not completed.
         """
         with self._context.transaction(Prefetch()) as tx:
             validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
@@ -117,11 +122,11 @@ class CommitPoint:
     def _verify(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
     ) -> _Verified | Landed | NotLanded:
-        """Verify the files that the checkpoint refers to and those its sinks will make visible. Thanks to a cache, no
-        step may have read them, and once the checkpoint has completed it is too late.
+        """Verify the files of the checkpoint, and those that its sinks will make visible. With a cache, no step may
+        have read them, and after the checkpoint has completed it is too late.
 
-        If another process has ended the checkpoint meanwhile, its files may be gone, and what counts is how it ended.
-        Raises `StateIntegrityError` for a file that differs from what was written.
+        If another process has ended the checkpoint meanwhile, its files may be gone, and its outcome counts instead.
+        Raises `StateIntegrityError` for a file whose content differs from the one that was written.
         """
         files = referred_files(known.snapshot for known in subtasks.values())
         try:
@@ -140,7 +145,7 @@ class CommitPoint:
         return _Verified()
 
     def _ended(self, checkpoint_id: int) -> Landed | NotLanded | None:
-        """How another process has ended it; None while it is in progress."""
+        """Return the outcome if another process has ended the checkpoint; None while it is in progress."""
         with self._context.transaction(Prefetch()) as tx:
             now = tx.checkpoint(checkpoint_id)
         return None if now is not None and now.status is Status.IN_PROGRESS else decide_landing(now)
@@ -150,7 +155,7 @@ class CommitPoint:
         try:
             participating = self._participants.prepare(checkpoint_id, metadata.subtasks)
             return self._complete(metadata, path, notifies, participating)
-        except (SinkError, StateIntegrityError, StorageError):  # what it had staged may be gone, if it has ended
+        except (SinkError, StateIntegrityError, StorageError):  # its staged rows may be gone, if it has ended
             if (ended := self._ended(checkpoint_id)) is not None:
                 return ended
             raise
@@ -158,7 +163,7 @@ class CommitPoint:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
             )
-            with self._context.transaction() as tx:  # waits for a commit under way: same row lock
+            with self._context.transaction() as tx:  # waits for a commit in progress, which holds the same row lock
                 return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _write_metadata(self, metadata: Metadata) -> str:
@@ -187,9 +192,9 @@ class CommitPoint:
     def _transact(
         self, metadata: Metadata, path: str, notifies: bool, participating: Participating
     ) -> tuple[Landed, Begun | None]:
-        """The transaction, with what the sinks in the commit bring. Another process may have completed or aborted the
-        checkpoint before; what was acknowledged never changes. Older ones that are in progress end with it (protocol.md
-        section 6)."""
+        """Complete the checkpoint in one transaction, with the participants of the sinks in the commit. Another process
+        may have completed or aborted it before, but its acknowledgements never change. Older checkpoints in progress
+        end with it (protocol.md section 6)."""
         checkpoint_id = metadata.record.checkpoint_id
         snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
         state_size, checkpointed_size = sizes(checkpoint_id, snapshots)
@@ -200,14 +205,14 @@ class CommitPoint:
             ):
                 raise _IsNotToCompleteError
             if self._announced:
-                what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
-                tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
+                message = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
+                tx.add_event(EventKind.CHECKPOINT_COMPLETED, message, now, checkpoint_id)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             retained = tx.retained()
             if not follows_at_once(checkpoint_id, retained):
                 overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
-                self._subsume([each.checkpoint_id for each in overtaken], tx, now)
+                self._subsume([older.checkpoint_id for older in overtaken], tx, now)
             if subsumed := choose_subsumed(retained, self._context.config.retention_rule(), now):
                 tx.subsume(subsumed)
             landed = decide_landing(tx.checkpoint(checkpoint_id))
@@ -215,15 +220,20 @@ class CommitPoint:
             return landed, self._delivery.begin(tx, landed.record, metadata.subtasks) if notifies else None
 
     def _give_up(self, checkpoint_id: int) -> Landed | NotLanded:
-        """How it has ended. One that a newer one overtakes ends here."""
+        """Return the outcome of a checkpoint that cannot complete. One that a newer one overtakes is aborted here."""
         with self._context.transaction(Prefetch()) as tx:
             if _is_overtaken(tx, checkpoint_id):
                 self._subsume([checkpoint_id], tx, self._context.clock.now())
             return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
-        for each in checkpoint_ids:
-            tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
+        for checkpoint_id in checkpoint_ids:
+            tx.fail(
+                checkpoint_id,
+                FailureReason.CHECKPOINT_SUBSUMED,
+                subsumed_message(self._pipeline_id, checkpoint_id),
+                now,
+            )
 
 
 def _is_overtaken(tx: StoreTransaction, checkpoint_id: int) -> bool:
@@ -231,7 +241,7 @@ def _is_overtaken(tx: StoreTransaction, checkpoint_id: int) -> bool:
 
 
 def metadata_of(tx: StoreTransaction, validated: ValidatedCheckpoint, graph: Graph) -> Metadata:
-    """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
+    """Return the metadata of a validated checkpoint in progress. It is the same for every reader."""
     record = validated.record
     return Metadata(
         record,
@@ -245,8 +255,8 @@ def metadata_of(tx: StoreTransaction, validated: ValidatedCheckpoint, graph: Gra
 
 
 def _counted(tx: StoreTransaction, record: CheckpointRecord) -> Subtasks:
-    """The subtasks without versions that do not follow the latest completed checkpoint, which are dropped. From the
-    verdict on no older one completes, so it is on exactly what is left."""
+    """Return the subtasks with the versions that follow the latest completed checkpoint. Other versions are dropped. No
+    older checkpoint completes after the verdict, so the verdict covers exactly the remaining ones."""
     subtasks = tx.subtasks(record.checkpoint_id)
     if not has_versions(subtasks):
         return subtasks
@@ -258,8 +268,8 @@ def _counted(tx: StoreTransaction, record: CheckpointRecord) -> Subtasks:
 
 
 def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:
-    """The path of a checkpoint's `_metadata`. Whoever repeats it writes the same: the marker of a completed checkpoint
-    holds its checksum. Raises `StorageError`."""
+    """Write a checkpoint's `_metadata` and return its path. Every repetition writes the same content, because the
+    marker of a completed checkpoint has its checksum. Raises `StorageError`."""
     path = metadata_path(graph.pipeline.name, metadata.record.checkpoint_id)
     document = metadata_document(metadata, described(graph), config.describe())
     storage.write(path, json.dumps(document).encode())
@@ -267,10 +277,11 @@ def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointSt
 
 
 def described(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Sources, operators and sinks for the readers of `_metadata`, by operator id. `inputs` are what each reads."""
+    """Return sources, operators and sinks by operator id, for the readers of `_metadata`. `inputs` are the operators
+    that each reads."""
     vertices = {v.operator_id: v.source.describe() for v in graph.sources}
     operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
     operators |= {v.operator_id: v.describe() for v in graph.keyed}
     sinks = {v.operator_id: recorded_sink(graph, v) for v in graph.sinks}
     inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
-    return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}
+    return vertices | {id_: facts | inputs[id_] for id_, facts in (operators | sinks).items()}

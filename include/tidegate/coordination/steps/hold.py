@@ -1,7 +1,8 @@
-"""Approves or rejects a checkpoint that is held. It needs the database, and no definition of the pipeline: a person may
-decide in a process that has none of its code.
+"""Approve or reject a held checkpoint. This needs the database, and no definition of the pipeline: a user may decide in
+a process that has none of its code.
 
-`protocol.steps.hold` decides what a decision leads to. Whoever drives the checkpoint finds out and goes on.
+`protocol.steps.hold` decides what the decision leads to. The process that drives the checkpoint reads the decision
+and continues.
 """
 
 from tidegate.coordination.context import PipelineContext
@@ -21,8 +22,8 @@ from tidegate.protocol.steps.hold import (
 
 
 class Holds:
-    """The held checkpoints of one pipeline: one at most, unless checkpoints overlap. Every method may be repeated: the
-    first answer is given again."""
+    """The held checkpoints of one pipeline, at most one unless checkpoints overlap. Every method may be repeated and
+    returns its first answer again."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
@@ -30,7 +31,7 @@ class Holds:
     def approve(
         self, checkpoint_id: int | None, by: str, comment: str | None = None, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord:
-        """Let the checkpoint, or the one that is held, go on to its commit point although a verdict failed.
+        """Let this checkpoint, by default the held one, continue to its commit point although a verdict failed.
 
         Raises `NotHeldError`, `CheckpointNotFoundError`, `IllegalRequestError`.
         """
@@ -39,8 +40,8 @@ class Holds:
     def reject(
         self, checkpoint_id: int | None, by: str, comment: str | None = None, entry: AuditEntry = UNAUDITED
     ) -> CheckpointRecord:
-        """Abort the checkpoint, or the one that is held. That counts as no failure: a person has seen to it. Raises as
-        `approve` does."""
+        """Abort this checkpoint, by default the held one. It does not count as a failure, because a user has handled
+        it. Raises as `approve` does."""
         return self._decide(checkpoint_id, Decision.REJECTED, by, comment, entry)
 
     def _decide(
@@ -56,8 +57,8 @@ class Holds:
             if not isinstance(outcome, AlreadyDecided):
                 tx.decide(checkpoint_id, outcome.decided, outcome.deadline)
                 if decision is Decision.REJECTED:
-                    why = rejected_message(record, decided)
-                    fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_REJECTED, why, decided.at)
+                    message = rejected_message(record, decided)
+                    fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_REJECTED, message, decided.at)
                 record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             entry.done(tx, decided.at, decided_sentence(record), checkpoint_id)
             return record

@@ -1,6 +1,6 @@
-"""Compares a definition with the pipeline that is recorded under its name, and records what is new about it.
+"""Compare a definition with the pipeline that is recorded under its name, and record its new sources and sinks.
 
-`protocol.recovery.identity` decides what counts as the same.
+`protocol.recovery.identity` decides which definitions are the same pipeline.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger("tidegate")
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """`knows_any`: the database knows some checkpoint of the pipeline."""
+    """`knows_any`: the database has a checkpoint of the pipeline."""
 
     knows_any: bool
     refusals: list[Refusal]
@@ -45,34 +45,36 @@ class Identification:
         self._context = context
         self._ownership = ownership or Ownership(context)
         self._endpoints = context.graph.endpoints
-        self._found: str | None = None  # the newest `_metadata` that this process has seen or written here
+        self._found: str | None = None  # the newest `_metadata` that this process has read or written here
 
     def check(self, regains: bool = False) -> None:
-        """Must be called before anything is done for the pipeline. `regains`: a database that does not know it gets it
-        back, with its places. Raises `PipelineIdentityError`, `StorageError`, `SinkError`."""
+        """Check the pipeline's identity and places. Must be called before any work on it. With `regains`, a database
+        that does not have the pipeline gets it back, with its places. Raises `PipelineIdentityError`,
+        `StorageError`, `SinkError`."""
         looked = self._look(lambda tx: self._refused(tx, regains))
         require_own_places(self._context.pipeline_id, looked.refusals)
 
     def require_stored_here(self) -> None:
-        """The pipeline's state must be on this process's storage: copies of a project have the same places below their
-        homes, but each has a checkpoint storage of its own. Raises `PipelineIdentityError`, `StorageError`."""
+        """Require that the pipeline's state is on this process's storage. Copies of a project have the same places
+        below their homes, but each has its own checkpoint storage. Raises `PipelineIdentityError`, `StorageError`."""
         self._look(lambda _: [])
 
     def check_to_begin(self) -> None:
-        """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
-        storage has no completed one either: the pipeline would read again what its tables show already."""
+        """Call `check` before a checkpoint or region begins. If this database has no checkpoint of the pipeline, its
+        checkpoint storage may not have a completed one: the pipeline would read again the rows that its tables show
+        already."""
         require_own_places(self._context.pipeline_id, self.find_refusals())
 
     def find_refusals(self) -> list[Refusal]:
-        """The same, but why the pipeline may not begin where its sinks write is returned."""
+        """Check as `check_to_begin` does, but return the refusals of places that the pipeline's sinks write to."""
         looked = self._look(self._refused)
         if not looked.knows_any:
             self.require_not_lost()
         return looked.refusals
 
     def require_not_lost(self) -> None:
-        """The database knows no checkpoint of the pipeline, so its checkpoint storage has no completed one. Raises
-        `PipelineIdentityError`, `StorageError`."""
+        """Require that the checkpoint storage has no completed checkpoint, when the database has none of the pipeline.
+        Raises `PipelineIdentityError`, `StorageError`."""
         try:
             require_not_lost(
                 self._context.pipeline_id,
@@ -80,7 +82,7 @@ class Identification:
                 self._context.storage.url,
             )
         except PipelineIdentityError:
-            if not self._knows_any():  # asked again: the first one may have completed meanwhile
+            if not self._knows_any():  # read again: the first checkpoint may have completed meanwhile
                 raise
 
     def _refused(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
@@ -88,13 +90,14 @@ class Identification:
         return self.refused_places(tx, regains)
 
     def refused_places(self, tx: StoreTransaction, regains: bool = False) -> list[Refusal]:
-        """Why the pipeline may not write where its sinks are. Raises `SinkError`, `StorageError`."""
+        """Return the reasons why the pipeline may not write to its sinks' places. Raises `SinkError`,
+        `StorageError`."""
         recorded = tx.endpoints()
         places = self._ownership.find(recorded)
-        if any(place.is_used for place in places):  # perhaps by the pipeline, before its sinks were put on record
+        if any(place.is_used for place in places):  # perhaps by the pipeline, before its sinks were recorded
             latest = tx.latest_completed()
             known = set[str]() if latest is None else {plan.operator_id for plan in latest.operators}
-            places = [replace(each, is_recorded=each.is_recorded or each.operator_id in known) for each in places]
+            places = [replace(place, is_recorded=place.is_recorded or place.operator_id in known) for place in places]
         return refused_places(places, regains)
 
     def _look(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Looked":
@@ -113,33 +116,35 @@ class Identification:
                 return _Looked(True, refusals)
             if path == missing:
                 raise stored_elsewhere(self._context.pipeline_id, path, self._context.storage.url)
-            missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
+            missing = (
+                path  # read again: a newer checkpoint may have completed, and the files of this one may be deleted
+            )
 
     def found(self, path: str) -> None:
-        """The `_metadata` of a completed checkpoint is on this process's storage."""
+        """Remember that the `_metadata` of a completed checkpoint is on this process's storage."""
         self._found = path
 
     @property
     def has_looked(self) -> bool:
-        """Whether any was found, so that the next one may be found without a look."""
+        """Whether any `_metadata` was found, so that the next may be recognised without a listing."""
         return self._found is not None
 
     def has_found(self, latest: CheckpointRecord | None) -> bool:
-        """Whether it is known that the pipeline's newest completed checkpoint is stored here, without a look."""
+        """Whether the pipeline's newest completed checkpoint is known to be stored here, without a listing."""
         return latest is not None and latest.metadata_path == self._found
 
     def _knows_any(self) -> bool:
-        """Ids alone may be given out and come to nothing."""
+        """Whether the database has any checkpoint. An id that was given out proves nothing."""
         return bool(self._context.store.history(self._context.pipeline_id, 1))
 
     def require(self, tx: StoreTransaction, regains: bool = False) -> None:
-        """If two processes begin at once, the second finds here what the first has recorded. Raises
-        `PipelineIdentityError`, `SinkError`."""
+        """Check again in the transaction. If two processes begin at once, the second one finds here the records of the
+        first. Raises `PipelineIdentityError`, `SinkError`."""
         require_own_places(self._context.pipeline_id, self._refused(tx, regains))
 
     def record(self, tx: StoreTransaction, now: datetime, regains: bool = False) -> None:
-        """Called in the transaction that begins a checkpoint or region, after `require`. Raises
-        `PipelineIdentityError` if another pipeline has begun there at the same moment, and `SinkError`."""
+        """Record new sources and sinks. Called in the transaction that begins a checkpoint or region, after `require`.
+        Raises `PipelineIdentityError` if another pipeline has begun there at the same moment, and `SinkError`."""
         recorded = tx.endpoints()
         lost = self._ownership.mark(self._ownership.find(recorded), regains)
         require_own_places(self._context.pipeline_id, refused_places(lost))
@@ -147,37 +152,37 @@ class Identification:
             tx.record_endpoints(new, now)
 
     def moved(self, take_over: bool = False) -> list[Moved | Place]:
-        """What `relocate` would change. Raises as it does."""
+        """Return the changes that `relocate` would make. Raises as it does."""
         with self._context.transaction() as tx:
             return self._moved(tx, take_over)
 
     def _moved(self, tx: StoreTransaction, take_over: bool) -> list[Moved | Place]:
         recorded = tx.endpoints()
-        found, places = find_moved(recorded, self._endpoints), self._ownership.find(recorded)
+        moves, places = find_moved(recorded, self._endpoints), self._ownership.find(recorded)
         others = to_take_over(places)
         if not take_over:
             require_own_places(
-                self._context.pipeline_id, refused_places([each for each in others if each.owner is not None])
+                self._context.pipeline_id, refused_places([place for place in others if place.owner is not None])
             )
-        return [*found, *(others if take_over else ()), *to_swap(places)]
+        return [*moves, *(others if take_over else ()), *to_swap(places)]
 
     def relocate(self, entry: AuditEntry = UNAUDITED, take_over: bool = False) -> list[Moved | Place]:
-        """Record what has moved as intended, and return it; with `take_over` also places that were another pipeline's
+        """Record moved places as intended, and return them. With `take_over`, places that were another pipeline's also
         become this one's. Raises `PipelineStatusError` while a checkpoint is in progress or its sinks have not
         committed, and `PipelineIdentityError` if the pipeline would move to a place that is another one's."""
         with self._context.transaction() as tx:
-            found = self._moved(tx, take_over)
-            now, moved = self._context.clock.now(), [each for each in found if isinstance(each, Moved)]
+            changes = self._moved(tx, take_over)
+            now, moved = self._context.clock.now(), [change for change in changes if isinstance(change, Moved)]
             if moved:
                 require_at_rest(self._context.pipeline_id, tx.in_progress(), tx.retained())
-                tx.record_endpoints([each.defined for each in moved], now)
-            if places := [each for each in found if isinstance(each, Place)]:
+                tx.record_endpoints([move.defined for move in moved], now)
+            if places := [change for change in changes if isinstance(change, Place)]:
                 if new := find_new(tx.endpoints(), self._endpoints):
                     tx.record_endpoints(new, now)
                 self._ownership.take_over(places)
                 tx.reserve_numbers(*self._ownership.numbers(tx), now)
-            said = "; ".join(map(str, found)) or "nothing has moved"
-            entry.done(tx, now, f"Pipeline {self._context.pipeline_id}: {said}.")
-        for each in found:
-            log.warning("Pipeline %s was relocated: %s.", self._context.pipeline_id, each)
-        return found
+            sentence = "; ".join(map(str, changes)) or "nothing has moved"
+            entry.done(tx, now, f"Pipeline {self._context.pipeline_id}: {sentence}.")
+        for change in changes:
+            log.warning("Pipeline %s was relocated: %s.", self._context.pipeline_id, change)
+        return changes

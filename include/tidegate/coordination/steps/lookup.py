@@ -1,6 +1,6 @@
-"""Reads a checkpoint, and what a pipeline goes on from: the snapshots of its latest completed one, compactions applied.
+"""Read checkpoints, and the snapshots of the latest completed one, with compactions applied.
 
-`protocol.steps.restored_snapshots` decides what each subtask gets.
+`protocol.steps.restored_snapshots` decides which state each subtask gets.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from tidegate.protocol.steps.finished import require_legal_restore
 from tidegate.protocol.steps.restored_snapshots import kept_max_parallelism, restore_snapshots
 from tidegate.protocol.steps.sink_marks import known_marks
 
-#: What people ask for may be higher than any id that a store can hold.
+#: A user may give a number that is higher than any id in a store.
 HIGHEST_ID = 2**63 - 1
 
 
 def shown_checkpoints(graph: Graph) -> dict[str, int | None]:
-    """By operator id, the checkpoint that the table of each sink of upserts has, if the sink can tell. Raises
+    """Return the checkpoint that the table of each sink of upserts shows, by operator id, if the sink can tell. Raises
     `SinkError`."""
     sinks = {vertex.operator_id: vertex.sink for vertex in graph.sinks if vertex.operator_id in graph.upserted}
     return {id_: sink.shown_checkpoint() for id_, sink in sinks.items() if isinstance(sink, PositionedSink)}
@@ -31,8 +31,8 @@ def shown_checkpoints(graph: Graph) -> dict[str, int | None]:
 def restore_latest(
     tx: StoreTransaction, context: DefinedContext, shown: Mapping[str, int | None]
 ) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
-    """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
-    `shown`: see `shown_checkpoints`, which looks beforehand, while no transaction is open.
+    """Return the latest completed checkpoint, and the snapshot that each subtask starts from; None and no snapshots if
+    there is none. `shown` is the result of `shown_checkpoints`, which reads before the transaction is opened.
 
     Raises `StateSchemaError`.
     """
@@ -52,8 +52,8 @@ def restore_latest(
 
 
 def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:
-    """Unless it sets one, a pipeline keeps the max parallelism of its state when its parallelism is raised. To be
-    called before the pipeline is compiled."""
+    """Keep the max parallelism of a pipeline's state when its parallelism is raised, unless the pipeline sets one. Must
+    be called before the pipeline is compiled."""
     if pipeline.sets_max_parallelism:
         return
     for record in reversed(store.completed(pipeline.name)):
@@ -64,7 +64,7 @@ def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:
 
 
 def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
-    """Raises `CheckpointNotFoundError`."""
+    """Return a checkpoint. Raise `CheckpointNotFoundError` if the pipeline does not have it."""
     record = None if checkpoint_id > HIGHEST_ID else tx.checkpoint(checkpoint_id)
     if record is None:
         raise CheckpointNotFoundError(
@@ -75,7 +75,7 @@ def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) 
 
 
 def find_triggered(store: CheckpointStore, pipeline_id: str, since: int) -> list[CheckpointRecord]:
-    """The checkpoints with a higher id, oldest first, whatever became of them. Where none is new, it reads one."""
+    """Return the checkpoints with a higher id, oldest first, in any status. If none is new, it reads one row."""
     number = 1
     while True:
         new = [record for record in store.history(pipeline_id, number) if record.checkpoint_id > since]

@@ -1,8 +1,7 @@
-"""The second phase: marks completed checkpoints on storage, makes visible what they staged, and records that it was
-done.
+"""The second phase: mark completed checkpoints on storage, make their staged rows visible, and record that it is done.
 
 Idempotent, keyed by checkpoint id, and repeated until it succeeds (protocol.md section 16). `protocol.steps.notify`
-decides which checkpoints are still to be committed, `protocol.steps.committing` which process commits.
+decides which checkpoints remain to be committed, `protocol.steps.committing` decides which process commits.
 """
 
 import json
@@ -49,12 +48,13 @@ from tidegate.protocol.steps.notify import committables
 from tidegate.protocol.steps.snapshot import ended_error
 from tidegate.protocol.steps.stopping import may_end
 
-#: Of how many subtasks a checkpoint has at most, so that a look at the garbage holds up no sink.
+#: The highest number of subtasks of a checkpoint for which garbage is read in the same transaction, so that no sink
+#: waits.
 _NARROW = 1000
 
 
 class Delivery:
-    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is
+    """Commit the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is
     stopped is overtaken."""
 
     def __init__(
@@ -76,8 +76,9 @@ class Delivery:
         self._begun: dict[int, Begun] = {}
 
     def begin(self, tx: StoreTransaction, record: CheckpointRecord, known: Subtasks | None = None) -> Begun:
-        """Take the turn of a completed checkpoint's commit, if nothing else is to be done before, and look what is to
-        be cleaned along. It counts once the transaction has committed: else the attempt may be another one's."""
+        """Take the turn of a completed checkpoint's commit, unless other work precedes it, and read the garbage to
+        delete along with it. The result is valid once the transaction has committed: otherwise the attempt may be
+        another process's."""
         subtasks = tx.subtasks(record.checkpoint_id) if known is None else known
         outstanding = find_outstanding(tx, record.checkpoint_id)
         cleaning = self._clean_along()
@@ -89,12 +90,12 @@ class Delivery:
         return Begun(replace(outstanding, subtasks={record.checkpoint_id: subtasks}, turn=turn), subtasks, cleaning)
 
     def has_begun(self, record: CheckpointRecord, begun: Begun) -> None:
-        """That transaction has committed: `deliver_up_to` goes on from there."""
+        """Remember that the transaction of `begin` has committed. `deliver_up_to` continues from there."""
         self._begun = {record.checkpoint_id: begun}
 
     def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
-        """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
-        that delivered, also if it was delivered before, unless its history is rolled up. Raises `FinalizeError` and
+        """Deliver everything outstanding up to a completed checkpoint, then finish the cleaning. Return the deliveries
+        of that checkpoint, also those made before, unless its history is rolled up. Raises `FinalizeError` and
         others if it has not completed, and as `deliver`."""
         begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
         self.deliver(begun.outstanding, begun.cleaning)
@@ -117,16 +118,16 @@ class Delivery:
             return self.begin(tx, record)
 
     def deliver_pending(self) -> None:
-        """Everything that is outstanding. Raises as `deliver`."""
+        """Deliver everything outstanding. Raises as `deliver`."""
         with self._context.transaction(Prefetch()) as tx:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 
     def deliver(self, outstanding: Outstanding, cleaning: CleansAlong | None = None) -> None:
         """Rewind the sinks after a restore, commit those of completed checkpoints, and notify listeners. After its last
-        checkpoint the pipeline has finished. A cleaning goes along with the last of them.
+        checkpoint the pipeline has finished. The last delivery includes a cleaning.
 
-        Raises what sinks raise, `SinkError`, `SupersededAttemptError` if other processes overtook it again and again,
+        Raises the errors of sinks, `SinkError`, `SupersededAttemptError` if other processes overtook it repeatedly,
         and `StopIncompleteError` if the pipeline was to stop.
         """
         if outstanding.restore is not None:
@@ -149,7 +150,7 @@ class Delivery:
 
     def _deliver(self, record: CheckpointRecord, outstanding: Outstanding, cleaning: CleansAlong | None) -> None:
         """Commit one checkpoint, or wait until another process has."""
-        begun = self._begun.pop(record.checkpoint_id, None)  # if this process goes on without the notify step
+        begun = self._begun.pop(record.checkpoint_id, None)  # if this process continues without the notify step
         in_turn(
             self._context,
             self._work(record),
@@ -159,9 +160,10 @@ class Delivery:
 
     def _work(self, record: CheckpointRecord) -> SinkWork:
         def is_done(tx: StoreTransaction) -> bool:
-            """Also if a restore has left it behind since somebody looked: its rows are not to be shown."""
-            known = tx.checkpoint(record.checkpoint_id)
-            return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
+            """Whether the checkpoint is delivered. True also if a restore has abandoned it meanwhile: its rows must not
+            be shown."""
+            current = tx.checkpoint(record.checkpoint_id)
+            return current is not None and (current.notified_at is not None or current.abandoned_by is not None)
 
         return SinkWork(f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
 
@@ -181,7 +183,7 @@ class Delivery:
         except (SinkError, StateIntegrityError, StorageError) as error:
             if not self._is_over(record):
                 raise
-            committer.release()  # its files may be gone by now, and nobody needs them
+            committer.release()  # its files may be gone by now, and are no longer needed
             raise committer.superseded() from error
         self._listeners.completed(record.checkpoint_id)
         subsumed = self._record(committer, record, cleaning)
@@ -189,14 +191,15 @@ class Delivery:
             self._listeners.subsumed(subsumed)
 
     def _record(self, committer: Committer, record: CheckpointRecord, cleaning: CleansAlong | None) -> int | None:
-        """That the sinks have committed, and what was cleaned along. Returns what listeners are to be told of."""
+        """Record that the sinks have committed, and the files that were deleted. Return the subsumed checkpoint to
+        report to listeners."""
         if cleaning is not None:
             cleaning.delete()
         try:
             with self._context.transaction() as tx:
                 if not tx.mark_notified(record.checkpoint_id, committer.number, self._context.clock.now(), ends=True):
                     raise committer.superseded()
-                # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
+                # Nothing newer has completed: a checkpoint begins after the sinks of all earlier ones have committed.
                 subsumed = tx.latest_subsumed() if self._listeners else None
                 if may_end(tx.pipeline(), record):
                     end_if_over(tx, self._context.clock.now())
@@ -209,9 +212,9 @@ class Delivery:
             return self._record(committer, record, None)
 
     def _to_commit(self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding) -> Subtasks | None:
-        """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
+        """Return the staged handles; None if the pipeline was restored since the outstanding work was read."""
         known = outstanding.subtasks.get(record.checkpoint_id)
-        if known is not None and committer is outstanding.turn:  # begun by who looked, in the same transaction
+        if known is not None and committer is outstanding.turn:  # the attempt began in the transaction that read them
             return known
         with self._context.transaction() as tx:
             if find_unfinished(tx.restores()) is not None:
@@ -219,16 +222,16 @@ class Delivery:
             return known or tx.subtasks(record.checkpoint_id)
 
     def _is_over(self, record: CheckpointRecord) -> bool:
-        """Whether another attempt has delivered the checkpoint, or a restore has left it behind."""
+        """Whether another attempt has delivered the checkpoint, or a restore has abandoned it."""
         with self._context.transaction() as tx:
             return self._work(record).is_done(tx)
 
     def _mark(self, record: CheckpointRecord, restores: Sequence[Restore], committer: Committer) -> None:
-        """Say beside the metadata that it was committed, before any row is visible: if the database is lost, what is
-        visible is known to be.
+        """Write a marker next to the metadata, before any row is visible. If the database is lost, the marker shows
+        that the rows are visible.
 
-        Raises `StorageError`, `StateIntegrityError` if the metadata is gone, and `SupersededAttemptError` if that is
-        because others have taken over long ago.
+        Raises `StorageError`, `StateIntegrityError` if the metadata is gone, and `SupersededAttemptError` if it is
+        gone because other processes took over long ago.
         """
         try:
             self._write_marker(record, restores, committer.number)
@@ -237,7 +240,8 @@ class Delivery:
             raise
 
     def _mark_restored(self) -> None:
-        """The same for a restore, beside the checkpoint that the pipeline goes on from: no later one says it yet."""
+        """Write the marker of a restore, next to the checkpoint that the pipeline continues from. No later checkpoint
+        has it yet."""
         with self._context.transaction() as tx:
             restores, attempt = tx.restores(), tx.committer().attempt
             restore = find_unfinished(restores)
@@ -246,7 +250,7 @@ class Delivery:
             return
         try:
             self._write_marker(record, restores, attempt)
-        except StateIntegrityError:  # unless the pipeline was restored again since, and that checkpoint given up
+        except StateIntegrityError:  # unless the pipeline was restored again since, and that checkpoint abandoned
             with self._context.transaction() as tx:
                 unfinished = find_unfinished(tx.restores())
             if unfinished is not None and unfinished.number == restore.number:
@@ -259,12 +263,12 @@ class Delivery:
         content = json.dumps(marker_document(marker)).encode()
         try:
             self._context.storage.write(path, content)
-        except StorageError:  # a sweep at the same moment takes the unfinished file for a leftover, and once only
+        except StorageError:  # a sweep at the same moment may take the unfinished file for a leftover, but only once
             self._context.storage.write(path, content)
 
     def _delivered(self, checkpoint_id: int, subtasks: Subtasks) -> list[Delivered]:
-        """What each sink has made visible of a checkpoint; nothing of one whose history is rolled up, which ended long
-        ago: how many rows each staged is not kept."""
+        """Return the rows that each sink has made visible with a checkpoint. Empty for a checkpoint whose history is
+        rolled up: it ended long ago, and its numbers of staged rows are not kept."""
         if not subtasks:
             return []
         return [
@@ -278,7 +282,7 @@ class Delivery:
         ]
 
     def _commit(self, record: CheckpointRecord, subtasks: Subtasks, committer: Committer) -> None:
-        notified, missing, found = (
+        notified, missing, to_commit = (
             choose_notified(subtasks, self._keeping),
             list[str](),
             list[tuple[SinkVertex, Sequence[StateHandle]]](),
@@ -288,10 +292,10 @@ class Delivery:
             if plan.operator_id not in notified or plan.operator_id in record.committed_sinks:
                 continue
             if plan.operator_id in self._sinks:
-                found.append((self._sinks[plan.operator_id], staged))
+                to_commit.append((self._sinks[plan.operator_id], staged))
             elif staged:
                 missing.append(sink_of_operator(plan.operator_id))
-        for group in in_groups(found):
+        for group in in_groups(to_commit):
             committer.keep()
             for vertex in group.vertices:
                 self._ownership.require_own(vertex, record.checkpoint_id)

@@ -1,4 +1,4 @@
-"""What a pipeline's sinks have still to do, and what goes along when they do it."""
+"""The unfinished work of a pipeline's sinks, and the cleaning that runs along with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Subtasks = Mapping[SubtaskId, SubtaskRecord]
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What one sink made visible with a checkpoint."""
+    """The rows that one sink made visible with a checkpoint."""
 
     sink: str
     checkpoint_id: int
@@ -25,12 +25,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """What a pipeline's sinks have still to do: first go back with a restore, then commit, oldest checkpoint first."""
+    """The unfinished work of a pipeline's sinks: first rewind with a restore, then commit, oldest checkpoint first."""
 
     restores: Sequence[Restore]
     unnotified: Sequence[CheckpointRecord]
-    subtasks: Mapping[int, Subtasks] = field(default_factory=dict)  # those that were read
-    turn: Turn | None = None  # of the first checkpoint's commit, if somebody has looked in the same transaction
+    subtasks: Mapping[int, Subtasks] = field(default_factory=dict)  # by checkpoint, as far as they were read
+    turn: Turn | None = None  # of the first checkpoint's commit, if it was read in the same transaction
 
     @property
     def restore(self) -> Restore | None:
@@ -41,13 +41,14 @@ class Outstanding:
 
 
 def find_outstanding(tx: StoreTransaction, up_to: int | None = None) -> Outstanding:
-    """As far as the checkpoint `up_to`, if given."""
+    """Return the unfinished work, up to the checkpoint `up_to` if given."""
     return Outstanding(tx.restores(), choose_unnotified(tx.unnotified(), up_to))
 
 
 class CleansAlong(Protocol):
-    """One cleaning in the steps of a notification: `look` in its first transaction, `delete` while no transaction is
-    open, `record` in its last one, and `end` after it. Each may be left out; `end` then makes up for it."""
+    """Cleaning within the steps of a notification: `look` runs in its first transaction, `delete` outside of
+    transactions, `record` in its last transaction, and `end` after it. Each call but `end` may be omitted. `end`
+    then does its work."""
 
     def look(self, tx: StoreTransaction) -> None: ...
 
@@ -56,14 +57,14 @@ class CleansAlong(Protocol):
     def record(self, tx: StoreTransaction) -> None: ...
 
     def refused(self) -> bool:
-        """Whether something was to be recorded that may have been refused: it is not tried along any more."""
+        """Whether a record may have been refused. It is then not written together with the notification again."""
 
     def end(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A delivery that has begun in the transaction that completed its checkpoint, or in the one that looked at it."""
+    """A delivery that began in the transaction that completed its checkpoint, or in the one that first read it."""
 
     outstanding: Outstanding
     subtasks: Subtasks

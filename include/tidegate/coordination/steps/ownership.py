@@ -1,7 +1,7 @@
-"""Reads whose the places of a pipeline are, and marks them: the directories of its sinks, and its part of the
-checkpoint storage. `protocol.recovery.ownership` decides.
+"""Read and write the ownership marks of a pipeline's places: its sinks' directories, and its part of the checkpoint
+storage. `protocol.recovery.ownership` decides.
 
-The marks of sinks are read again with each checkpoint: a directory may be moved away while a pipeline runs.
+The marks of sinks are read again with each checkpoint, because a directory may be moved while a pipeline runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _NOTHING = Branch(())
 
 
 def is_used(sink: Sink) -> bool:
-    """Whether rows or files lie where the sink writes."""
+    """Whether the sink's place has rows or files."""
     if isinstance(sink, OwnedSink):
         return sink.is_used()
     numbered = isinstance(sink, NumberedSink) and any(sink.numbers())
@@ -39,17 +39,17 @@ class Ownership:
         self._context = context
         self._pipeline_id = context.pipeline_id
         self._vertices = context.graph.sinks
-        self._endpoints = {each.name: each for each in context.graph.endpoints if each.role is Role.SINK}
-        self._is_marked = False  # the checkpoint storage: nobody marks it anew while the pipeline runs
+        self._endpoints = {end.name: end for end in context.graph.endpoints if end.role is Role.SINK}
+        self._is_marked = False  # of the checkpoint storage, whose mark does not change while the pipeline runs
 
     def find(self, recorded: Sequence[Endpoint]) -> list[Place]:
-        """What is where the pipeline would write; `recorded` are the sources and sinks that the database knows. Changes
-        nothing. Raises `SinkError`, `StorageError`."""
+        """Return the places that the pipeline would write to. `recorded` are the sources and sinks in the database.
+        Changes nothing. Raises `SinkError`, `StorageError`."""
         places = [self._of_sink(vertex, recorded) for vertex in self._vertices]
         return places if self._is_marked else [*places, self._of_storage()]
 
     def mark(self, places: Sequence[Place], regains: bool = False) -> list[Place]:
-        """Mark what is free as the pipeline's. Returns what another one has marked meanwhile."""
+        """Mark free places as the pipeline's. Return the places that another pipeline has marked meanwhile."""
         lost = []
         sinks = {vertex.operator_id: vertex.sink for vertex in self._vertices}
         for place in to_mark(places, regains):
@@ -73,7 +73,7 @@ class Ownership:
         return self._parsed(path, self._context.storage.mark(path, content, place.standing is not Standing.FREE))
 
     def take_over(self, places: Sequence[Place]) -> None:
-        """Mark as the pipeline's what is another one's, because a person says so."""
+        """Mark places of another pipeline as this one's, as the user requested."""
         sinks = {vertex.operator_id: vertex.sink for vertex in self._vertices}
         for place in places:
             sink = sinks.get(place.operator_id)
@@ -83,26 +83,27 @@ class Ownership:
                 self._context.storage.mark(storage_mark(self._pipeline_id), place.me.to_json(), anew=True)
 
     def numbers(self, tx: StoreTransaction) -> tuple[int, int, int]:
-        """Ids of checkpoints, attempts of regions and at committing that may not be given out: what lies in places that
-        the pipeline takes over may carry them."""
+        """Return the highest checkpoint id, region attempt and commit attempt that must not be given out again: files
+        in places that the pipeline takes over may carry them."""
         checkpoint_id, attempt = tx.last_checkpoint_id(), tx.committer().attempt
         for vertex in self._vertices:
             if isinstance(vertex.sink, NumberedSink):
-                found = vertex.sink.numbers()
-                checkpoint_id, attempt = max(checkpoint_id, found[0]), max(attempt, found[1])
+                numbers = vertex.sink.numbers()
+                checkpoint_id, attempt = max(checkpoint_id, numbers[0]), max(attempt, numbers[1])
         return checkpoint_id, tx.region().attempt, attempt
 
     def own_sinks(self) -> Mapping[str, Sink]:
-        """By the owner of what they have staged, the sinks in whose directories the pipeline may delete files."""
+        """Return the sinks in whose directories the pipeline may delete files, by the owner of their staged files."""
         return {staged_by(vertex.operator_id): vertex.sink for vertex in self._vertices if not self.is_foreign(vertex)}
 
     def is_foreign(self, vertex: SinkVertex) -> bool:
-        """Whether the sink writes into a directory that is another one's."""
+        """Whether the sink writes to a directory that belongs to another pipeline."""
         sink = vertex.sink
         return isinstance(sink, OwnedSink) and stand(sink.owner(), self._me(vertex.name), self._endpoints) in FOREIGN
 
     def require_own(self, vertex: SinkVertex, checkpoint_id: int) -> None:
-        """Before rows are shown or taken out of sight there. Raises `SinkError`."""
+        """Require that the sink's place is the pipeline's own, before rows are shown or hidden there. Raises
+        `SinkError`."""
         if not self.is_foreign(vertex):
             return
         place = self._of_sink(vertex, ())
@@ -110,8 +111,8 @@ class Ownership:
         raise SinkError(
             f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} is complete, and sink {vertex.name!r} shows "
             f"nothing of it: {place.where} belongs to pipeline {place.owner.pipeline} (its file {MARK}: sink "
-            f"{place.owner.sink!r}, database {place.owner.database}). What readers see there was not changed, and the "
-            "rows stay staged. If that pipeline will never write there again, `tidegate relocate "
+            f"{place.owner.sink!r}, database {place.owner.database}). Readers still see the same rows there, and "
+            "these rows stay staged. If that pipeline will never write there again, `tidegate relocate "
             f"{self._pipeline_id} --take-over` makes the directory this pipeline's; then repeat the notify step."
         )
 
@@ -119,12 +120,14 @@ class Ownership:
         return Owner(self._pipeline_id, sink, self._context.store.identity())
 
     def _of_sink(self, vertex: SinkVertex, recorded: Sequence[Endpoint]) -> Place:
-        me, sink, mine = self._me(vertex.name), vertex.sink, self._endpoints[vertex.name]
+        me, sink, endpoint = self._me(vertex.name), vertex.sink, self._endpoints[vertex.name]
         owner = sink.owner() if isinstance(sink, OwnedSink) else None
         standing = stand(owner, me, self._endpoints)
-        is_recorded = any((each.role, each.type, each.place) == (Role.SINK, mine.type, mine.place) for each in recorded)
+        is_recorded = any(
+            (known.role, known.type, known.place) == (Role.SINK, endpoint.type, endpoint.place) for known in recorded
+        )
         used = standing is Standing.FREE and not is_recorded and is_used(sink)
-        return Place(me, mine.place or mine.type, vertex.operator_id, owner, standing, is_recorded, used)
+        return Place(me, endpoint.place or endpoint.type, vertex.operator_id, owner, standing, is_recorded, used)
 
     def _of_storage(self) -> Place:
         me, path = self._me(), storage_mark(self._pipeline_id)
@@ -139,5 +142,5 @@ class Ownership:
             raise StorageError(
                 f"{path} on the checkpoint storage {self._context.storage.url} is damaged: it does not say which "
                 f"database pipeline {self._pipeline_id} belongs to. Nothing was changed. If only this database is "
-                "used with that storage, delete that file, then repeat: it is made anew."
+                "used with that storage, delete that file, then repeat: it is written again."
             ) from error

@@ -1,4 +1,4 @@
-"""What the sinks in the commit bring to a transaction: prepared before it begins, run within it."""
+"""The parts of sinks in the commit in a transaction: prepared before it begins, run within it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ class _Committing:
 
 
 def keeping_sinks(graph: Graph) -> set[str]:
-    """The operator ids of the sinks that hear of each checkpoint, even after their input has ended: a restore asks
-    them what they showed then."""
+    """Return the operator ids of the sinks that receive each checkpoint, even after their input has ended, because a
+    restore reads from them the rows that they showed."""
     return {vertex.operator_id for vertex in graph.sinks if isinstance(vertex.sink, JournalingSink)}
 
 
 class Participants:
-    """Of one pipeline, always in the same order: two processes at once do not wait for each other in a circle."""
+    """The participants of one pipeline, always in the same order, so that two processes cannot deadlock."""
 
     def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
         self._ownership = ownership
@@ -49,19 +49,20 @@ class Participants:
         self._keeping = keeping_sinks(context.graph)
 
     def prepare(self, checkpoint_id: int, subtasks: Subtasks) -> Participating:
-        """What shows the rows of a checkpoint. Raises what sinks raise, and `SinkError` for one that is another's."""
-        asked = [id_ for id_ in self._sinks if id_ in choose_notified(subtasks, self._keeping)]
-        for operator_id in asked:
+        """Prepare the participants that show a checkpoint's rows. Raises the errors of sinks, and `SinkError` for a
+        place that is another pipeline's."""
+        notified = [id_ for id_ in self._sinks if id_ in choose_notified(subtasks, self._keeping)]
+        for operator_id in notified:
             self._ownership.require_own(self._sinks[operator_id].vertex, checkpoint_id)
-        prepared = [self._sinks[id_].sink.prepare(checkpoint_id, committables(subtasks, id_)) for id_ in asked]
-        return Participating(tuple(asked), prepared)
+        prepared = [self._sinks[id_].sink.prepare(checkpoint_id, committables(subtasks, id_)) for id_ in notified]
+        return Participating(tuple(notified), prepared)
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, subtasks: Subtasks) -> Participating:
-        """What shows exactly what a branch has committed. Raises as `prepare`."""
-        for each in self._sinks.values():
-            self._ownership.require_own(each.vertex, checkpoint_id)
+        """Prepare the participants that show exactly the committed rows of a branch. Raises as `prepare`."""
+        for committing in self._sinks.values():
+            self._ownership.require_own(committing.vertex, checkpoint_id)
         prepared = [
-            each.sink.prepare_rewind(checkpoint_id, branch, committables(subtasks, id_))
-            for id_, each in self._sinks.items()
+            committing.sink.prepare_rewind(checkpoint_id, branch, committables(subtasks, id_))
+            for id_, committing in self._sinks.items()
         ]
         return Participating(tuple(self._sinks), prepared)

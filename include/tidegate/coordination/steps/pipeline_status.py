@@ -1,4 +1,4 @@
-"""Suspends, resumes and cancels a pipeline, and finishes it at its end (protocol.md sections 2, 9, 13, 18).
+"""Suspend, resume and cancel a pipeline, and finish it at its end (protocol.md sections 2, 9, 13, 18).
 
 Checkpoints in progress are aborted in the same transaction, so that none completes after a pipeline was stopped.
 """
@@ -26,16 +26,19 @@ class PipelineControl:
         self._context = context
 
     def suspend(self, entry: AuditEntry = UNAUDITED) -> PipelineRecord:
-        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
-        why = "The pipeline was suspended."
+        """Start no more checkpoints until `resume`. Raises `PipelineStatusError` if the pipeline failed, finished or
+        was cancelled."""
+        message = "The pipeline was suspended."
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why), entry
+            PipelineStatus.SUSPENDED,
+            lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, message),
+            entry,
         )
 
     def resume(self, entry: AuditEntry = UNAUDITED) -> PipelineRecord:
-        """Checkpoints again, from the latest completed one; earlier failures are forgiven.
+        """Start checkpoints again, from the latest completed one. Earlier failures no longer count.
 
-        Raises `PipelineStatusError` if it was cancelled, is stopping, or has nothing left to read.
+        Raises `PipelineStatusError` if the pipeline was cancelled, is stopping, or has nothing left to read.
         """
         return self._move(
             PipelineStatus.RUNNING,
@@ -50,7 +53,7 @@ class PipelineControl:
         entry: AuditEntry = UNAUDITED,
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
-        """End the pipeline for ever. Its checkpoints are deleted unless `retention` keeps them. `require` raises for a
+        """End the pipeline for good. Its checkpoints are deleted unless `retention` keeps them. `require` raises for a
         pipeline that must not be cancelled yet."""
         keep = retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         return self._move(PipelineStatus.CANCELLED, lambda tx, now: _discard_state(tx, now, keep), entry, require)
@@ -62,7 +65,7 @@ class PipelineControl:
         entry: AuditEntry,
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
-        """Changes nothing if the pipeline has this status already."""
+        """Change the status of the pipeline. Nothing is changed if it has this status already."""
         now = self._context.clock.now()
         with self._context.transaction() as tx:
             if tx.pipeline().status is not after:
@@ -77,7 +80,7 @@ class PipelineControl:
 
 def _discard_state(tx: StoreTransaction, now: datetime, keep: bool) -> None:
     abort_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
-    tx.end_region(tx.region().attempt, now)  # there is no other region to come that would do it
+    tx.end_region(tx.region().attempt, now)  # no later region will end it
     if not keep and (runs := tx.compactions()):
         tx.remove_compactions([run.handle.path for run in runs])
     if leaving := choose_subsumed_on_cancellation([*tx.retained(), *tx.abandoned()], keep):
@@ -85,16 +88,19 @@ def _discard_state(tx: StoreTransaction, now: datetime, keep: bool) -> None:
 
 
 def find_forgiven(tx: StoreTransaction) -> int:
-    """The newest failure so far: the person who resumes or restores a pipeline has seen to it."""
+    """Return the newest failure so far. Failures up to it no longer count when a user resumes or
+    restores the pipeline."""
     before = tx.pipeline().forgiven_until
     return max((record.checkpoint_id for record in tx.failed_after(before)), default=before)
 
 
 def end_if_over(tx: StoreTransaction, now: datetime) -> None:
-    """Once the sinks have committed a pipeline's last checkpoint, it has finished."""
+    """Finish the pipeline once its sinks have committed its last checkpoint."""
     if (end := decide_end(tx.pipeline(), tx.latest_completed(), tx.in_progress())) is not None:
         tx.move_pipeline(PipelineStatus.FINISHED, now, end.message)
-        tx.end_region(tx.region().attempt, now)  # a dead region cannot end itself, and a live one is done
+        tx.end_region(
+            tx.region().attempt, now
+        )  # a dead region cannot end itself, and a live one has nothing left to do
 
 
 def abort_all(
@@ -104,8 +110,8 @@ def abort_all(
     why: str | None = None,
     last: CheckpointRecord | None = None,
 ) -> None:
-    """Abort what is in progress and drop what waits, except the `last` checkpoint, with which the pipeline stops. `why`
-    is a sentence, if the reason's own does not fit."""
+    """Abort checkpoints in progress and drop waiting requests, except the `last` checkpoint, with which the pipeline
+    stops. `why` is a sentence, if the reason's own does not fit."""
     why = why or reason.sentence
     if last is not None:
         why = f"The pipeline stops with savepoint {last.checkpoint_id}, requested by {last.request_id}."

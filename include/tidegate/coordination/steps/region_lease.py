@@ -1,8 +1,8 @@
-"""Registers the continuous region of a pipeline, fences off older ones, and keeps the two ways to run apart.
+"""Register the continuous region of a pipeline, fence off older ones, and keep continuous and scheduled runs apart.
 
-While a region is registered, no other process begins a checkpoint: what is in progress and begun is the region's. So
-the process that ends it knows what to abort: the region itself, its successor, or a scheduled attempt that finds it
-dead.
+While a region is registered, no other process begins a checkpoint, so every begun checkpoint in progress is the
+region's. The process that ends the region therefore knows which to abort. It is the region itself, its successor, or
+a scheduled attempt that finds it dead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,15 @@ from tidegate.protocol.steps.snapshot import SnapshotTask, plan_attempt, require
 
 
 def find_presence(tx: StoreTransaction, now: datetime) -> NoRegion | LiveRegion | DeadRegion:
-    """Who takes the pipeline's snapshots now. A sign of life from the future is corrected first."""
+    """Return whether a region currently takes the pipeline's snapshots. A sign of life from the future is corrected
+    first."""
     if is_signed_ahead(region := tx.region(), now):
         tx.touch_region(region.attempt, now)
     return decide_presence(tx.region(), now)
 
 
 class RegionControl:
-    """The region of one pipeline. `start` makes a new attempt each time; everything else may be repeated."""
+    """The region of one pipeline. `start` makes a new attempt each time. All other methods may be repeated."""
 
     def __init__(
         self,
@@ -62,12 +63,12 @@ class RegionControl:
         self._identification = identification
 
     def start(self) -> RegionStart | CheckpointRecord:
-        """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
-        (protocol.md section 7); what has completed is made visible first. A checkpoint that a person decides about is
-        not aborted: while it is held no region starts, and an approved one is returned, to be completed first.
+        """Take over from the previous region, dead or alive. Everything in progress is aborted, savepoints included
+        (protocol.md section 7), after completed checkpoints have been made visible. A checkpoint with a hold is not
+        aborted: while it is held no region starts, and an approved one is returned, to be completed first.
 
         Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`,
-        `CheckpointHeldError`, and what sinks raise.
+        `CheckpointHeldError`, and the errors of sinks.
         """
         self._identification.check_to_begin()
         while True:
@@ -80,7 +81,7 @@ class RegionControl:
                         return approved
                     end_if_over(
                         tx, self._context.clock.now()
-                    )  # a restore may have led back to the end: nothing is left to do
+                    )  # a restore may have returned to the end, where nothing is left to do
                     if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
                         return self._start(tx, shown)
             if not outstanding:
@@ -88,11 +89,11 @@ class RegionControl:
             self._delivery.deliver(outstanding)
 
     def _end_others(self, tx: StoreTransaction) -> CheckpointRecord | None:
-        """Abort what is in progress, or return what a person has approved: the newest has the rows of the others."""
-        now, going = self._context.clock.now(), tx.in_progress()
-        if approved := [record for record in going if is_approved(record)]:
+        """Abort the checkpoints in progress, or return an approved one. The newest has the rows of the others."""
+        now, in_progress = self._context.clock.now(), tx.in_progress()
+        if approved := [record for record in in_progress if is_approved(record)]:
             return approved[-1]
-        for record in going:
+        for record in in_progress:
             if is_held(record) and choose_overdue([record], now):
                 self._failures.expire(tx, record)
             elif is_held(record):
@@ -115,8 +116,8 @@ class RegionControl:
         return RegionStart(attempt, latest.checkpoint_id, restored)
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
-        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots, has ended or has
-        expired.
+        """Return the task of the region's next attempt at a checkpoint; None if the checkpoint has all its snapshots,
+        has ended or has expired.
 
         Raises `SupersededAttemptError`, `PipelineDefinitionError`.
         """
@@ -134,14 +135,14 @@ class RegionControl:
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
     def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
-        """Record that the region is alive and how far behind it is, and see what is asked of it. If its pipeline is no
-        longer running, it must stop.
+        """Record that the region is alive and its lag, and return the requests to it. If its pipeline is no longer
+        running, the region must stop.
 
         Raises `SupersededAttemptError`.
         """
         with self._context.transaction() as tx:
             now, pipeline, region = self._context.clock.now(), tx.pipeline(), tx.region()
-            if pipeline.status not in WITH_REGION:  # which may have ended the region, but matters more
+            if pipeline.status not in WITH_REGION:  # the status may have ended the region, but is the better reason
                 return RegionLook(pipeline)
             if not is_current(region, attempt):
                 raise superseded_error(self._context.pipeline_id, region, attempt)
@@ -152,15 +153,15 @@ class RegionControl:
             return RegionLook(pipeline, tx.requests())
 
     def end(self, attempt: int) -> None:
-        """The region stops. Checkpoints that still wait for snapshots are aborted; those that have all of them go on
-        without it."""
+        """End the region. Checkpoints that still wait for snapshots are aborted. Those that have all of them continue
+        without the region."""
         with self._context.transaction() as tx:
             if tx.end_region(attempt, self._context.clock.now()):
                 for record in tx.in_progress():
                     if record.phase is Phase.TRIGGERED:
                         self._abort(tx, record, "The continuous region ended")
 
-    # -- the scheduled way, beside a region
+    # -- scheduled runs, while a region may be live
 
     def is_live(self) -> bool:
         """Whether a region runs, which then takes the pipeline's snapshots."""
@@ -171,29 +172,31 @@ class RegionControl:
             return isinstance(find_presence(tx, now), LiveRegion)
 
     def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
-        """Let a scheduled attempt begin this checkpoint, unless a region lives. A dead region is ended, so that it can
-        begin nothing if it comes back. Everything else in progress is aborted with it, but what a person decides about.
-        This checkpoint is aborted too if the region had begun it, as no other process can go on with its cut, or if a
-        person decides about one before it: both would take the same rows.
+        """Let a scheduled attempt begin this checkpoint, unless a region is live. A dead region is ended, so that it
+        can begin nothing if it comes back. Everything else in progress is aborted with it, except checkpoints that
+        wait for manual approval or have it. This checkpoint is aborted too in two cases. If the region had begun it,
+        no other process can continue with its cut. If an earlier one waits for or has approval, both would take the
+        same rows.
 
-        Returns what was there.
+        Returns the presence that was found.
         """
         now = self._context.clock.now()
         presence = find_presence(tx, now)
         if isinstance(presence, DeadRegion):
             tx.end_region(tx.region().attempt, now)
-            going = tx.in_progress()
-            others = [record for record in going if not is_with_people(record)]
-            some_wait_for_people = len(others) < len(going)
+            in_progress = tx.in_progress()
+            others = [record for record in in_progress if not is_with_people(record)]
+            some_have_holds = len(others) < len(in_progress)
             for record in others:
-                if record.checkpoint_id != checkpoint_id or some_wait_for_people or _is_begun(tx, record):
+                if record.checkpoint_id != checkpoint_id or some_have_holds or _is_begun(tx, record):
                     self._abort(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
         return presence
 
     # -- inside
 
     def _abort(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
-        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; a stopping one goes on."""
+        """Abort a checkpoint. It does not count as a failure (protocol.md section 8), so it cannot fail the pipeline. A
+        stopping pipeline continues to stop."""
         message = (
             f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "
             f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "

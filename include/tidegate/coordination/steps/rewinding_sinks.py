@@ -1,6 +1,6 @@
-"""The second phase of a restore: takes the sinks to where the pipeline is now, and records that it was done.
+"""The second phase of a restore: rewind the sinks to the pipeline's current position, and record that it is done.
 
-Idempotent. The next process repeats it until it holds: every step that commits sinks finishes a rewind first.
+Idempotent. Every step that commits sinks first finishes a rewind that an earlier process left unfinished.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class _Rewindable:
 
 
 class Rewinding:
-    """Rewinds the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
+    """Rewind the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
 
     def __init__(self, context: DefinedContext, ownership: Ownership) -> None:
         self._context = context
@@ -35,9 +35,9 @@ class Rewinding:
         self._ownership = ownership
 
     def finish(self, restore: Restore) -> None:
-        """Rewind every sink that can be, unless another process has, or the pipeline was restored again since.
+        """Rewind every sink that can be, unless another process has done it, or the pipeline was restored again since.
 
-        Raises what sinks raise, `SinkError` and `SupersededAttemptError`.
+        Raises the errors of sinks, `SinkError` and `SupersededAttemptError`.
         """
 
         def rewind(committer: Committer) -> None:
@@ -46,11 +46,11 @@ class Rewinding:
             except (SinkError, StateIntegrityError, StorageError) as error:
                 if not self._is_left_behind(restore):
                     raise
-                committer.release()  # its files may be gone by now, and nobody needs them
+                committer.release()  # its files may be gone by now, and are no longer needed
                 raise committer.superseded() from error
 
-        what = f"rewinding the sinks to checkpoint {restore.checkpoint_id}"
-        work = SinkWork(what, lambda tx: _is_over(tx, restore))
+        description = f"rewinding the sinks to checkpoint {restore.checkpoint_id}"
+        work = SinkWork(description, lambda tx: _is_over(tx, restore))
         in_turn(self._context, work, rewind)
 
     def _is_left_behind(self, restore: Restore) -> bool:
@@ -61,7 +61,7 @@ class Rewinding:
         with self._context.transaction() as tx:
             branch = branch_of(restore.goes_on_from, tx.restores())
         subtasks = self._context.store.subtasks(self._context.pipeline_id, restore.goes_on_from)
-        for group in in_groups((each.vertex, committables(subtasks, each.operator_id)) for each in self._sinks):
+        for group in in_groups((sink.vertex, committables(subtasks, sink.operator_id)) for sink in self._sinks):
             committer.keep()
             for vertex in group.vertices:
                 self._ownership.require_own(vertex, restore.goes_on_from)
@@ -72,38 +72,39 @@ class Rewinding:
             tx.end_commit(committer.number)
 
     def find_withdrawn(self) -> dict[str, list[int]]:
-        """By the operator id of each sink, the checkpoints whose rows it has withdrawn, and keeps."""
+        """Return the checkpoints whose rows each sink has withdrawn and keeps, by the sink's operator id."""
         return {each.operator_id: ids for each in self._own() if (ids := each.sink.withdrawn())}
 
     def _own(self) -> list[_Rewindable]:
         return [each for each in self._sinks if not self._ownership.is_foreign(each.vertex)]
 
     def delete_withdrawn(self) -> None:
-        """Delete rows that no restore can bring back any more: withdrawn ones, and what sinks keep of replaced ones."""
+        """Delete rows that no restore can bring back: withdrawn ones, and copies of replaced ones that sinks keep."""
         self._forget()
-        found = self.find_withdrawn()
-        if not found:
+        withdrawn = self.find_withdrawn()
+        if not withdrawn:
             return
 
         def for_good(tx: StoreTransaction) -> dict[str, list[int]]:
             restores, completed = tx.restores(), [*tx.retained(), *tx.abandoned()]
-            chosen = {id_: choose_withdrawn_for_good(ids, completed, restores) for id_, ids in found.items()}
+            chosen = {id_: choose_withdrawn_for_good(ids, completed, restores) for id_, ids in withdrawn.items()}
             return {id_: ids for id_, ids in chosen.items() if ids}
 
         def delete(committer: Committer) -> None:
             with self._context.transaction() as tx:
                 chosen = for_good(tx)
-            for each in self._own():
-                if ids := chosen.get(each.operator_id):
+            for sink in self._own():
+                if ids := chosen.get(sink.operator_id):
                     committer.keep()
-                    each.sink.delete_withdrawn(ids, committer)
+                    sink.sink.delete_withdrawn(ids, committer)
             committer.release()
 
         work = SinkWork("deleting withdrawn rows", lambda tx: not for_good(tx))
         in_turn(self._context, work, delete)
 
     def _forget(self) -> None:
-        """What only a restore to a checkpoint that is not kept would need: nobody has to be fenced."""
+        """Delete the copies that only a restore to a deleted checkpoint would need. No other attempt
+        has to be fenced."""
         journaling = [each.sink for each in self._own() if isinstance(each.sink, JournalingSink)]
         if not journaling:
             return
@@ -114,6 +115,6 @@ class Rewinding:
 
 
 def _is_over(tx: StoreTransaction, restore: Restore) -> bool:
-    """The sinks are rewound, or the pipeline was restored again since."""
+    """Whether the sinks are rewound, or the pipeline was restored again since."""
     unfinished = find_unfinished(tx.restores())
     return unfinished is None or unfinished.number != restore.number

@@ -1,4 +1,4 @@
-"""Commits and rewinds sinks after the commit: one after the other, and those of a group together."""
+"""Commit and rewind sinks after the commit, one after the other. The sinks of a group change together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tidegate.ports import (
 
 @dataclass(frozen=True, slots=True)
 class SinkGroup:
-    """Sinks that change together, and what a checkpoint staged for each."""
+    """Sinks that change together, and the handles that a checkpoint staged for each."""
 
     vertices: Sequence[SinkVertex]
     staged: Sequence[Sequence[StateHandle]]
@@ -30,7 +30,7 @@ class SinkGroup:
             first.commit(checkpoint_id, self.staged[0], attempt)
 
     def rewind(self, checkpoint_id: int, branch: Branch, attempt: CommitAttempt) -> None:
-        """See `ports.RewindableSink`, as which all have been found."""
+        """See `ports.RewindableSink`. The caller has checked that all sinks are."""
         first = self.vertices[0].sink
         if len(self.vertices) > 1 and isinstance(first, RewindableGroupedSink):
             first.rewind_group(checkpoint_id, branch, self._members(), attempt)
@@ -42,9 +42,12 @@ class SinkGroup:
 
 
 def in_groups(sinks: Iterable[tuple[SinkVertex, Sequence[StateHandle]]]) -> list[SinkGroup]:
-    """Sinks in their order, each group where its first one is. One without a group is one of its own."""
+    """Group sinks in their order. A group has the place of its first sink. A sink without a group is a group of its
+    own."""
     groups: dict[tuple[str | None, str], list[tuple[SinkVertex, Sequence[StateHandle]]]] = {}
     for vertex, staged in sinks:
         group = vertex.sink.group if isinstance(vertex.sink, GroupedSink) else None
         groups.setdefault((group, "" if group else vertex.operator_id), []).append((vertex, staged))
-    return [SinkGroup([vertex for vertex, _ in each], [staged for _, staged in each]) for each in groups.values()]
+    return [
+        SinkGroup([vertex for vertex, _ in members], [staged for _, staged in members]) for members in groups.values()
+    ]

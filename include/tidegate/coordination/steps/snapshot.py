@@ -1,7 +1,7 @@
 """The snapshot and acknowledge steps: a scheduled attempt at a checkpoint, its reports, and its deadline.
 
-Whatever error an attempt meets, the first question is whether the attempt still counts. A superseded attempt may miss
-files that its successor does not need; calling that damage would send a person to look for copies.
+When an attempt meets any error, the first question is whether the attempt still counts. A superseded attempt may
+miss files that its successor does not need. Reported as damage, it would send the user to search for copies.
 """
 
 import logging
@@ -40,7 +40,7 @@ log = logging.getLogger("tidegate")
 
 
 class Snapshotting:
-    """Takes snapshots of one pipeline and records the reports. Every method may be repeated."""
+    """Take snapshots of one pipeline and record the reports. Every method may be repeated."""
 
     def __init__(self, context: DefinedContext, failures: CheckpointFailureManager, regions: RegionControl) -> None:
         self._context = context
@@ -50,25 +50,25 @@ class Snapshotting:
     # -- a scheduled attempt
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """Let a region take its part, as a new attempt for the subtasks that have not acknowledged. Does nothing if all
-        have, or while a continuous region lives, which takes the snapshot instead: the record says whether it has.
+        """Let a region snapshot its subtasks, as a new attempt for those that have not acknowledged. Does nothing if
+        all have, or while a live continuous region takes the snapshot instead. The record shows whether it has.
 
-        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it. For an
-        attempt that does not count any more it raises `SupersededAttemptError`, `CheckpointExpiredError` or
-        `CheckpointNotInProgressError`, whatever error the region met.
+        Raises the errors of the region. The checkpoint then stays in progress, and a repeated call resumes it. For
+        an attempt that no longer counts it raises `SupersededAttemptError`, `CheckpointExpiredError` or
+        `CheckpointNotInProgressError`, whichever error the region met.
         """
         task = self._begin(checkpoint_id)
         if isinstance(task, CheckpointRecord):
             return task
         acknowledged: CheckpointRecord | None = None
 
-        def record_them(acks: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:
+        def record_reports(acks: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:
             nonlocal acknowledged
             results, acknowledged = self._record(checkpoint_id, acks)
             return results
 
         try:
-            region.snapshot(task, record_them)
+            region.snapshot(task, record_reports)
         except Exception as error:
             self._raise_if_fenced(task, error)
             raise
@@ -83,7 +83,7 @@ class Snapshotting:
         return record
 
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
-        """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
+        """Return the next attempt's task, or the checkpoint's record if there is nothing to do."""
         shown = shown_checkpoints(self._context.graph)
         with self._context.transaction(Prefetch()) as tx:
             record = self._in_time(tx, checkpoint_id)
@@ -109,19 +109,20 @@ class Snapshotting:
         raise late_error(record)
 
     def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
-        """If the store cannot be asked, that is raised instead: the attempt's error may be its successor's doing."""
+        """Raise the reason if the attempt no longer counts. If the store is unavailable, its error is raised, because
+        the attempt's error may be caused by its successor."""
         try:
             with self._context.transaction(Prefetch()) as tx:
                 record = self._in_time(tx, task.checkpoint_id)
                 fenced = fenced_error(record, tx.subtasks(task.checkpoint_id, task.attempts), task)
-        except CheckpointError as away:
-            raise away from error
+        except CheckpointError as unavailable:
+            raise unavailable from error
         if fenced is not None:
             raise fenced from error
 
     def _compact(self, task: SnapshotTask, region: Region) -> None:
-        """Merge runs, off the critical path: everything is acknowledged. The result is used from the next checkpoint
-        on."""
+        """Merge runs after all subtasks have acknowledged, so that no checkpoint waits. The next checkpoint uses the
+        result."""
         try:
             compactions = region.compact(task.checkpoint_id, task.restored)
             if compactions:
@@ -138,7 +139,7 @@ class Snapshotting:
                 log.warning("Compaction of pipeline %s is left to the next run: %s", self._context.pipeline_id, error)
 
     def _has_ended(self, checkpoint_id: int) -> bool:
-        """False if the store cannot be asked."""
+        """Whether the checkpoint has ended. False if the store is unavailable."""
         try:
             record = self._context.store.checkpoint(self._context.pipeline_id, checkpoint_id)
         except CheckpointError:
@@ -146,14 +147,14 @@ class Snapshotting:
         return record is not None and record.status is not Status.IN_PROGRESS
 
     def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
-        """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is
-        swept, including these files."""
+        """Record merged runs while the checkpoint is in progress. Once it has ended, its directory is swept, including
+        these files. Raises `ForeignPathError`."""
         require_own_runs(self._context.pipeline_id, checkpoint_id, compactions)
         with self._context.transaction(Prefetch()) as tx:
             if find_checkpoint(tx, self._context.pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
 
-    # -- what is reported
+    # -- reports
 
     def record(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
@@ -161,14 +162,14 @@ class Snapshotting:
         """Record reported snapshots (protocol.md section 5.1). New files of reports that do not count become garbage in
         the same transaction. The last acknowledgement moves the checkpoint to ACKNOWLEDGED.
 
-        Raises `ForeignPathError` if a report names a file that is not its own; then none of these reports counts.
+        Raises `ForeignPathError` if a report names a file that is not its own. None of these reports then counts.
         """
         return self._record(checkpoint_id, acknowledgements)[0]
 
     def _record(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
-        """The results, and the checkpoint if these reports were the last ones."""
+        """Return the results, and the checkpoint if these reports were the last ones."""
         now, last = self._context.clock.now(), None
         with self._context.transaction(Prefetch()) as tx:
             require_own_files(self._context.pipeline_id, checkpoint_id, tx.region(), acknowledgements)
@@ -185,7 +186,7 @@ class Snapshotting:
             ]
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now, moves=True) == 0:
                 last = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
-            if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
+            if lag := lag_of({ack.subtask: (ack.pending, now) for ack in successes if ack.pending is not None}):
                 tx.record_lag(lag)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):
                 tx.enqueue_deletions(garbage, checkpoint_id)
@@ -193,7 +194,7 @@ class Snapshotting:
         return by_subtask, last
 
     def look(self, checkpoint_id: int) -> CheckpointRecord:
-        """The checkpoint as it is; its `phase` says whether all have acknowledged.
+        """Return the checkpoint. Its `phase` shows whether all subtasks have acknowledged.
 
         Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
         `CheckpointNotInProgressError` if it failed otherwise.
@@ -205,7 +206,7 @@ class Snapshotting:
         return record
 
     def _in_time(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
-        """The checkpoint. If its deadline has passed unnoticed, it is expired first."""
+        """Return the checkpoint. If its deadline has passed, it is expired first."""
         record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
         if record.status is not Status.IN_PROGRESS:
             return record

@@ -1,7 +1,7 @@
-"""Takes requests for checkpoints: lets each start, wait its turn, or be dropped (protocol.md sections 2, 3 and 4).
+"""Admit requests for checkpoints: start each, queue it, or drop it (protocol.md sections 2, 3 and 4).
 
-The requester repeats the request until it has started or was dropped; no process calls back. The queue is in the store,
-and every repetition works through it as far as possible.
+The requester repeats the request until it has started or was dropped. No process calls back. The queue is in the
+store, and every repetition works through it as far as possible.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,8 @@ from tidegate.protocol.steps.trigger import (
 
 
 class Triggering:
-    """Takes a request once nothing stands in its way: what others have left is made up for first."""
+    """Trigger the checkpoint of a request, once unfinished notifications are delivered and overdue
+    checkpoints expired."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Triggering:
                 if checked:
                     now = (
                         self._context.clock.now()
-                    )  # under the lock: another one may have completed during the wait for it
+                    )  # read under the lock: another checkpoint may have completed meanwhile
                     if dag_id is not None:
                         tx.record_dag(dag_id, now)
                     first = self._find_first(tx, request, now, cleaned)
@@ -92,7 +93,7 @@ class Triggering:
                         outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
                         entry.noted(tx, now, answer_to_request(self._context.pipeline_id, outcome))
                         return outcome
-            if not checked:  # another process has completed one since this one has looked
+            if not checked:  # another process has completed a checkpoint since this one checked
                 self._identification.check_to_begin()
                 checked = True
                 continue
@@ -102,12 +103,12 @@ class Triggering:
                 cleaned = True
 
     def _find_first(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime, cleaned: bool) -> "_First":
-        """What stands in the way. What is overdue is expired at once."""
+        """Return the work that must be done first. Overdue checkpoints are expired at once."""
         self._failures.correct_deadlines(tx, tx.in_progress(), now)
         outstanding, overdue = find_outstanding(tx), choose_abandoned(tx.in_progress(), now)
         if self._requests.goes_beside(tx, outstanding, request, now):
             outstanding = Outstanding((), ())
-        # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
+        # Files that cannot be deleted now block nothing. As in Flink, the failure is only logged.
         at_once = concurrency(tx.region(), self._context.config.max_concurrent, now)
         must_clean = not cleaned and must_clean_first(tx.cleaning(), at_once)
         for record in overdue:
@@ -117,7 +118,7 @@ class Triggering:
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """What a request has to wait for."""
+    """The work that precedes a request."""
 
     outstanding: Outstanding
     must_clean: bool
@@ -128,14 +129,15 @@ class _First:
 
 
 class CheckpointRequests:
-    """Decides about the requests of one pipeline, each time within a transaction."""
+    """Decide about the requests of one pipeline. Every method runs within a transaction."""
 
     def __init__(self, context: DefinedContext, identification: Identification) -> None:
         self._context = context
         self._identification = identification
 
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
-        """What a request leads to now. Without `wait`, one that cannot start is dropped and leaves no trace.
+        """Return the outcome of a request now. Without `wait`, a request that cannot start is dropped and leaves no
+        trace.
 
         Raises `PipelineFailedError`.
         """
@@ -155,7 +157,7 @@ class CheckpointRequests:
             )
         )
         if isinstance(outcome, Queued) and wait:
-            # It may have been asked first from a machine whose clock is ahead; its place in the queue stays.
+            # The first request may have come from a machine whose clock is ahead. Its place in the queue stays.
             seen_at = max(request.seen_at, request.asked_at)
             if known is not None and replace(known, seen_at=request.seen_at) == request:
                 tx.touch_request(request.request_id, seen_at)
@@ -173,21 +175,22 @@ class CheckpointRequests:
         for ahead in choose_ahead(list(requests.values()), now):
             tx.put_request(ahead)
             requests[ahead.request_id] = ahead
-        if forgotten := choose_forgotten(list(requests.values()), tx.region(), now):
-            tx.remove_requests([one.request_id for one in forgotten])
+        if outdated := choose_forgotten(list(requests.values()), tx.region(), now):
+            tx.remove_requests([request.request_id for request in outdated])
         return {
-            known.request_id: self._as_is_now(tx, known, now) for known in requests.values() if known not in forgotten
+            known.request_id: self._as_is_now(tx, known, now) for known in requests.values() if known not in outdated
         }
 
     def _as_is_now(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime) -> CheckpointRequest:
-        """A request that was asked of a continuous run may be answered by a scheduled one, or the other way round."""
+        """Return the request as the pipeline runs now. A request made to a continuous run may be answered by a
+        scheduled one, and vice versa."""
         return replace(request, forced=is_forced(request, tx.region(), self._context.config.unaligned, now))
 
     def goes_beside(
         self, tx: StoreTransaction, outstanding: Outstanding, request: CheckpointRequest, now: datetime
     ) -> bool:
-        """Whether a request need not wait until sinks have committed: the region goes on meanwhile, and has another
-        thread for that."""
+        """Whether a request need not wait until sinks have committed. A region keeps running meanwhile, and commits in
+        another thread."""
         if outstanding.restore is not None or not outstanding.unnotified:
             return False
         at_once = concurrency(tx.region(), self._context.config.max_concurrent, now)
@@ -241,7 +244,7 @@ class CheckpointRequests:
         return dropped
 
     def _stop(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
-        """Begin the savepoint to stop with, and abort everything else: nothing may complete after it (section 18)."""
+        """Begin the savepoint of a stop, and abort all others: nothing may complete after it (section 18)."""
         outcome = self._start(tx, request)
         if isinstance(outcome, Triggered):
             record = tx.checkpoint(outcome.checkpoint_id)
@@ -281,7 +284,7 @@ class CheckpointRequests:
 
 
 def _dropped_meanwhile(known: CheckpointRequest | None) -> Dropped | None:
-    """The answer to a request that was dropped since it was last repeated."""
+    """Return the answer to a request that was dropped since its last repetition."""
     if known is None or known.dropped is None:
         return None
     return Dropped(known.dropped, known.dropped_message or known.dropped.sentence)

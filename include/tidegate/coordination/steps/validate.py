@@ -1,6 +1,6 @@
-"""The validate step: has the staged data judged before any of it is visible, and aborts the checkpoint if it must.
+"""The validate step: validate the staged rows before any of them is visible, and abort the checkpoint if they fail.
 
-`protocol.steps.validate` decides what verdicts mean.
+`protocol.steps.validate` decides the consequences of verdicts.
 """
 
 import logging
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A judgement that has begun: what is judged, and the verdicts that are settled without."""
+    """A validation that has begun, with the verdicts that are settled without it."""
 
     record: CheckpointRecord
     subtasks: Mapping[SubtaskId, SubtaskRecord]
@@ -47,16 +47,16 @@ class _Begun:
     approvals: Approvals
 
     def is_overtaken(self, tx: StoreTransaction) -> bool:
-        """Whether an older checkpoint has completed since, with some of these rows."""
+        """Whether an older checkpoint with some of these rows has completed since."""
         return has_versions(self.subtasks) and bool(find_unwanted(self.subtasks, tx.latest_completed()))
 
 
 class _NotAllGoodError(Exception):
-    """Of verdicts that are given early."""
+    """Raised during an early validation if any verdict is not good."""
 
 
 class Validation:
-    """Validates checkpoints of one pipeline. May be repeated, also by two processes at once."""
+    """Validate checkpoints of one pipeline. May be repeated, also by two processes at once."""
 
     def __init__(self, context: DefinedContext, failures: CheckpointFailureManager) -> None:
         self._context = context
@@ -64,10 +64,10 @@ class Validation:
         self._judged = judged_targets(context.graph)
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
-        """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
+        """Validate the staged rows before any of them is visible. When repeated, the first verdicts stand.
 
-        Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
-        error, and `CheckpointHeldError` while a person must decide about one that failed.
+        Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds
+        an error, and `CheckpointHeldError` while a failed verdict waits for manual approval.
         """
         return self._validate(checkpoint_id, validator, early=False)
 
@@ -77,8 +77,8 @@ class Validation:
             if isinstance(begun, ValidatedCheckpoint):
                 return begun
             try:
-                found = validator.validate(begun.record, begun.subtasks, begun.settled)
-                given = with_approvals(found, begun.approvals, self._context.graph.holds)
+                verdicts_found = validator.validate(begun.record, begun.subtasks, begun.settled)
+                given = with_approvals(verdicts_found, begun.approvals, self._context.graph.holds)
                 if early and find_complaints(self._context.graph.targets, [*begun.settled, *given]):
                     raise _NotAllGoodError
             except Exception as error:
@@ -90,10 +90,11 @@ class Validation:
                 return permitted
 
     def validate_early(self, checkpoint_id: int, validator: Validator) -> bool:
-        """The same for a process that has just taken the snapshot and has what judging needs; whether all is good.
+        """Validate in the process that has just taken the snapshot and has its rows. Return whether all verdicts are
+        good.
 
-        One-sided on purpose: if anything is not good, nothing is recorded. `validate` judges anew then, and what it
-        finds aborts or holds the checkpoint where people look for it. Raises as `validate` for all else.
+        If any is not good, nothing is recorded. The validate step then validates again, and aborts or holds the
+        checkpoint there, where users expect it. Raises as `validate` in all other cases.
         """
         try:
             self._validate(checkpoint_id, validator, early=True)
@@ -102,8 +103,8 @@ class Validation:
         return True
 
     def _record(self, begun: "_Begun", verdicts: list[Verdict]) -> ValidatedCheckpoint | None:
-        """The permit if they are good; None if they are on rows that have become visible meanwhile, so that others must
-        be given. Raises as `validate`."""
+        """Return the permit if the verdicts are good; None if some of their rows have become visible meanwhile, so that
+        the rest must be validated again. Raises as `validate`."""
         checkpoint_id = begun.record.checkpoint_id
         rejection = decide_rejection(begun.record, self._context.graph.targets, verdicts)
         hold_for = (
@@ -111,7 +112,7 @@ class Validation:
         )
         with self._context.transaction(Prefetch()) as tx:
             record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
-            if not needs_validation(record):  # another process was faster; its verdicts stand
+            if not needs_validation(record):  # another process was faster, and its verdicts stand
                 return permit(record)
             if begun.is_overtaken(tx):
                 return None
@@ -121,14 +122,17 @@ class Validation:
             if hold_for is None:
                 self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
             else:
-                now, why = self._context.clock.now(), " ".join(find_complaints(self._context.graph.targets, verdicts))
-                tx.hold(checkpoint_id, now + hold_for, why, now)
+                now, message = (
+                    self._context.clock.now(),
+                    " ".join(find_complaints(self._context.graph.targets, verdicts)),
+                )
+                tx.hold(checkpoint_id, now + hold_for, message, now)
                 record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
         raise ValidationFailedError(rejection, verdicts) if hold_for is None else held_error(record)
 
     def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
-        """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
-        judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
+        """Return the rows to validate, with the verdicts that are settled already, or the permit of a checkpoint that
+        needs no validation. A hold past its deadline aborts its checkpoint."""
         with self._context.transaction(Prefetch()) as tx:
             record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._context.clock.now())):
@@ -152,32 +156,34 @@ class Validation:
     def _settled(
         self, subtasks: Mapping[SubtaskId, SubtaskRecord], latest: CheckpointRecord | None, before: Sequence[Verdict]
     ) -> list[Verdict]:
-        """What carries over of the verdicts on the latest completed checkpoint."""
+        """Return the verdicts on the latest completed checkpoint that carry over."""
         if latest is None:
             return []
         settled = carry_over(self._judged, subtasks, before, latest.checkpoint_id)
-        for each in settled:
-            log.info("%s has the files of checkpoint %d, and is not judged again.", each.target, each.carried_from)
+        for verdict in settled:
+            log.info(
+                "%s has the files of checkpoint %d, and is not validated again.", verdict.target, verdict.carried_from
+            )
         return settled
 
     def _together(self, settled: Sequence[Verdict], given: Sequence[Verdict]) -> list[Verdict]:
-        """In the order of the targets. A report that was written just now shows the settled ones too."""
+        """Return the verdicts in the order of the targets. A new report also shows the settled ones."""
         report = next((verdict.docs_path for verdict in given if verdict.docs_path is not None), None)
         shown = [verdict if report is None else replace(verdict, docs_path=report) for verdict in settled]
         order = {target: place for place, target in enumerate(self._context.graph.targets)}
         return sorted((*shown, *given), key=lambda verdict: order.get(verdict.target, len(order)))
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
-        """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.
+        """Return the permit of a checkpoint that ended during a validation that raised, because its files may be gone.
 
-        None: it still waits for its verdicts. Raises as `needs_validation` does.
+        Returns None if it still waits for its verdicts. Raises as `needs_validation` does.
         """
         try:
             with self._context.transaction(Prefetch()) as tx:
                 record = find_checkpoint(tx, self._context.pipeline_id, checkpoint_id)
             return None if needs_validation(record) else permit(record)
-        except CheckpointError as news:
-            raise news from error
+        except CheckpointError as ended:
+            raise ended from error
 
     def _accept(self, tx: StoreTransaction, record: CheckpointRecord, verdicts: Sequence[Verdict]) -> CheckpointRecord:
         tx.accept(record.checkpoint_id, verdicts, self._context.clock.now())

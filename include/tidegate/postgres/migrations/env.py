@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `tidegate.postgres.migrate` hands over."""
+"""Alembic's entry point: run the migrations on the connection of `tidegate.postgres.migrate`."""
 
 from alembic import context
 

@@ -1,9 +1,9 @@
 """The tables of the store, in a schema of their own, and the rules that the database itself enforces.
 
 Constraints and the transition trigger are generated from `protocol.facts.lifecycle` and the closed lists of the
-records, so the database refuses what the protocol does not know. The modules here decide shapes, `rules` what is live,
-and `guards` which changes are legal. `migrations/` brings a database to this schema, and a test proves that both say
-the same. The schema does not limit how many checkpoints are in progress: admission decides that.
+records, so the database refuses everything that the protocol does not have. The modules here define shapes, `rules`
+live references, and `guards` legal changes. `migrations/` brings a database to this schema, and a test proves that
+both are equal. The schema does not limit how many checkpoints are in progress, which admission decides.
 """
 
 from tidegate.postgres.tables.audit_table import audit

@@ -1,4 +1,4 @@
-"""What people have asked for, and what they were answered. Rows are added and stay."""
+"""The user actions and their answers. Rows are only added."""
 
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +21,7 @@ audit = Table(
     "audit",
     metadata,
     Column("number", BigInteger, Identity(always=True), primary_key=True),
-    # None: the database itself.
+    # None for an action on the database itself.
     Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="audit_pipeline_fkey")),
     Column("request_id", Text, nullable=False),
     Column("at", INSTANT, nullable=False),

@@ -1,4 +1,4 @@
-"""Checkpoints, and the verdicts on their staged data."""
+"""Checkpoints, and the verdicts on their staged rows."""
 
 from sqlalchemy import (
     BigInteger,
@@ -176,7 +176,7 @@ checkpoints = Table(
     Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
     Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),
     Index("checkpoints_unswept", "pipeline_id", "checkpoint_id", postgresql_where=text("NOT swept")),
-    # By id, because the oldest are asked for; the status is there to be counted.
+    # By id, because the oldest are read. The status is included to be counted.
     Index(
         "checkpoints_unfolded",
         "pipeline_id",
@@ -184,7 +184,7 @@ checkpoints = Table(
         postgresql_include=["status"],
         postgresql_where=text("NOT folded"),
     ),
-    # For those who look: all checkpoints of a DAG run, by time, and the few that are special.
+    # For readers: all checkpoints of a DAG run, by time, and the few that are special.
     Index("checkpoints_by_run", "request_id", postgresql_ops={"request_id": "text_pattern_ops"}),
     Index("checkpoints_by_time", "pipeline_id", "triggered_at"),
     Index(

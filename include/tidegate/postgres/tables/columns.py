@@ -1,4 +1,4 @@
-"""What all tables are made of: their schema, and checks generated from closed lists of the protocol."""
+"""The parts that all tables share: their schema, and checks generated from closed lists of the protocol."""
 
 from enum import StrEnum
 
@@ -25,11 +25,11 @@ def members(kind: type[StrEnum]) -> str:
 
 
 def confined(column: str) -> str:
-    """Paths stay below the root they are relative to."""
+    """Return a check that a path stays below its root."""
     return f"{column} <> '' AND '/' || {column} || '/' NOT LIKE ALL (ARRAY['//%', '%/../%'])"
 
 
 def after_create(of: Table | MetaData, *statements: str) -> None:
-    """Functions and triggers that are made with it. `DDL` formats its text with `%`."""
+    """Execute statements after the table is created, for functions and triggers. `DDL` formats its text with `%`."""
     for statement in statements:
         event.listen(of, "after_create", DDL(statement.replace("%", "%%")))  # type: ignore[no-untyped-call]

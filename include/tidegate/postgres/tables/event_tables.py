@@ -1,4 +1,4 @@
-"""What others are told of, and how far that has come."""
+"""The events for notifiers, and the state of their deliveries."""
 
 from sqlalchemy import (
     BigInteger,

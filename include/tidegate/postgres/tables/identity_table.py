@@ -1,4 +1,4 @@
-"""Which database this is. A copy of it, and what is restored from its dump, has the same identity."""
+"""The identity of this database. A copy of it, or a restore of its dump, has the same identity."""
 
 from sqlalchemy import Boolean, CheckConstraint, Column, PrimaryKeyConstraint, Table, Uuid, text
 

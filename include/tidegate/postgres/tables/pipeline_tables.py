@@ -1,4 +1,4 @@
-"""Pipelines, where their endpoints are, and the requests that wait."""
+"""Pipelines, the places of their endpoints, and waiting requests."""
 
 from sqlalchemy import (
     BigInteger,
@@ -49,13 +49,13 @@ pipelines = Table(
     Column("commit_attempt", Integer, nullable=False, server_default=text("0")),
     Column("committer_seen_at", INSTANT),
     Column("commit_problem", Text),
-    # How often the pipeline went on from a checkpoint, after a failure or with a new region, and the latest time.
+    # How often the pipeline continued from a checkpoint, after a failure or with a new region, and the latest time.
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
     Column("restored_at", INSTANT),
-    # When it was found to have completed no checkpoint for too long, see `protocol.observing.staleness`.
+    # When the pipeline was found to have completed no checkpoint for too long, see `protocol.observing.staleness`.
     Column("stale_since", INSTANT),
-    # The newest of `restores`, which the user asked for.
+    # The newest of `restores`, which a user requested.
     Column("last_restore", Integer, nullable=False, server_default=text("0")),
     CheckConstraint("pipeline_id <> ''", name="pipelines_named"),
     CheckConstraint("last_checkpoint_id >= 0", name="pipelines_counter"),
@@ -78,7 +78,7 @@ pipelines = Table(
     ),
 )
 
-#: Sources and sinks, and where they are: see `protocol.recovery.identity`.
+#: Sources and sinks, and their places, see `protocol.recovery.identity`.
 endpoints = Table(
     "endpoints",
     metadata,
@@ -94,7 +94,7 @@ endpoints = Table(
     CheckConstraint("name <> '' AND type <> ''", name="endpoints_named"),
 )
 
-#: How often the user went back to a checkpoint: see `protocol.facts.branches`.
+#: The restores that a user requested, see `protocol.facts.branches`.
 restores = Table(
     "restores",
     metadata,
@@ -120,7 +120,7 @@ restores = Table(
     Index("restores_undone_once", "pipeline_id", "undoes", unique=True),
 )
 
-#: Requests that wait, and dropped ones whose owners do not know it yet.
+#: Requests that wait, and dropped ones whose requesters have not read the answer yet.
 requests = Table(
     "requests",
     metadata,

@@ -1,4 +1,4 @@
-"""Plans of restores that pages have asked for, and who confirmed them. See `protocol.recovery.restores_on_pages`."""
+"""Plans of restores that pages have requested, and their confirmations. See `protocol.recovery.restores_on_pages`."""
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,8 +1,7 @@
-"""What is written down for those who look: figures of completed checkpoints, the DAGs that ask for them, and how far
-pipelines are behind their sources.
+"""Rows for readers: figures of completed checkpoints, the DAGs that request them, and the lag of pipelines.
 
-No decision about a checkpoint depends on these rows. The figures could be summed up from the subtasks each time; with
-many subtasks that takes seconds.
+No decision about a checkpoint depends on these rows. The figures could be summed up from the subtasks each time, but
+with many subtasks that takes seconds.
 """
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, ForeignKeyConstraint, Index, Table, Text, text
@@ -12,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from tidegate.postgres.guards import FIGURE_GUARDS
 from tidegate.postgres.tables.columns import INSTANT, after_create, metadata
 
-#: Sums over the subtasks, which count as nothing where they reported nothing.
+#: Sums over the subtasks. A subtask that reported nothing counts as 0.
 SUMS = ("processed_data", "persisted_data", "rows_in", "rows_out")
 #: The longest of a subtask, -1 if none reported any.
 LONGEST = ("start_delay", "alignment_duration", "sync_duration", "async_duration")
@@ -50,7 +49,7 @@ pipeline_dags = Table(
     Index("pipeline_dags_by_dag", "dag_id", "pipeline_id"),
 )
 
-#: As of the last poll that was worth a write.
+#: As of the last poll that was worth recording.
 source_lag = Table(
     "source_lag",
     metadata,

@@ -1,5 +1,5 @@
-"""What is left of the subtasks of checkpoints that ended long ago: what each operator comes to, and, of all such
-checkpoints of a pipeline together, how many they are and what they have cost."""
+"""The rest of the subtasks of checkpoints that ended long ago: the totals of each operator, and the number and costs of
+all such checkpoints of a pipeline."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""Where a pipeline goes on from a checkpoint whose sources have lost rows since. See `protocol.recovery.skipping`."""
+"""The positions from which a pipeline continues after its sources have lost rows. See `protocol.recovery.skipping`."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: its subtasks, the files they refer to, and what becomes of those files."""
+"""The parts of a checkpoint: its subtasks, the files that they refer to, and the deletion of those files."""
 
 from sqlalchemy import (
     BigInteger,
@@ -62,8 +62,9 @@ subtasks = Table(
     CheckConstraint("position IS NULL OR acknowledged_at IS NOT NULL", name="subtasks_position"),
     CheckConstraint(f"least({', '.join(METRICS)}) >= -1", name="subtasks_metrics"),
 )
-# Every row is updated twice, when asked and when acknowledged. Room on its page spares the index both times. Rows are
-# rolled up as fast as they come, and their room is wanted again before a fifth of the table is dead.
+# Every row is updated twice, when its attempt begins and when it is acknowledged. Free space on its page spares the
+# index both times. Rows are rolled up as fast as they are added, and their space is needed again before a fifth of the
+# table is dead.
 after_create(
     subtasks,
     "ALTER TABLE tidegate.subtasks SET (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02,"
@@ -159,7 +160,7 @@ after_create(
     "ALTER TABLE tidegate.handles SET (autovacuum_vacuum_scale_factor = 0.02,"
     " autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)",
 )
-# Its rows come and go, and whoever looks for garbage passes all that are dead.
+# Rows of the queue are short-lived, and a search for garbage reads all dead ones.
 after_create(
     deletion_queue,
     "ALTER TABLE tidegate.deletion_queue SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)",
