@@ -76,8 +76,8 @@ class Polls:
         return FileSource(str(self.landing), format="parquet", schema="key BIGINT", splits=self.splits)
 
     def context(self, split: int) -> SourceContext:
-        beside = [snapshot for other, snapshot in enumerate(self.snapshots) if other != split]
-        return SourceContext(self.storage, self.checkpoint, f"p/chk-{self.checkpoint}/in/{split}-1-x", beside)
+        other_splits = [snapshot for other, snapshot in enumerate(self.snapshots) if other != split]
+        return SourceContext(self.storage, self.checkpoint, f"p/chk-{self.checkpoint}/in/{split}-1-x", other_splits)
 
     def has_read(self, files: Sequence[FileVersion]) -> None:
         """As checkpoints did that read these files, so many at a time."""

@@ -47,7 +47,7 @@ def test_a_mistaken_file_differs_in_the_delays_only(deliveries):
     assert max(int(after) for _, after in delays if after != "NA") > 24 * 60
 
 
-def test_nothing_unfinished_is_left_beside_the_files(deliveries):
+def test_nothing_unfinished_is_left_next_to_the_files(deliveries):
     deliveries.deliver("weather", deliveries.days("weather")[:3])
     names = sorted(path.name for path in (deliveries.landing / "weather").iterdir())
     assert names == [f"weather-{day}.csv" for day in deliveries.days("weather")[:3]]

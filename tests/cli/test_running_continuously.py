@@ -128,7 +128,7 @@ def running(tmp_path, store):
         each.kill()
 
 
-def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over_or_a_signal_comes(
+def test_it_takes_checkpoints_next_to_other_commands_until_another_one_takes_over_or_a_signal_comes(
     environment, running, tmp_path, store, connect_server, quick_python
 ):
     remote = environment | {"TIDEGATE_SPARK_REMOTE": connect_server}

@@ -43,7 +43,7 @@ def test_a_directory_holds_everything_and_its_marker_comes_last(world):
     assert json.loads(text)["name"] == "kept"
 
 
-def test_without_a_place_it_lies_beside_the_checkpoints_where_no_pipeline_can_be(store):
+def test_without_a_place_it_lies_next_to_the_checkpoints_where_no_pipeline_can_be(store):
     world = Exported(store)
     assert world.savepoint("s").location == "memory:/_savepoints/p/chk-1"
 

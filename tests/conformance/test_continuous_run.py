@@ -157,7 +157,7 @@ def test_a_run_whose_stopped_pipeline_was_resumed_at_once_ends_all_the_same(live
 def test_whoever_asked_may_complete_it_too_and_there_is_one_result(live: Callable[..., Live]) -> None:
     one = live()
 
-    class Beside:
+    class Concurrently:
         """Between the judgement and what is recorded of it, somebody else takes all the steps that are left."""
 
         def validate(self, checkpoint: object, subtasks: object, settled: object = ()) -> list[Verdict]:
@@ -167,7 +167,7 @@ def test_whoever_asked_may_complete_it_too_and_there_is_one_result(live: Callabl
             return [Verdict(Target.parse("sink:out"), "s", False, 1, 1)]
 
     one.at(3, lambda: one.world.ask("by hand"))
-    one.run(until=10, validator=Beside())
+    one.run(until=10, validator=Concurrently())
     assert one.history() == [(1, "by hand", "COMPLETED")]
     assert one.notified == ["begin 1", "completed 1"]
     assert one.world.store.verdicts("p", 1)[0].success

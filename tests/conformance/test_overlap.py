@@ -79,7 +79,7 @@ def test_rows_of_an_aborted_one_go_with_the_next_that_completes(overlapping: Cal
     one.check()
 
 
-def test_a_savepoint_starts_beside_others_and_is_not_subsumed(overlapping: Callable[..., Live]) -> None:
+def test_a_savepoint_starts_next_to_others_and_is_not_subsumed(overlapping: Callable[..., Live]) -> None:
     one = overlapping(max_concurrent=1)
     outcomes: list[object] = []
     one.at(12, lambda: outcomes.append(one.world.ask("save", savepoint=True)))
@@ -144,7 +144,7 @@ def test_at_the_end_of_the_input_the_last_one_finishes_the_pipeline(overlapping:
 # -- held
 
 
-def test_one_that_is_held_waits_beside_newer_ones(overlapping: Callable[..., Live]) -> None:
+def test_one_that_is_held_waits_next_to_newer_ones(overlapping: Callable[..., Live]) -> None:
     """The newer one has its rows too: if they are good together, they are visible, and nobody need decide any more."""
     one = overlapping(hold_for="2 h", takes=2)
     one.judge = Judge("held")

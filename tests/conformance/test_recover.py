@@ -52,7 +52,7 @@ def test_what_the_database_knew_is_there_again_and_the_pipeline_goes_on(lost):
     assert (world.ids(), world.shown()) == (([1, 2], [3, 4, 5]), [1, 2])
 
 
-def test_nothing_begins_beside_completed_checkpoints_that_the_database_does_not_know(lost):
+def test_nothing_begins_next_to_completed_checkpoints_that_the_database_does_not_know(lost):
     world, lose = lost
     lose()
     for begin in (lambda: world.ask("r5"), world.coordinator.start_region):

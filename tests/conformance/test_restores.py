@@ -243,7 +243,7 @@ class OneWay:
         self._sink = sink
 
     def __getattr__(self, name):
-        if name in ("rewind", "shown_beside", "withdrawn", "delete_withdrawn"):
+        if name in ("rewind", "shown_outside", "withdrawn", "delete_withdrawn"):
             raise AttributeError(name)
         return getattr(self._sink, name)
 

@@ -143,7 +143,7 @@ def test_of_two_restores_at_once_tables_follow_the_one_that_holds(world):
     assert (world.ids(), world.shown()) == (([1, 2, 3], [4]), [1, 2, 3])
 
 
-def test_what_completed_when_the_sink_was_another_kind_is_not_shown_beside_what_was_left_behind(world):
+def test_what_completed_when_the_sink_was_another_kind_is_not_shown_next_to_what_was_left_behind(world):
     """Its second phase is still to come when the pipeline is restored, and comes after an undo."""
     for name in ("out", "second"):
         world.sinks[name].commits = SinkCommit.AFTER_THE_COMMIT

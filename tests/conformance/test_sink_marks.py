@@ -59,7 +59,7 @@ class OneWay:
         self._sink = sink
 
     def __getattr__(self, name):
-        if name in ("rewind", "shown_beside", "withdrawn", "delete_withdrawn", "shown_checkpoint"):
+        if name in ("rewind", "shown_outside", "withdrawn", "delete_withdrawn", "shown_checkpoint"):
             raise AttributeError(name)
         return getattr(self._sink, name)
 

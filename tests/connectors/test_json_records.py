@@ -90,7 +90,7 @@ PIECES = [
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join), max_size=6), st.booleans())
-def test_a_line_is_read_alike_whatever_stands_beside_it(lines: list[str], odd: bool) -> None:
+def test_a_line_is_read_alike_whatever_stands_next_to_it(lines: list[str], odd: bool) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:

@@ -105,6 +105,6 @@ def test_what_other_splits_have_read_is_read_by_none(landing: Path, context: Any
     for polled in (source, FileSource("landing", schema=SCHEMA, splits=3)):
         read = []
         for split in range(3):
-            beside = [snapshot for other, snapshot in enumerate(known) if other != split]
-            read += paths(polled.poll(split, known[split], replace(context(2, split), beside=beside))[0])
+            other_splits = [snapshot for other, snapshot in enumerate(known) if other != split]
+            read += paths(polled.poll(split, known[split], replace(context(2, split), other_splits=other_splits))[0])
         assert read == ["new.csv"]

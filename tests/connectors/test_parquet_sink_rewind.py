@@ -58,9 +58,9 @@ def test_it_shows_what_it_showed_then_and_after_an_undo_what_it_showed_before(mo
 @MODES
 def test_the_plan_says_what_readers_will_not_see_any_more(mode):
     table = Table("plan", mode)
-    (seen,) = table.sink.shown_beside(BACK)
+    (seen,) = table.sink.shown_outside(BACK)
     assert seen == Withdrawn(3, 1, table.staged[3][0].bytes)
-    assert table.sink.shown_beside(FORTH) == []
+    assert table.sink.shown_outside(FORTH) == []
 
 
 def test_withdrawn_rows_are_deleted_when_nothing_needs_them():
@@ -79,7 +79,7 @@ def test_a_sink_that_is_newer_than_the_checkpoint_shows_nothing_and_one_without_
     for mode in ("append", "latest"):
         absent = ParquetSink(f"absent-{mode}", mode)
         absent.rewind(1, BACK, [], Attempt())
-        assert absent.shown_beside(BACK) == []
+        assert absent.shown_outside(BACK) == []
         assert not Path(absent.root).exists()
 
 

@@ -81,14 +81,14 @@ def test_positions_of_another_number_of_splits_are_divided_or_refused(context: C
             return min(positions.values())
 
     before = [Numbers(end, splits=2).poll(split, None, context(1, split))[1] for split, end in enumerate((4, 7))]
-    beside = replace(context(2), beside=before[1:])
+    other_splits = replace(context(2), other_splits=before[1:])
     with pytest.raises(PipelineDefinitionError, match=r"Numbers has 1 splits, and its positions are of 2\."):
-        Numbers(9).poll(0, before[0], beside)
-    segment, _ = Divided(9).poll(0, before[0], beside)
+        Numbers(9).poll(0, before[0], other_splits)
+    segment, _ = Divided(9).poll(0, before[0], other_splits)
     assert segment is not None
     assert read(Divided(9), segment) == [4, 5, 6, 7, 8]
     with pytest.raises(PipelineDefinitionError, match="Numbers has 3 splits"):
-        Numbers(9, splits=3).poll(2, None, replace(context(2), beside=before))  # a new one has no snapshot
+        Numbers(9, splits=3).poll(2, None, replace(context(2), other_splits=before))  # a new one has no snapshot
 
 
 @pytest.mark.parametrize("position", [{1, 2}, float("nan"), b"x"], ids=str)

@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 class MortalSink(Mortal):
     """With its abilities where a look at the class finds them."""
 
-    rewind, shown_beside, withdrawn, delete_withdrawn = (
+    rewind, shown_outside, withdrawn, delete_withdrawn = (
         property(lambda self, name=name: self.__getattr__(name))
-        for name in ("rewind", "shown_beside", "withdrawn", "delete_withdrawn")
+        for name in ("rewind", "shown_outside", "withdrawn", "delete_withdrawn")
     )
 
 

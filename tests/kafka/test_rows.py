@@ -57,7 +57,7 @@ def test_what_was_aborted_leaves_gaps_and_a_range_may_have_no_row(broker: Broker
     assert [row["value"] for row in rows(read(topic), [(0, 2, end + 1)])] == [b"last"]
 
 
-def test_what_a_record_has_beside_its_value(broker: Broker) -> None:
+def test_what_a_record_has_next_to_its_value(broker: Broker) -> None:
     topic = broker.topic(2)
     at = datetime(2026, 11, 28, 12, 30, 1, 250_000, tzinfo=UTC)
     millis = int(at.timestamp() * 1000)

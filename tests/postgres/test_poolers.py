@@ -57,8 +57,8 @@ def test_a_checkpoint_takes_all_its_steps_while_others_read(pooled_url: str) -> 
             desk.complete(number)
             desk.clock.advance(1)
 
-    with ThreadPoolExecutor(1) as beside:
-        taking = beside.submit(take)
+    with ThreadPoolExecutor(1) as background:
+        taking = background.submit(take)
         while not taking.done():
             assert len(reader.store.history("p", 9)) <= 5
     taking.result()

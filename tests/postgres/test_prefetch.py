@@ -62,9 +62,9 @@ def test_a_prefetch_that_waited_for_the_lock_sees_what_was_done_meanwhile(postgr
             assert asked is not None
             return [record.checkpoint_id for record in tx.in_progress()], asked.status.value
 
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as background:
         with desk.store.transaction("p") as tx:
-            later = beside.submit(read_after_the_lock)
+            later = background.submit(read_after_the_lock)
             with engine.connect() as watching:
                 while not watching.execute(_WAITING).scalar():
                     assert not later.done()

@@ -79,7 +79,7 @@ def test_everything_waits_while_as_many_checkpoints_are_in_progress_as_may_be():
         assert "Nothing was changed" in decision.message
 
 
-def test_only_a_forced_request_at_the_head_starts_beside_others():
+def test_only_a_forced_request_at_the_head_starts_next_to_others():
     busy, forced = [record(4)], request("f", SAVEPOINT, periodic=False, forced=True)
     assert choose(request(), forced, in_progress=busy) == Start(forced)
     behind = request("behind", periodic=False, forced=True)

@@ -99,7 +99,7 @@ def test_more_rows_than_are_told_apart_forget_the_oldest_approvals_and_hold_agai
     assert not is_good(approvals, judged("a"))
 
 
-def test_new_rows_beside_approved_ones_are_what_the_hold_is_about():
+def test_new_rows_next_to_approved_ones_are_what_the_hold_is_about():
     approvals = after(judged("a"))
     (told,) = with_approvals([judged("a", "b")], approvals, HOLDS)
     assert decide_hold([OUT], [told], HOLDS) == HOUR

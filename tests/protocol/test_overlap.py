@@ -104,7 +104,7 @@ def test_one_whose_rows_a_verdict_on_a_newer_one_includes_completes_no_more(othe
     assert (None if found is None else found.checkpoint_id) == newer
 
 
-def test_after_its_predecessor_a_checkpoint_has_nothing_older_beside_it():
+def test_after_its_predecessor_a_checkpoint_has_nothing_older_next_to_it():
     done = [going(id_, "VALIDATED", status="COMPLETED") for id_ in (3, 5)]
     assert follows_at_once(6, done)
     assert not follows_at_once(5, done)

@@ -92,8 +92,8 @@ def test_a_slow_suite_delays_no_barrier(spark: SparkSession, store: CheckpointSt
         source.put(1, ("ann", 3), ("cyd", 4))  # while the first one is judged
         while validator.was_next is None and thread.is_alive():
             SystemClock().sleep(0.05)
-        beside = CheckpointCoordinator(pipeline, store, storage, SystemClock())
-        beside.trigger("stop", kind=CheckpointKind.SYNC_SAVEPOINT)
+        other = CheckpointCoordinator(pipeline, store, storage, SystemClock())
+        other.trigger("stop", kind=CheckpointKind.SYNC_SAVEPOINT)
         thread.join(LONG)
     finally:
         stopping.set()

@@ -74,13 +74,13 @@ with ThreadPoolExecutor(4) as threads:
 _ = session.range(1)
 here = SparkSession.getActiveSession() is session
 again = SparkSession.builder.config("spark.sql.shuffle.partitions", "7").getOrCreate()
-beside = session.newSession()
-beside.conf.set("spark.sql.shuffle.partitions", "5")
+other = session.newSession()
+other.conf.set("spark.sql.shuffle.partitions", "5")
 print(json.dumps({
     "before": before, "one": len({java.hashCode() for java in javas}), "actives": actives, "here": here,
     "again": again is session, "partitions": [session.conf.get("spark.sql.shuffle.partitions"),
-                                              beside.conf.get("spark.sql.shuffle.partitions")],
-    "required": {key: session.conf.get(key) for key in REQUIRED} == REQUIRED, "rows": beside.range(3).count(),
+                                              other.conf.get("spark.sql.shuffle.partitions")],
+    "required": {key: session.conf.get(key) for key in REQUIRED} == REQUIRED, "rows": other.range(3).count(),
 }))
 """
     assert said(program) == {

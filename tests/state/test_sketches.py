@@ -77,9 +77,9 @@ def test_two_sketches_make_the_same_one_in_either_order(declared) -> None:
     one, two, three = (in_steps(declared, part, 2) for part in np.array_split(values, 3))
     together = united(declared, pa.concat_arrays([one, two, three]), ZERO)
     assert together.equals(united(declared, pa.concat_arrays([three, one, two]), ZERO))
-    beside = united(declared, pa.concat_arrays([one, pa.nulls(1, pa.binary()), two]), np.array([0, 1]))
-    assert beside[0].equals(one[0])
-    assert beside[1].equals(two[0])
+    padded = united(declared, pa.concat_arrays([one, pa.nulls(1, pa.binary()), two]), np.array([0, 1]))
+    assert padded[0].equals(one[0])
+    assert padded[1].equals(two[0])
 
 
 @for_each("size", [1, 2, 7, 8, 40, 300, 383, 400, 5_000, 100_000])

@@ -57,7 +57,7 @@ class Running:
     lag: Sequence[SourceLag] = ()
     clock: Any = field(default_factory=SystemClock)
     triggered_at: datetime = T0
-    beside: Executor = field(default_factory=Inline)
+    background: Executor = field(default_factory=Inline)
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
@@ -71,7 +71,7 @@ class Running:
         self.attempt += 1
         directory = f"{self.pipeline.name}/shared/{self.attempt}"
         self.running = ContinuousDriver(
-            self.region.parts, directory, self.attempt, self.completed, self.beside, self.max_batch_bytes
+            self.region.parts, directory, self.attempt, self.completed, self.background, self.max_batch_bytes
         )
 
     def round(self) -> bool:

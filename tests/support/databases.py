@@ -59,8 +59,8 @@ class Databases:
     def __init__(self, server: EmbeddedPostgres) -> None:
         self._server = server
         self._free: list[str] = []
-        self._beside = self._connect("postgres")  # for all of them: a connection costs as much as what is done on it
-        with self._beside.cursor() as cursor:
+        self._admin = self._connect("postgres")  # for all of them: a connection costs as much as what is done on it
+        with self._admin.cursor() as cursor:
             # A vacuum that comes by itself tells the planner that a table is empty which the next test will fill.
             cursor.execute("ALTER SYSTEM SET autovacuum = off")
             cursor.execute("SELECT pg_reload_conf()")
@@ -104,11 +104,11 @@ class Databases:
     def _alive(self) -> Any:
         """The connection beside all of them, made anew if a test has restarted the server."""
         try:
-            with self._beside.cursor() as cursor:
+            with self._admin.cursor() as cursor:
                 cursor.execute("SELECT 1")
         except (psycopg2.OperationalError, psycopg2.InterfaceError):
-            self._beside = self._connect("postgres")
-        return self._beside
+            self._admin = self._connect("postgres")
+        return self._admin
 
     def _connect(self, name: str) -> Any:
         connection = psycopg2.connect(self._server.url(name).replace("+psycopg2", ""))

@@ -73,7 +73,7 @@ class LedgerSink(StagedParquet):
             lock(statements, table)
             return list(statements.query(sa.select(table).where(table.c.shown.is_(shown))))
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         found = sorted({row.checkpoint for row in self.rows() if row.checkpoint not in branch})
         return [Withdrawn(checkpoint_id, 0, 0) for checkpoint_id in found]
 

@@ -182,7 +182,7 @@ class Live(Script):
         run._context = replace(run._context, store=cast(CheckpointStore, _Waiting(self.world.store, self._pass)))
         return run.run(until if callable(until) else lambda: self.second >= until)
 
-    def _open(self, start: RegionStart, _beside: Executor) -> CountingRegion:
+    def _open(self, start: RegionStart, _background: Executor) -> CountingRegion:
         self.regions.append(CountingRegion(start, self.world.sink, self))
         return self.regions[-1]
 

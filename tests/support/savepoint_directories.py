@@ -57,7 +57,7 @@ class CurrentSink(MemorySink):
     def _rows(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> tuple[int, bytes]:
         return checkpoint_id, b"".join(self.files.read(handle.path) for handle in staged)
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         return [] if self.current is None or self.current[0] in branch else [Withdrawn(self.current[0], 1, 1)]
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:

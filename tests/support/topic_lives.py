@@ -32,8 +32,8 @@ class TopicReader:
         source = source or self.make(**other)
         segments, taken = [], {}
         for split in range(source.splits):
-            beside = [each for number, each in self.taken.items() if number != split]
-            context = SourceContext(None, 1, "x", beside, max_bytes)
+            other_splits = [each for number, each in self.taken.items() if number != split]
+            context = SourceContext(None, 1, "x", other_splits, max_bytes)
             segment, snapshot = source.poll(split, self.taken.get(split), context)
             taken[split] = Snapshot((), json.loads(json.dumps(snapshot.position)))
             assert source.replay(split, self.taken.get(split), taken[split], None) == segment

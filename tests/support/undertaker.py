@@ -37,10 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     home = Path(tempfile.mkdtemp(prefix="tidegate-tests-"))
     home.chmod(0o755)  # as root, an embedded Postgres runs as another user
-    beside = home / "tmp"
-    beside.mkdir()
-    beside.chmod(0o1777)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(beside)
+    directory = home / "tmp"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
     undertaker = subprocess.Popen(
         [sys.executable, __file__, str(home)], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
     )

@@ -66,15 +66,15 @@ class WarmStores:
     def close(self) -> None:
         """Whoever still uses a store does not find its database again."""
         self._engine.dispose()
-        self._beside.close()
+        self._admin.close()
         self._databases.give_back(self._name)
 
     def _begin(self) -> None:
         self._name = self._databases.take()
         self._engine = connect(make_url(self._server.running_url(self._name)))
-        self._beside = psycopg2.connect(self._server.url(self._name).replace("+psycopg2", ""))
-        self._beside.autocommit = True
-        with self._beside.cursor() as cursor:
+        self._admin = psycopg2.connect(self._server.url(self._name).replace("+psycopg2", ""))
+        self._admin.autocommit = True
+        with self._admin.cursor() as cursor:
             cursor.execute("SET lock_timeout = '5s'")
             cursor.execute(_EMPTYING)
             self._emptying = "; ".join(statement for (statement,) in cursor.fetchall())
@@ -82,7 +82,7 @@ class WarmStores:
     def _is_as_before(self) -> bool:
         """Empty, and nobody else is connected."""
         try:
-            with self._beside.cursor() as cursor:
+            with self._admin.cursor() as cursor:
                 cursor.execute(f"{self._emptying}; {_IS_LIKE_NEW}")
                 like_new, connected = cursor.fetchone()
         except psycopg2.OperationalError:  # somebody holds a row, or the server was stopped

@@ -143,7 +143,7 @@ class MemorySink:
         self.visible = {id_: paths for id_, paths in known.items() if id_ in branch}
         self.put_away = {id_: paths for id_, paths in known.items() if id_ not in branch}
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         return [Withdrawn(id_, len(paths), 1) for id_, paths in sorted(self.visible.items()) if id_ not in branch]
 
     def withdrawn(self) -> list[int]:

@@ -29,7 +29,7 @@ def without_taking_away(*_: Any) -> None:
     """What older attempts have prepared stays where it is."""
 
 
-def link_beside(root: str, private: Any, version: str) -> None:
+def link_next_to(root: str, private: Any, version: str) -> None:
     """The link is prepared where every attempt prepares it."""
     following = os.path.join(root, "_following")
     if os.path.lexists(following):
@@ -40,7 +40,7 @@ def link_beside(root: str, private: Any, version: str) -> None:
 
 @pytest.mark.parametrize(
     ("place", "name", "mistake"),
-    [(fencing, "_fence_older", without_taking_away), (publish, "point_to", link_beside)],
+    [(fencing, "_fence_older", without_taking_away), (publish, "point_to", link_next_to)],
     ids=["older attempts are not fenced", "the link is not the attempt's own"],
 )
 def test_a_missing_fence_is_noticed(

@@ -52,7 +52,7 @@ def span_of(phase, began_at, ended_at):
     return PhaseSpan(phase=phase, began_at=began_at, ended_at=ended_at)
 
 
-def test_spans_lie_beside_each_other_as_long_as_they_took():
+def test_spans_lie_next_to_each_other_as_long_as_they_took():
     phases = [
         span_of("TRIGGERED", at(0), at(8)),
         span_of("ACKNOWLEDGED", at(8), at(10)),

@@ -50,7 +50,7 @@ MAX_BATCH_BYTES = 64 << 20
 
 class ContinuousDriver:
     """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only;
-    what sinks stage for a snapshot is written `beside` it.
+    what sinks stage for a snapshot is written in the `background`.
 
     `attempt` and `directory` must be this region's alone. `restored` must be as of the latest completed checkpoint.
     """
@@ -61,7 +61,7 @@ class ContinuousDriver:
         directory: str,
         attempt: int,
         restored: Mapping[SubtaskId, Snapshot],
-        beside: Executor,
+        background: Executor,
         max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         self._parts = parts
@@ -78,9 +78,9 @@ class ContinuousDriver:
         self._vertices: tuple[RunningVertex, ...] = (*self._sources, *self._chains)
         self._state = LiveState(parts.storage, directory, parts.jobs.fitting(restored))
         self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt)
-        self._merging = RunMerging(parts, self._state, beside)
+        self._merging = RunMerging(parts, self._state, background)
         self._going: set[int] = set()  # the checkpoints that have begun and not ended
-        self._steps = SnapshotSteps(self._base, self._polled, self._state, beside)
+        self._steps = SnapshotSteps(self._base, self._polled, self._state, background)
         self._put_back()
         self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
 

@@ -95,9 +95,9 @@ class PolledSources:
         """`restored`: what its source's splits had before any of them was polled this time."""
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
-        beside = [snapshot for other, snapshot in restored.items() if other != subtask]
+        other_splits = [snapshot for other, snapshot in restored.items() if other != subtask]
         now = self._parts.clock.now()
-        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside, max_bytes, now)
+        context = SourceContext(self._parts.storage, checkpoint_id, prefix, other_splits, max_bytes, now)
         before = self._state.snapshots.get(subtask)
         segment, snapshot = source.vertex.source.poll(split, before, context)
         if source.name in self._parts.graph.watched:

@@ -16,13 +16,13 @@ class RunMerging:
     """Of one region. One merge at a time, of the runs that there are when it begins. `after`: that many
     micro-batches."""
 
-    def __init__(self, parts: Parts, state: LiveState, beside: Executor) -> None:
+    def __init__(self, parts: Parts, state: LiveState, background: Executor) -> None:
         self._jobs = parts.jobs
         self._by_event_time = {
             vertex.operator_id for vertex in parts.graph.keyed if vertex.ttl and not vertex.ttl.processing_time
         }
         self._state = state
-        self._beside = beside
+        self._background = background
         self.after = BATCHES
         self._merged: Future[list[CompactedRun]] | None = None
         self._batches = 0
@@ -36,7 +36,7 @@ class RunMerging:
         """Merge runs where there are too many, for the checkpoint with this id, unless a merge is under way."""
         if self._merged is None:
             snapshots, below = self._mergeable(checkpoint_id), self._state.directory
-            self._merged = self._beside.submit(self._jobs.compact, checkpoint_id, snapshots, below)
+            self._merged = self._background.submit(self._jobs.compact, checkpoint_id, snapshots, below)
             self._batches = 0
 
     def _mergeable(self, checkpoint_id: int) -> dict[SubtaskId, Snapshot]:

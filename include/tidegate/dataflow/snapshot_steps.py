@@ -37,7 +37,7 @@ class SnapshotSteps:
     """The results of the steps are collected in `acknowledgements`, by checkpoint, and `declined`, for the driver to
     take."""
 
-    def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState, beside: Executor) -> None:
+    def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState, background: Executor) -> None:
         self.acknowledgements: dict[int, list[Acknowledgement]] = {}
         self.declined: list[Declined] = []
         self._tasks: dict[int, SnapshotTask] = {}  # of the checkpoints that began last
@@ -46,7 +46,7 @@ class SnapshotSteps:
         self._channels = base.channels
         self._sources = sources
         self._state = state
-        self._writes = SnapshotWrites(base.parts.jobs, beside)
+        self._writes = SnapshotWrites(base.parts.jobs, background)
 
     def begin(self, task: SnapshotTask) -> None:
         """The steps of this checkpoint follow."""

@@ -26,9 +26,9 @@ class _Write:
 class SnapshotWrites:
     """Those of one region. `beside` runs them."""
 
-    def __init__(self, jobs: Jobs, beside: Executor) -> None:
+    def __init__(self, jobs: Jobs, background: Executor) -> None:
         self._jobs = jobs
-        self._beside = beside
+        self._background = background
         self._under_way: list[_Write] = []
 
     def __bool__(self) -> bool:
@@ -37,7 +37,7 @@ class SnapshotWrites:
 
     def start(self, vertex: RunningChain, pending: PendingSnapshot) -> None:
         """Begin to write a snapshot, and return at once."""
-        reports = self._beside.submit(_write, self._jobs, pending)
+        reports = self._background.submit(_write, self._jobs, pending)
         self._under_way.append(_Write(vertex, pending, reports))
 
     def under_way(self) -> list[PendingSnapshot]:

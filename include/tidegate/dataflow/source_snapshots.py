@@ -119,8 +119,8 @@ def _poll(
     attempt = task.attempts[subtask]
     below = directory(parts.graph.pipeline.name, task.checkpoint_id)
     prefix = f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
-    beside = [snapshot for other, snapshot in task.restored.items() if _is_beside(other, subtask)]
-    context = SourceContext(parts.storage, task.checkpoint_id, prefix, beside, now=parts.clock.now())
+    other_splits = [snapshot for other, snapshot in task.restored.items() if _is_other_split(other, subtask)]
+    context = SourceContext(parts.storage, task.checkpoint_id, prefix, other_splits, now=parts.clock.now())
     segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
     if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
         snapshot = replace(snapshot, finished=True)
@@ -135,7 +135,7 @@ def _poll(
     return segment, Acknowledgement(subtask, attempt, snapshot, metrics, vertex.pending(subtask.subtask_index))
 
 
-def _is_beside(other: SubtaskId, split: SubtaskId) -> bool:
+def _is_other_split(other: SubtaskId, split: SubtaskId) -> bool:
     """Whether both are splits of one source."""
     return other.operator_id == split.operator_id and other != split
 

@@ -41,7 +41,7 @@ def evolution(metadata: TableMetadata, rows: pa.Schema, renamed: Mapping[str, st
     return found
 
 
-def shown_beside(location: str, branch: Branch, replaced: bool) -> list[Withdrawn]:
+def shown_outside(location: str, branch: Branch, replaced: bool) -> list[Withdrawn]:
     """What readers see of other checkpoints than the branch's. Of a table that is replaced, that is the newest one."""
     metadata = read_metadata(location)
     tags = {id_: metadata.refs[tag].snapshot_id for id_, tag in tagged(metadata.refs, TAG).items()}

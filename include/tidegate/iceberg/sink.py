@@ -236,11 +236,11 @@ class IcebergSink(StagedParquet):
 
     # -- what a restore would do
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        from tidegate.iceberg.fitting import shown_beside
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        from tidegate.iceberg.fitting import shown_outside
 
         location = location_now(self.name)
-        return [] if location is None else shown_beside(location, branch, self.mode == "latest")
+        return [] if location is None else shown_outside(location, branch, self.mode == "latest")
 
     def withdrawn(self) -> list[int]:
         return sorted(self._tagged(WITHDRAWN))

@@ -126,11 +126,11 @@ def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str
 
 def _columns_of_join(vertex: KeyedVertex, origins: Mapping[str, Vertex]) -> list[str] | None:
     sides = [columns_of_stream(stream, origins) for stream in vertex.inputs]
-    beside = [[name for name in side if name not in vertex.key] for side in sides if side is not None]
-    if vertex.join is None or len(beside) < len(sides):
+    without_key = [[name for name in side if name not in vertex.key] for side in sides if side is not None]
+    if vertex.join is None or len(without_key) < len(sides):
         return None
-    shown = [name for name in beside[1] if not vertex.join.versioned or name not in (CHANGE, VALID_FROM)]
-    return [*vertex.key, *beside[0], *shown, *((CHANGE, ORDER) if vertex.join.row_key else ())]
+    shown = [name for name in without_key[1] if not vertex.join.versioned or name not in (CHANGE, VALID_FROM)]
+    return [*vertex.key, *without_key[0], *shown, *((CHANGE, ORDER) if vertex.join.row_key else ())]
 
 
 def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:

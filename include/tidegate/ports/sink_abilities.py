@@ -213,7 +213,7 @@ class RewindableSink(Protocol):
         """
         ...
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         """Say what a rewind to a branch would withdraw now.
 
         Args:

@@ -43,8 +43,8 @@ class SourceContext:
         storage: The checkpoint storage, for what is too large for the position.
         checkpoint_id: The checkpoint that the poll is a part of.
         prefix: The path below which the split may write. It is unique to this subtask and attempt.
-        beside: The snapshots that the source's other splits had when this checkpoint began. What they have read need
-            not be looked at. If there were more splits before, those of the ones that are gone are among them.
+        other_splits: The snapshots that the source's other splits had when this checkpoint began. What they have read
+            need not be looked at. If there were more splits before, those of the ones that are gone are among them.
         max_bytes: A poll should not take many more than these, if it can choose. The rest is polled soon.
         now: The time of the poll, for a source that leaves alone what is too young.
     """
@@ -52,7 +52,7 @@ class SourceContext:
     storage: CheckpointStorage
     checkpoint_id: int
     prefix: str
-    beside: Sequence[Snapshot] = ()
+    other_splits: Sequence[Snapshot] = ()
     max_bytes: int | None = None
     now: datetime | None = None
 

@@ -80,12 +80,12 @@ def subtasks_of(
         return subtask_records(connection.execute(_ALL_SUBTASKS, checkpoint).yield_per(_CHUNK), ())
     if record is not None and record.num_subtasks <= NARROW:
         rows = connection.execute(_TOGETHER, checkpoint).all()
-        return subtask_records((row[:-1] for row in rows), _handles_beside(rows))
+        return subtask_records((row[:-1] for row in rows), _handles_of(rows))
     results = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
     return subtask_records(*(rows.yield_per(_CHUNK) for rows in results))
 
 
-def _handles_beside(rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
+def _handles_of(rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
     for row in rows:
         for ordinal, handle in enumerate(row.handles or ()):
             yield row.operator_id, row.subtask_index, ordinal, *handle

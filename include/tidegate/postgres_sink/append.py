@@ -19,11 +19,11 @@ from sqlalchemy import (
 from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitStatements, StatementError, Withdrawn
-from tidegate.postgres_sink import beside, positions
-from tidegate.postgres_sink.beside import is_in, readable
+from tidegate.postgres_sink import positions, side_tables
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
+from tidegate.postgres_sink.side_tables import is_in, readable
 from tidegate.postgres_sink.tables import Existing
 from tidegate.protocol.facts.errors import CheckpointError
 
@@ -91,17 +91,17 @@ class RewindAppended:
 
 def make_withdrawn(connection: Connection, target: Target, existing: Existing) -> None:
     """Where withdrawn rows are kept, with the table's columns as they are now."""
-    beside.make(connection, Target(SCHEMA, target.withdrawn), (), existing)
+    side_tables.make(connection, Target(SCHEMA, target.withdrawn), (), existing)
 
 
-def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
+def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """What of other checkpoints readers see: rows, and their bytes."""
-    return beside.count(connection, target, and_(column(CHECKPOINT) > 0, not_(is_in(branch))))
+    return side_tables.count(connection, target, and_(column(CHECKPOINT) > 0, not_(is_in(branch))))
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:
-    return beside.checkpoints(connection, Target(SCHEMA, target.withdrawn))
+    return side_tables.checkpoints(connection, Target(SCHEMA, target.withdrawn))
 
 
 def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Collection[int]) -> None:
-    beside.delete_checkpoints(connection, Target(SCHEMA, target.withdrawn), checkpoint_ids)
+    side_tables.delete_checkpoints(connection, Target(SCHEMA, target.withdrawn), checkpoint_ids)

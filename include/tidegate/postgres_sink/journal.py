@@ -23,9 +23,9 @@ from sqlalchemy import (
 )
 
 from tidegate.ports import Branch, CommitStatements, Withdrawn
-from tidegate.postgres_sink import beside, positions
-from tidegate.postgres_sink.beside import is_in, readable
+from tidegate.postgres_sink import positions, side_tables
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
+from tidegate.postgres_sink.side_tables import is_in, readable
 from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
 
 #: Whether the key had a row.
@@ -92,24 +92,26 @@ def make(connection: Connection, target: Target, existing: Existing) -> None:
     """Make both tables, with the columns of the table as they are now."""
     for name in (target.before, target.after):
         noted = Target(SCHEMA, name)
-        if beside.make(connection, noted, (f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL"), existing):
+        if side_tables.make(
+            connection, noted, (f"{CHECKPOINT} bigint NOT NULL", f"{THERE} boolean NOT NULL"), existing
+        ):
             index = quoted_name(f"{name}_checkpoint")
             indexing = f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(noted)} USING brin ({CHECKPOINT})"
             connection.execute(statement(indexing))
 
 
-def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
+def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """The rows that other checkpoints have changed, and how many bytes they had before."""
     noted = Target(SCHEMA, target.before)
-    return [] if look(connection, noted) is None else beside.count(connection, noted, not_(is_in(branch)))
+    return [] if look(connection, noted) is None else side_tables.count(connection, noted, not_(is_in(branch)))
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:
-    return beside.checkpoints(connection, Target(SCHEMA, target.after))
+    return side_tables.checkpoints(connection, Target(SCHEMA, target.after))
 
 
 def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Collection[int]) -> None:
-    beside.delete_checkpoints(connection, Target(SCHEMA, target.after), checkpoint_ids)
+    side_tables.delete_checkpoints(connection, Target(SCHEMA, target.after), checkpoint_ids)
 
 
 def forget(connection: Connection, target: Target, oldest: int) -> None:

@@ -47,7 +47,7 @@ class Mode(Protocol):
         """Look at loaded rows before the commit. Raises `SinkError`."""
         ...
 
-    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
+    def shown_outside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
     def withdrawn(self, connection: Connection) -> list[int]: ...
     def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
     def forget(self, connection: Connection, oldest: int) -> None:
@@ -106,8 +106,8 @@ class Appending:
     def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
         return reading.appended(connection, self.target, journal.columns_of(existing), branch)
 
-    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
-        return append.shown_beside(connection, self.target, branch)
+    def shown_outside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return append.shown_outside(connection, self.target, branch)
 
     def withdrawn(self, connection: Connection) -> list[int]:
         return append.withdrawn(connection, self.target)
@@ -164,8 +164,8 @@ class Upserting:
     def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
         return reading.upserted(connection, Journal(self.target, self.key, journal.columns_of(existing)), branch)
 
-    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
-        return journal.shown_beside(connection, self.target, branch)
+    def shown_outside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return journal.shown_outside(connection, self.target, branch)
 
     def withdrawn(self, connection: Connection) -> list[int]:
         return journal.withdrawn(connection, self.target)
@@ -199,8 +199,8 @@ class Replacing:
     def check(self, connection: Connection, loaded: Loaded) -> Loaded:
         return loaded
 
-    def shown_beside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
-        return replace.shown_beside(connection, self.target, branch)
+    def shown_outside(self, connection: Connection, branch: Branch) -> list[Withdrawn]:
+        return replace.shown_outside(connection, self.target, branch)
 
     def withdrawn(self, connection: Connection) -> list[int]:
         return []

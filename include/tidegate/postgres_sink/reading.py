@@ -29,11 +29,11 @@ from sqlalchemy import (
 
 from tidegate.ports import Branch
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.beside import is_in, readable
 from tidegate.postgres_sink.copying import libpq
 from tidegate.postgres_sink.journal import THERE, Journal
 from tidegate.postgres_sink.loading import require_driver
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
+from tidegate.postgres_sink.side_tables import is_in, readable
 from tidegate.postgres_sink.tables import DIALECT, look
 from tidegate.protocol.facts.errors import (
     CheckpointInDoubtError,
@@ -82,7 +82,7 @@ def appended(connection: Connection, target: Target, columns: Sequence[str], bra
     table = readable(target, columns)
     others = or_(table.c[CHECKPOINT].is_(None), table.c[CHECKPOINT] <= 0)
     parts = [select(*(table.c[name] for name in names)).where(or_(is_in(branch), others))]
-    if (away := _beside(connection, target.withdrawn, names)) is not None:
+    if (away := _side_table(connection, target.withdrawn, names)) is not None:
         parts.append(away.where(is_in(branch)))
     return _together(parts, names)
 
@@ -113,7 +113,7 @@ def _newest(
     connection: Connection, journal: Journal, name: str, which: ColumnElement[bool], newest: bool
 ) -> FromClause | None:
     """One noted row for each key: that of the newest checkpoint, or of the oldest."""
-    rows = _beside(connection, name, [THERE, *journal.columns])
+    rows = _side_table(connection, name, [THERE, *journal.columns])
     if rows is None:
         return None
     noted = rows.get_final_froms()[0].c[CHECKPOINT]
@@ -124,7 +124,7 @@ def _newest(
     return select(*ranked.c).where(ranked.c[_PLACE] == 1).cte(f"of_{name}")
 
 
-def _beside(connection: Connection, name: str, columns: Sequence[str]) -> Select[Any] | None:
+def _side_table(connection: Connection, name: str, columns: Sequence[str]) -> Select[Any] | None:
     """These columns of a table beside it; a column that the table has got since is null there."""
     target = Target(SCHEMA, name)
     known = look(connection, target)

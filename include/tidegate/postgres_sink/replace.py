@@ -15,10 +15,10 @@ from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitStatements, StateHandle, StatementError, TableFiles, Withdrawn
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.beside import readable
 from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.refusals import Occasion, lost_rows, refused
+from tidegate.postgres_sink.side_tables import readable
 from tidegate.postgres_sink.tables import look, quoted, quoted_name, statement
 from tidegate.protocol.facts.errors import CheckpointError, CheckpointNotRetainedError, SinkError
 from tidegate.sinks.staging import confined
@@ -175,7 +175,7 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
     return Filled(table, connection.execute(_STATE, asked).scalar_one())
 
 
-def shown_beside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
+def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """All rows, if the table shows another branch's checkpoint."""
     shows = positions.shown(connection, target).checkpoint_id
     if shows is None or shows in branch or look(connection, target) is None:

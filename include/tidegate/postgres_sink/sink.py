@@ -260,11 +260,11 @@ class PostgresSink(StagedParquet):
 
     # -- what a restore would do
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         with self._connected() as connection:
             if tables.look(connection, self.target) is None:
                 return []
-            return self._mode.shown_beside(connection, branch)
+            return self._mode.shown_outside(connection, branch)
 
     def withdrawn(self) -> list[int]:
         with self._connected() as connection:

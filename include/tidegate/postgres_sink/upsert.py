@@ -9,11 +9,11 @@ from sqlalchemy.schema import DropTable
 
 from tidegate.ports import Branch, CommitStatements, StatementError
 from tidegate.postgres_sink import positions
-from tidegate.postgres_sink.beside import readable
 from tidegate.postgres_sink.journal import Journal
 from tidegate.postgres_sink.loading import NUMBER, Loaded
 from tidegate.postgres_sink.names import DELETE, Target
 from tidegate.postgres_sink.refusals import forward, lost_rows, refused, rewind
+from tidegate.postgres_sink.side_tables import readable
 from tidegate.postgres_sink.tables import quoted, statement
 from tidegate.protocol.facts.errors import CheckpointError, RowsRefusedError
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import UserDefinedType
 
-from tidegate.postgres_sink.beside import readable
+from tidegate.postgres_sink.side_tables import readable
 from tidegate.postgres_sink.tables import quoted_name
 from tidegate.postgres_source.columns import asked_as
 from tidegate.postgres_source.positions import Part, Place

@@ -171,8 +171,8 @@ class ParquetSink(StagedParquet):
             return merged.MergedView(self.root, duration(self.readable_for), ParquetMerger())
         return merged.EndedView(self.root) if os.path.isdir(os.path.join(self.root, merged.MERGED)) else None
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        return (rewind.shown_beside if self.mode == "append" else rewind.replaced)(self.root, branch)
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        return (rewind.shown_outside if self.mode == "append" else rewind.replaced)(self.root, branch)
 
     def withdrawn(self) -> list[int]:
         return rewind.withdrawn(self.root)

@@ -70,7 +70,7 @@ def withdrawn(root: str) -> list[int]:
     return publish.partitions(os.path.join(root, _WITHDRAWN))
 
 
-def shown_beside(root: str, branch: Branch) -> list[Withdrawn]:
+def shown_outside(root: str, branch: Branch) -> list[Withdrawn]:
     """See `ports.RewindableSink`, for an appended table."""
     found = [_measured(_shown(root, id_), id_) for id_ in shown(root) if id_ not in branch]
     return [each for each in found if each is not None]

@@ -211,7 +211,7 @@ class FileSource:
         """
         before = restored or Snapshot()
         require_same_mode(self, before)
-        read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
+        read = {handle.path: handle for snapshot in (*context.other_splits, before) for handle in snapshot.handles}
         is_mine, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
         different = [file for file in found.different if is_mine(file.path)]

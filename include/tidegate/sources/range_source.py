@@ -162,7 +162,7 @@ class RangeSource:
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `tidegate.ports.Source`. Raises `SourceUnavailableError` where `latest` raises an `OSError`."""
-        start = self._start(split, restored, context.beside)
+        start = self._start(split, restored, context.other_splits)
         try:
             end = self._json(self.latest_within(split, start, context.max_bytes))
         except OSError as error:
@@ -202,11 +202,13 @@ class RangeSource:
         found = carried_in(str(error))
         return found.error if found is not None and found.file == self._name() else None
 
-    def _start(self, split: int, restored: Snapshot | None, beside: Sequence[Snapshot]) -> Position:
+    def _start(self, split: int, restored: Snapshot | None, other_splits: Sequence[Snapshot]) -> Position:
         """Where a poll goes on. The positions of splits that are gone are beside it."""
         if restored is not None and restored.position and restored.position["splits"] == self.splits:
             return restored.position["to"]
-        recorded = [snapshot.position for snapshot in (restored, *beside) if snapshot is not None and snapshot.position]
+        recorded = [
+            snapshot.position for snapshot in (restored, *other_splits) if snapshot is not None and snapshot.position
+        ]
         former = [position for position in recorded if position["splits"] != self.splits]
         return self._json(self.divide(split, {each["split"]: each["to"] for each in former})) if former else None
 

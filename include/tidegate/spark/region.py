@@ -73,10 +73,10 @@ class SparkRegion:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
         ScheduledDriver(self.parts, task, acknowledge).execute()
 
-    def run(self, begin: RegionStart, beside: Executor) -> ContinuousDriver:
+    def run(self, begin: RegionStart, background: Executor) -> ContinuousDriver:
         """The pipeline as it runs continuously, from where an attempt begins. See `ContinuousDriver`."""
         below = shared_directory(self.graph.pipeline.name, begin.attempt)
-        return ContinuousDriver(self.parts, below, begin.attempt, begin.restored, beside)
+        return ContinuousDriver(self.parts, below, begin.attempt, begin.restored, background)
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, no job if there are none."""

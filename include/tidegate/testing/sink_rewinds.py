@@ -14,15 +14,15 @@ class RewindTests(SinkTrials[S]):
     def test_a_restore_shows_what_was_shown_then_and_its_undo_what_is_shown_now(self, tmp_path: Path) -> None:
         trial = self._three(tmp_path)
         first, present = until(1), until(3)
-        withdrawn = sorted(each.checkpoint_id for each in trial.sink.shown_beside(first))
+        withdrawn = sorted(each.checkpoint_id for each in trial.sink.shown_outside(first))
         newest = [3] if trial.sink.input is SinkInput.CURRENT else [2, 3]
         assert withdrawn == newest, (
-            f"a rewind to checkpoint 1 would withdraw {newest}, and shown_beside says {withdrawn}"
+            f"a rewind to checkpoint 1 would withdraw {newest}, and shown_outside says {withdrawn}"
         )
         for again in ("After a rewind", "After the rewind was repeated"):
             trial.rewind(1, first)
             trial.check(again, trial.expected(first))
-        assert list(trial.sink.shown_beside(first)) == [], "shown_beside says that something is left to withdraw"
+        assert list(trial.sink.shown_outside(first)) == [], "shown_outside says that something is left to withdraw"
         trial.rewind(3, present)
         trial.check("After the rewind was undone", trial.expected(present))
 

@@ -114,8 +114,8 @@ class SourceTrial:
         """What one attempt polls. It does not count until it is `taken`."""
         self._written += 1
         prefix = f"kit/chk-{checkpoint_id}/in/{split}-1-{self._written}"
-        beside = [snapshot for other, snapshot in self.read.items() if other != split]
-        context = SourceContext(self.storage, checkpoint_id, prefix, beside)
+        other_splits = [snapshot for other, snapshot in self.read.items() if other != split]
+        context = SourceContext(self.storage, checkpoint_id, prefix, other_splits)
         segment, snapshot = (source or self.source).poll(split, self.read.get(split), context)
         return through_json(segment), stored(snapshot)
 

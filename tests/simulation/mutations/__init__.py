@@ -4,7 +4,7 @@
 """
 
 from mutations import (
-    beside,
+    background,
     carrying,
     cleaning,
     clocks,
@@ -45,7 +45,7 @@ from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
-    "beside",
+    "background",
     "carrying",
     "cleaning",
     "clocks",

@@ -126,8 +126,8 @@ class FilesSink(CommittedSink):
 
     # -- what goes
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        return [] if self.replaced else self.table().beside(branch)
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        return [] if self.replaced else self.table().outside(branch)
 
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
         attempt.confirm()

@@ -196,7 +196,7 @@ class FileTable:
         """Whether the table had no rows at that checkpoint."""
         return self.pointer is None or checkpoint_id < int(self.pointer.properties.get(FIRST, 0))
 
-    def beside(self, branch: Branch) -> list[Withdrawn]:
+    def outside(self, branch: Branch) -> list[Withdrawn]:
         return [Withdrawn(id_, 1, 1) for id_ in sorted(self.tagged()) if id_ not in branch]
 
     def due(self, before: Any) -> list[str]:

@@ -131,8 +131,8 @@ class Holding:
             previous = before.checkpoints.get(id_)
             if previous is None:
                 self.timeouts[id_] = record.deadline - record.triggered_at
-                beside = self.overlaps and after.region.seen_at is not None
-                require(held is None or beside, f"checkpoint {id_} begins although another one is held")
+                continuous = self.overlaps and after.region.seen_at is not None
+                require(held is None or continuous, f"checkpoint {id_} begins although another one is held")
             elif previous is not record:
                 if record.decision is None and record.deadline < previous.deadline:
                     self.timeouts[id_] = timedelta(0)  # it was corrected, and what is left of it counts

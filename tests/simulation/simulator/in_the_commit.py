@@ -33,7 +33,7 @@ from tidegate.protocol.facts.records import StateHandle
 if TYPE_CHECKING:
     from simulator.world import World
 
-LOST = "the table beside it is empty since the server has crashed"
+LOST = "the side table is empty since the server has crashed"
 #: Of one staged file: its checkpoint, its path, its rows unless the table refers to the file, and whether it is shown.
 Part = tuple[int, str, tuple[Row, ...] | None, bool]
 
@@ -70,7 +70,7 @@ class CommittedSink(SimulatedSink):
         again = input is SinkInput.CHANGES and not self.takes_over
         self.kinds = [each for each in self.kinds if each is not SinkCommit.AT_LEAST_ONCE or again]
         self.kinds = self.kinds[: None if may_differ else 1] or [SinkCommit.IN_THE_COMMIT]
-        self.beside: dict[int, tuple[Part, ...]] = {}  # unlogged tables, by a number
+        self.side_tables: dict[int, tuple[Part, ...]] = {}  # unlogged tables, by a number
 
     @property
     def commits(self) -> SinkCommit:  # type: ignore[override]
@@ -162,7 +162,7 @@ class CommittedSink(SimulatedSink):
             if not self.is_whole(handle):
                 raise StateIntegrityError(f"{handle.path} is not what was staged")
             parts.append((handle.created_by, handle.path, None if self.takes_over else self.staged[handle.path], True))
-        self.beside[number] = tuple(parts)
+        self.side_tables[number] = tuple(parts)
         return number
 
     # -- after it
@@ -204,9 +204,9 @@ class CommittedSink(SimulatedSink):
         with self.world.scheduler.final():
             self.check()
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        beside = {id_ for id_, _, _, shown in self.parts() if shown and id_ not in branch}
-        return [Withdrawn(id_, 1, 1) for id_ in sorted(beside)] if self.input is SinkInput.CHANGES else []
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        outside = {id_ for id_, _, _, shown in self.parts() if shown and id_ not in branch}
+        return [Withdrawn(id_, 1, 1) for id_ in sorted(outside)] if self.input is SinkInput.CHANGES else []
 
     def withdrawn(self) -> list[int]:
         return sorted(self.put_away())
@@ -272,8 +272,8 @@ class Statements:
             return 0
         if self.sink.crashes.random() < self.sink.crash and self.sink.world.temper != CALM:
             self.sink.world.tell("the server crashes, and tables without a log are empty")
-            self.sink.beside.clear()
-        parts = self.sink.beside.get(self.loaded, ())
+            self.sink.side_tables.clear()
+        parts = self.sink.side_tables.get(self.loaded, ())
         self._count(parts)
         self.change(table, parts)
         if self.checkpoint_id:

@@ -117,8 +117,8 @@ class Observer:
         require(len(going) == 1 and not counts, f"{record.request_id} has two checkpoints")
         require(not is_rewinding(before), f"checkpoint {id_} begins before the sinks are rewound")
         waiting = [known for known in after.checkpoints.values() if known.status is Status.IN_PROGRESS]
-        beside = after.region.seen_at is not None  # somebody tries to run it continuously, and that may overlap
-        require(len(waiting) == 1 or beside, f"checkpoint {id_} was one too many at once")
+        continuous = after.region.seen_at is not None  # somebody tries to run it continuously, and that may overlap
+        require(len(waiting) == 1 or continuous, f"checkpoint {id_} was one too many at once")
         status = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status
         require(status in (PipelineStatus.CREATED, PipelineStatus.RUNNING), f"checkpoint {id_} began when {status}")
         if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which aborts everything else

@@ -145,13 +145,13 @@ class Running:
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
 
-        def open_region(start: RegionStart, beside: Executor) -> ToldDriver:
+        def open_region(start: RegionStart, background: Executor) -> ToldDriver:
             said = self.ages.begin(start.checkpoint_id)
             jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random, said)
             parts = Parts(self.graph, self.disk, jobs, self.clock, lambda: f"{self.unique():x}")
             directory = shared_directory(NAME, start.attempt)
             self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
-            driver = ToldDriver(parts, directory, start.attempt, start.restored, beside, limit)
+            driver = ToldDriver(parts, directory, start.attempt, start.restored, background, limit)
             driver.tell(said)
             driver.merge_after(self.aside.choice([1, 4, 16]))
             return driver

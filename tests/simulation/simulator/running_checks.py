@@ -89,8 +89,8 @@ class Checks:
         """Once the sinks are rewound, readers see what the present branch has committed, and nothing else."""
         present = self.branches[self.now]
         for sink in self.world.graph.sinks:
-            beside = sink.sink.visible.keys() - present
-            require(not beside, f"{sink.name} shows checkpoints {beside}, which were left behind")
+            outside = sink.sink.visible.keys() - present
+            require(not outside, f"{sink.name} shows checkpoints {outside}, which were left behind")
             if sink.sink.input is SinkInput.CHANGES:
                 lost = (sink.sink.told & present) - sink.sink.visible.keys()
                 require(not lost, f"{sink.name} does not show checkpoints {lost}")

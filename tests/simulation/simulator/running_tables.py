@@ -66,7 +66,7 @@ class Table:
             take_in(come_to, (row for file in self.visible[id_] for row in file), f"checkpoint {id_}")
         return come_to
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         return [Withdrawn(id_, 1, 1) for id_ in self.visible if id_ not in branch]
 
     def withdrawn(self) -> list[int]:

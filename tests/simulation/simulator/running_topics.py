@@ -48,7 +48,7 @@ class TopicTable(Table):
     """`ports.GroupedSink`: those of a pipeline are committed together."""
 
     group = "topics"
-    rewind = shown_beside = withdrawn = delete_withdrawn = None  # type: ignore[assignment]
+    rewind = shown_outside = withdrawn = delete_withdrawn = None  # type: ignore[assignment]
 
     def __init__(self, world: "Running", name: str) -> None:
         super().__init__(SinkInput.CHANGES, world.effect)

@@ -189,8 +189,8 @@ class SimulatedSink:
             return None
         return merged.MergedView(self.root, self.readable_for, merging.SimulatedMerger(self))
 
-    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
-        return (rewind.shown_beside if self.input is SinkInput.CHANGES else rewind.replaced)(self.root, branch)
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        return (rewind.shown_outside if self.input is SinkInput.CHANGES else rewind.replaced)(self.root, branch)
 
     def withdrawn(self) -> list[int]:
         return rewind.withdrawn(self.root)

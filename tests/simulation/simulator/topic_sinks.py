@@ -70,7 +70,7 @@ class TopicSink(SimulatedSink):
     """`ports.GroupedSink`: those of a pipeline are committed together."""
 
     group = "topics"
-    rewind = shown_beside = withdrawn = delete_withdrawn = None  # type: ignore[assignment]
+    rewind = shown_outside = withdrawn = delete_withdrawn = None  # type: ignore[assignment]
 
     def __init__(self, world: "World", name: str, input: SinkInput, root: str = "") -> None:
         super().__init__(world, name, input, root)

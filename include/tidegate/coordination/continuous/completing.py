@@ -35,10 +35,10 @@ class Completing:
     def has_ended(self) -> bool:
         return self._under_way is not None and self._under_way.done()
 
-    def start(self, checkpoint_id: int, beside: Executor) -> None:
+    def start(self, checkpoint_id: int, background: Executor) -> None:
         """Start a completion after the previous one has ended. Raises the error that stopped the previous one."""
         self.wait()
-        self._under_way, self._checkpoint_id = beside.submit(self.complete, checkpoint_id), checkpoint_id
+        self._under_way, self._checkpoint_id = background.submit(self.complete, checkpoint_id), checkpoint_id
 
     def wait(self) -> None:
         """Wait until the completion has ended. Raises the error that stopped it."""

@@ -35,7 +35,7 @@ log = logging.getLogger("tidegate")
 
 #: The number of background threads, in addition to one snapshot per checkpoint. One completes a checkpoint, and one
 #: records acknowledgements or finishes writing the staged rows of an aborted checkpoint.
-_BESIDE = 2
+_BACKGROUND_THREADS = 2
 
 
 class ContinuousRun:
@@ -58,7 +58,7 @@ class ContinuousRun:
         self._pace = Pace(self._now)
         self._attempt = 0
         self._region: ContinuousRegion
-        self._beside: Executor
+        self._background: Executor
         self._under_way: UnderWay
         self._pipeline: PipelineRecord
         self._lag: Sequence[SourceLag] = ()
@@ -66,9 +66,11 @@ class ContinuousRun:
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Run until `stopping` returns True or the pipeline is no longer running. Return the pipeline's record at that
         time."""
-        with ThreadPoolExecutor(_BESIDE + self._context.config.max_concurrent, "tidegate-beside") as beside:
+        with ThreadPoolExecutor(
+            _BACKGROUND_THREADS + self._context.config.max_concurrent, "tidegate-background"
+        ) as background:
             try:
-                self.start(beside)
+                self.start(background)
                 while not (stopping() or self.round()):
                     if self._pace.idle:
                         self._wait()
@@ -96,14 +98,14 @@ class ContinuousRun:
     def _is_busy(self) -> bool:
         return self._under_way.is_full(self._asking.ended)
 
-    def start(self, beside: Executor) -> None:
+    def start(self, background: Executor) -> None:
         """Become the pipeline's region, and supersede the previous one. A checkpoint with manual approval is completed
         first."""
         while isinstance(start := self._coordinator.start_region(), CheckpointRecord):
             if self._completing.finalized(start.checkpoint_id):
                 self._coordinator.notify(start.checkpoint_id)
         self._attempt = start.attempt
-        self._region, self._beside = self._open_region(start, beside), beside
+        self._region, self._background = self._open_region(start, background), background
         self._under_way = UnderWay(self._coordinator, start, self._region)
         since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
         log.info("Pipeline %s: region attempt %s starts from %s", self._context.pipeline_id, start.attempt, since)
@@ -164,13 +166,13 @@ class ContinuousRun:
             self._asking.ask_for_people(look.requests, self._is_busy)
             if not self._is_busy:
                 self._asking.ask_if_due(self._attempt, self._now)
-        if self._pipeline.status in WITH_REGION and self._under_way.follow(self._completing, self._beside):
+        if self._pipeline.status in WITH_REGION and self._under_way.follow(self._completing, self._background):
             self._asking.failed(self._now)
         return self._pipeline.status not in WITH_REGION
 
     def _report(self, done: Round) -> None:
         for checkpoint_id, acknowledgements in done.acknowledgements.items():
-            self._recording.start(checkpoint_id, acknowledgements, self._beside)
+            self._recording.start(checkpoint_id, acknowledgements, self._background)
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
         self._asking.took(done, self._now)

@@ -20,8 +20,8 @@ class Recording:
         """Whether a recording is running, or has ended and its result was not taken."""
         return bool(self._under_way)
 
-    def start(self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], beside: Executor) -> None:
-        self._under_way.append(beside.submit(self._record, checkpoint_id, acknowledgements))
+    def start(self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], background: Executor) -> None:
+        self._under_way.append(background.submit(self._record, checkpoint_id, acknowledgements))
 
     def take(self) -> bool:
         """Whether any recording has ended since the last call. Raises the error of one that failed."""

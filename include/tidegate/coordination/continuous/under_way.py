@@ -42,7 +42,7 @@ class UnderWay:
         last = self._records()[-1:]
         return any(record.kind is CheckpointKind.SYNC_SAVEPOINT and record.status in COMMITTED for record in last)
 
-    def follow(self, completing: Completing, beside: Executor) -> bool:
+    def follow(self, completing: Completing, background: Executor) -> bool:
         """Follow the checkpoints by one step. A held one waits, and rows keep flowing meanwhile. Return whether any has
         failed.
 
@@ -62,7 +62,7 @@ class UnderWay:
         following = _following(records)
         completing.forget_unless(following)
         if following is not None and (not completing or completing.has_ended):
-            completing.start(following, beside)
+            completing.start(following, background)
         return bool(failed)
 
     def leave(self, completing: Completing) -> None:

@@ -13,9 +13,9 @@ from datetime import datetime
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
 from tidegate.coordination.observing.history import History
-from tidegate.coordination.recovery.beside import Beside
 from tidegate.coordination.recovery.change_plan import Planning
 from tidegate.coordination.recovery.import_lease import ImportLease
+from tidegate.coordination.recovery.overlaid_storage import OverlaidStorage
 from tidegate.coordination.recovery.restore_plan import RestoreFacts, RestorePlanner
 from tidegate.coordination.recovery.savepoint_directory import SavepointDirectory
 from tidegate.coordination.steps.finalize import write_metadata
@@ -90,9 +90,11 @@ class Importing:
         with self._context.transaction() as tx:
             facts = self._facts(tx, url, savepoint, numbers)
         directory.verify(savepoint.files, in_full=True)
-        beside = Beside(self._context.storage, directory.storage, {handle.path for handle in savepoint.files})
+        overlaid = OverlaidStorage(
+            self._context.storage, directory.storage, {handle.path for handle in savepoint.files}
+        )
         try:
-            planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
+            planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), overlaid, directory.storage.url)
         except StateIntegrityError:
             directory.verify(
                 savepoint.files, in_full=True
@@ -135,7 +137,7 @@ class Importing:
                 checkpoint_id, attempt = vertex.sink.numbers()
                 numbers = numbers.and_(Numbers(checkpoint_id, commit_attempt=attempt))
             if isinstance(vertex.sink, RewindableSink):
-                shown = [rows.checkpoint_id for rows in vertex.sink.shown_beside(branch)]
+                shown = [rows.checkpoint_id for rows in vertex.sink.shown_outside(branch)]
                 numbers = numbers.and_(Numbers(max([0, *shown, *vertex.sink.withdrawn()])))
         return numbers
 

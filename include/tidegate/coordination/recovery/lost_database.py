@@ -69,7 +69,7 @@ class Recovering:
         chosen, restores, unrecovered = choose_recovered(candidates, include)
         require_any(self._context.pipeline_id, self._context.storage.url, chosen, restores, unrecovered)
         latest = latest_of(chosen, restores).metadata
-        shown = self._shown_beside(branch_of(latest.record.checkpoint_id, restores))
+        shown = self._shown_outside(branch_of(latest.record.checkpoint_id, restores))
         return RecoveryPlan(
             self._context.pipeline_id,
             tuple(chosen),
@@ -136,10 +136,10 @@ class Recovering:
         self._context.storage.verify(new, {handle.path for handle in new})
         whole |= files.keys()
 
-    def _shown_beside(self, branch: Branch) -> list[int]:
+    def _shown_outside(self, branch: Branch) -> list[int]:
         """Return the checkpoints whose rows tables show, but which are not on the pipeline's branch."""
         sinks = [vertex.sink for vertex in self._context.graph.sinks]
-        shown = [sink.shown_beside(branch) for sink in sinks if isinstance(sink, RewindableSink)]
+        shown = [sink.shown_outside(branch) for sink in sinks if isinstance(sink, RewindableSink)]
         return sorted({rows.checkpoint_id for of_sink in shown for rows in of_sink})
 
     def _numbers(self, paths: Iterable[str], candidates: Sequence[Candidate]) -> Numbers:

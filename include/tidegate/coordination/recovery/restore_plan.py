@@ -124,7 +124,7 @@ class RestorePlanner:
             if not isinstance(vertex.sink, RewindableSink):
                 sinks.append(RewoundSink(vertex.name, False))
                 continue
-            shown = vertex.sink.shown_beside(facts.present)
+            shown = vertex.sink.shown_outside(facts.present)
             ids = tuple(rows.checkpoint_id for rows in shown)
             files, size = sum(rows.files for rows in shown), sum(rows.bytes for rows in shown)
             counted = [rows.rows for rows in shown if rows.rows is not None]

@@ -29,7 +29,7 @@ def is_used(sink: Sink) -> bool:
     if isinstance(sink, OwnedSink):
         return sink.is_used()
     numbered = isinstance(sink, NumberedSink) and any(sink.numbers())
-    return numbered or (isinstance(sink, RewindableSink) and bool(sink.shown_beside(_NOTHING) or sink.withdrawn()))
+    return numbered or (isinstance(sink, RewindableSink) and bool(sink.shown_outside(_NOTHING) or sink.withdrawn()))
 
 
 class Ownership:

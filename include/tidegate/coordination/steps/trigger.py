@@ -106,7 +106,7 @@ class Triggering:
         """Return the work that must be done first. Overdue checkpoints are expired at once."""
         self._failures.correct_deadlines(tx, tx.in_progress(), now)
         outstanding, overdue = find_outstanding(tx), choose_abandoned(tx.in_progress(), now)
-        if self._requests.goes_beside(tx, outstanding, request, now):
+        if self._requests.starts_concurrently(tx, outstanding, request, now):
             outstanding = Outstanding((), ())
         # Files that cannot be deleted now block nothing. As in Flink, the failure is only logged.
         at_once = concurrency(tx.region(), self._context.config.max_concurrent, now)
@@ -186,7 +186,7 @@ class CheckpointRequests:
         scheduled one, and vice versa."""
         return replace(request, forced=is_forced(request, tx.region(), self._context.config.unaligned, now))
 
-    def goes_beside(
+    def starts_concurrently(
         self, tx: StoreTransaction, outstanding: Outstanding, request: CheckpointRequest, now: datetime
     ) -> bool:
         """Whether a request need not wait until sinks have committed. A region keeps running meanwhile, and commits in

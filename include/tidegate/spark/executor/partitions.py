@@ -101,7 +101,7 @@ class KeyedPlan:
         due = [each for each in self.stagings if not each.upserts and (changed.run.num_rows or not each.current)]
         writes = [partial(self._written, index, changed)]
         writes += [partial(self._staged, staging, index, unique, changed) for staging in due]
-        own, *staged = _beside_each_other(writes)
+        own, *staged = _concurrently(writes)
         runs = tuple(each for each in own.handles if each.kind is HandleKind.RUN)
         after = replace(spec, runs=(*spec.runs, *runs))
         staged += [stage_upserts(each, index, after, unique) for each in self.stagings if each.upserts]
@@ -253,7 +253,7 @@ class ExchangePlan:
                     yield batch if self.order is None else _with_place(batch, self.order[place])
 
 
-def _beside_each_other(writes: Sequence[Callable[[], Report]]) -> list[Report]:
+def _concurrently(writes: Sequence[Callable[[], Report]]) -> list[Report]:
     if len(writes) == 1:
         return [writes[0]()]
     with ThreadPoolExecutor(_WRITES) as pool:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from tidegate.ports import CheckpointStorage
 
 
-class Beside:
+class OverlaidStorage:
     """A `ports.ReadableStorage`: `paths` from `there`, all others from `here`."""
 
     def __init__(self, here: CheckpointStorage, there: CheckpointStorage, paths: Collection[str]) -> None:

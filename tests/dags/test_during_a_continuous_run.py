@@ -41,7 +41,7 @@ def continuously(pipeline, sink, script):
     def running():
         opened, stopping, ended = Event(), Event(), []
 
-        def open_region(start, beside):
+        def open_region(start, background):
             opened.set()
             return CountingRegion(start, sink, script)
 

@@ -1,4 +1,4 @@
-"""The tables that a sink keeps beside its own, with rows by checkpoint: made, counted, listed and emptied."""
+"""The tables that a sink keeps in addition to its own, with rows by checkpoint: made, counted, listed and emptied."""
 
 from collections.abc import Collection, Sequence
 
@@ -33,20 +33,20 @@ def is_in(branch: Branch) -> ColumnElement[bool]:
     return or_(*(id_ >= first if last is None else id_.between(first, last) for first, last in branch.spans))
 
 
-def make(connection: Connection, beside: Target, own: Sequence[str], existing: Existing) -> bool:
+def make(connection: Connection, target: Target, own: Sequence[str], existing: Existing) -> bool:
     """Make a table with columns of its `own`, and those of the sink's table that the database does not fill by itself,
     without their constraints. Columns that came since are added. Returns whether it is new."""
-    known = look(connection, beside)
+    known = look(connection, target)
     declared = {
         column.name: f"{quoted_name(column.name)} {column.type}" for column in existing.columns if not column.generated
     }
     if known is None:
         listed = ", ".join([*own, *declared.values()])
-        connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(beside)} ({listed})"))
+        connection.execute(statement(f"CREATE TABLE IF NOT EXISTS {quoted(target)} ({listed})"))
         return True
     for name, column in declared.items():
         if known.column(name) is None:
-            connection.execute(statement(f"ALTER TABLE {quoted(beside)} ADD COLUMN {column}"))
+            connection.execute(statement(f"ALTER TABLE {quoted(target)} ADD COLUMN {column}"))
     return False
 
 
@@ -59,13 +59,13 @@ def count(connection: Connection, target: Target, which: ColumnElement[bool]) ->
     return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
 
 
-def checkpoints(connection: Connection, beside: Target) -> list[int]:
+def checkpoints(connection: Connection, target: Target) -> list[int]:
     """The checkpoints of which it has rows; none if it is not there."""
-    if look(connection, beside) is None:
+    if look(connection, target) is None:
         return []
-    return sorted(connection.execute(select(readable(beside, [CHECKPOINT]).c[CHECKPOINT]).distinct()).scalars())
+    return sorted(connection.execute(select(readable(target, [CHECKPOINT]).c[CHECKPOINT]).distinct()).scalars())
 
 
-def delete_checkpoints(connection: Connection, beside: Target, checkpoint_ids: Collection[int]) -> None:
-    table = readable(beside, [CHECKPOINT])
+def delete_checkpoints(connection: Connection, target: Target, checkpoint_ids: Collection[int]) -> None:
+    table = readable(target, [CHECKPOINT])
     connection.execute(delete(table).where(table.c[CHECKPOINT].in_(checkpoint_ids)))
