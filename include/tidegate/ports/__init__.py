@@ -1,4 +1,4 @@
-"""The contracts between the coordinator and the world: what each adapter must provide, and what it need not.
+"""The contracts between the coordinator and the world: the duties of each adapter, and its optional abilities.
 
 An adapter makes no decision about safety: `tidegate.protocol` does, from the facts an adapter reports. Types of Spark
 and Arrow are imported for type checkers alone, so that importing this costs nothing at DAG parse.

@@ -1,5 +1,5 @@
-"""Sources and sinks that speak Arrow: reading without Spark what arrived and what was staged, and the columns that a
-sink can store.
+"""Sources and sinks that speak Arrow: reading segments and staged rows without Spark, and the columns that a sink can
+store.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LeftToSparkError(Exception):
-    """Arrow may not read or count something exactly as Spark would. Spark does it, or says what is wrong with it."""
+    """Arrow may not read or count something exactly as Spark would. Spark then reads it, or reports the error."""
 
 
 class ArrowReader(Protocol):
@@ -30,20 +30,21 @@ class ArrowReader(Protocol):
             Batches of these columns.
 
         Raises:
-            LeftToSparkError: If Spark must read them; also between batches.
+            LeftToSparkError: If Spark must read them. It may be raised between batches.
         """
         ...
 
 
 @runtime_checkable
 class ArrowSource(Protocol):
-    """A source whose rows can be read without Spark. Its columns are those of its `schema`: no frame is asked."""
+    """A source whose rows can be read without Spark. Its columns are those of its `schema`, so no DataFrame is
+    needed."""
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
-        """Make what reads segments, which it checks as `Source.read` does.
+        """Make a reader of segments, and check them as `Source.read` does.
 
         Args:
-            segments: What to read.
+            segments: The segments.
 
         Returns:
             The reader; None if Spark must read them.
@@ -89,7 +90,7 @@ class ArrowSink(Protocol):
 
 @runtime_checkable
 class TypedSink(Protocol):
-    """A sink that cannot store every column. It says so when a definition is checked, before there is data."""
+    """A sink that cannot store every column. It reports that when a definition is checked, before there is data."""
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
         """Find columns that it cannot store.

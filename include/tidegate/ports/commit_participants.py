@@ -1,4 +1,5 @@
-"""What joins the transaction that completes a checkpoint: sinks whose tables live in the store's own database."""
+"""The ports for sinks whose tables live in the store's own database, and that join the transaction which completes a
+checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatementError:
-    """Why the database refused a participant's statement.
+    """The reason why the database refused a participant's statement.
 
     Attributes:
         sqlstate: Its five characters.
-        message: What the server says, in one line.
-        detail: What it adds, such as the key of a row; empty if nothing.
-        table: Of the constraint or column that is broken, with its schema; empty if the server does not say.
+        message: The server's message, in one line.
+        detail: The server's details, such as the key of a row; empty if there are none.
+        table: The table of the violated constraint or column, with its schema; empty if the server does not report it.
         constraint: The constraint's name, likewise.
         column: The column's name, likewise.
-        role: Of whom the statement was; empty if that is not known.
+        role: The role that ran the statement; empty if it is unknown.
     """
 
     sqlstate: str
@@ -36,16 +37,16 @@ class StatementError:
 
 
 class CommitStatements(Protocol):
-    """All that a participant has of the transaction: its own statements, one at a time.
+    """A participant's access to the transaction: its own statements, one at a time.
 
-    Those that end the transaction or change its settings are refused.
+    Statements that end the transaction or change its settings are refused.
     """
 
     def execute(self, statement: "Executable", parameters: Mapping[str, Any] | None = None) -> int:
         """Run a statement that changes rows or tables.
 
         Args:
-            statement: Of SQLAlchemy.
+            statement: A statement of SQLAlchemy.
             parameters: Its values.
 
         Returns:
@@ -57,7 +58,7 @@ class CommitStatements(Protocol):
         """Run a statement that returns rows.
 
         Args:
-            statement: Of SQLAlchemy.
+            statement: A statement of SQLAlchemy.
             parameters: Its values.
 
         Returns:
@@ -67,52 +68,53 @@ class CommitStatements(Protocol):
 
 
 class Participant(Protocol):
-    """What one sink does in one transaction. It may run several times, each time in another transaction, of which at
-    most one is committed: it changes nothing but rows and tables of that database."""
+    """The part of one sink in one transaction. It may run several times, each time in another transaction, and at most
+    one of them is committed. So it changes nothing but rows and tables of that database."""
 
     def run(self, statements: CommitStatements) -> None:
-        """Make the rows visible, once the transaction is committed.
+        """Make the rows visible with the commit of the transaction.
 
         Args:
             statements: The transaction.
 
         Raises:
-            CheckpointError: If that cannot be. Nothing of the transaction is kept then.
+            CheckpointError: If that is impossible. The transaction is rolled back.
         """
         ...
 
     def explain(self, error: StatementError) -> CheckpointError:
-        """Say what a refused statement means for the user's table.
+        """Explain a refused statement in terms of the user's table.
 
         Args:
-            error: What the database has said.
+            error: The database's error.
 
         Returns:
-            The error to raise. Nothing of the transaction is kept.
+            The error to raise. The transaction is rolled back.
         """
         ...
 
 
 @runtime_checkable
 class CommittingSink(Protocol):
-    """A sink that is `SinkCommit.IN_THE_COMMIT`: its tables lie in the store's database, and change in the transaction
-    that completes a checkpoint or restores the pipeline. `Sink.commit` is still needed: a checkpoint that completed
-    without it, because the sink was another kind of sink then, or is brought back from storage, is committed by it.
+    """A sink that is `SinkCommit.IN_THE_COMMIT`. Its tables lie in the store's database, and change in the transaction
+    that completes a checkpoint or restores the pipeline. `Sink.commit` is still needed for a checkpoint that completed
+    without it: one from a time when the sink was of another kind, or one that is brought back from storage.
 
-    A restore ends the attempt of whoever is about to commit or rewind afterwards. So a transaction of the sink's own
-    first locks what says where the table is, then calls `CommitAttempt.confirm`, and only then changes the table.
+    A restore ends the attempt of any other process that is about to commit or rewind. So a transaction of the sink's
+    own first locks the record of the table's place, then calls `CommitAttempt.confirm`, and only then changes the
+    table.
     """
 
     def prepare(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Participant:
-        """Do what takes long, such as to load rows, before the transaction begins. Repeated after crashes, and done by
-        two processes at once: what it makes has a name of its own each time.
+        """Do the slow work, such as loading rows, before the transaction begins. The call is repeated after crashes,
+        and two processes may make it at once. So everything it creates has a unique name.
 
         Args:
             checkpoint_id: The validated checkpoint.
-            staged: What it staged.
+            staged: The files that it staged.
 
         Returns:
-            What runs in the transaction.
+            The sink's part in the transaction.
 
         Raises:
             SinkError: If the rows cannot be loaded. Nothing is visible.
@@ -120,17 +122,17 @@ class CommittingSink(Protocol):
         ...
 
     def prepare_rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle]) -> Participant:
-        """The same for a restore: what shows exactly what the checkpoints of a branch have committed.
+        """Prepare a restore, after which readers see exactly the rows that the checkpoints of a branch have committed.
 
         Args:
             checkpoint_id: The restored checkpoint.
             branch: The checkpoints that the pipeline has behind it.
-            staged: What the restored checkpoint staged, which is kept with it.
+            staged: The files that the restored checkpoint staged, which are kept with it.
 
         Returns:
-            What runs in the transaction.
+            The sink's part in the transaction.
 
         Raises:
-            SinkError: If that cannot be prepared. Nothing was changed.
+            SinkError: If the restore cannot be prepared. Nothing was changed.
         """
         ...

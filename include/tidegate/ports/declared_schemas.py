@@ -1,6 +1,6 @@
-"""How a schema is declared: Spark DDL, a `StructType` or a pydantic model. All else works with the text.
+"""Schemas as users declare them: Spark DDL, a `StructType` or a pydantic model. All other code works with the DDL.
 
-Neither library is imported: whoever gives an object of theirs has it.
+Neither library is imported here. A user who passes such an object has the library.
 """
 
 import types
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pyspark.sql.types import StructField, StructType
 
-#: What declares columns: Spark DDL, a pyspark `StructType`, or a pydantic model, which is a class.
+#: A declaration of columns: Spark DDL, a pyspark `StructType`, or a pydantic model, which is a class.
 Schema: TypeAlias = Union[str, "StructType", "type[BaseModel]"]
 
 
 def ddl_of(schema: Schema) -> str:
-    """The DDL of a schema: of a text as it is, of a pyspark `StructType`, or of a pydantic model, which is a class. A
-    model's column is called by its alias, and may be null. Raises `PipelineDefinitionError`. Performs no I/O."""
+    """Return the DDL of a schema. Text is returned unchanged. A column of a pydantic model has the name of the field's
+    alias, and may be null. Raises `PipelineDefinitionError`. Performs no I/O."""
     if isinstance(schema, str):
         return schema
     if _is_model(schema):
@@ -51,8 +51,8 @@ def _struct_column(field: "StructField") -> str:
     return f"{_quoted(field.name)} {_spark_type(field.dataType)}" + ("" if field.nullable else " NOT NULL")
 
 
-def _spark_type(type_: Any) -> str:  # which class a `DataType` is says its name: none is imported
-    """As DDL, with names that need quotes in quotes, which Spark's `simpleString` leaves out."""
+def _spark_type(type_: Any) -> str:  # the type name tells the class of a `DataType`, so that none is imported
+    """Return the type as DDL. Names that need quotes are quoted, unlike in Spark's `simpleString`."""
     match type_.typeName():
         case "struct":
             return f"struct<{', '.join(f'{_quoted(f.name)}: {_spark_type(f.dataType)}' for f in type_.fields)}>"
@@ -81,8 +81,8 @@ _DIGITS = ("max_digits", "decimal_places")
 
 
 def _fields_of_model(model: "type[BaseModel]") -> list[tuple[str, str]]:
-    """Names and types of a pydantic model's fields."""
-    found = []
+    """Return the names and types of a pydantic model's fields."""
+    fields = []
     for name, field in model.model_fields.items():
         try:
             type_ = _python_type(field.annotation, field.metadata)
@@ -92,12 +92,12 @@ def _fields_of_model(model: "type[BaseModel]") -> list[tuple[str, str]]:
                 "the schema as Spark DDL, or give the field one of these: "
                 f"{', '.join(each.__name__ for each in _PLAIN)}, an Enum or Literal of text, a list, a dict, a model."
             ) from None
-        found.append((field.alias or name, type_))
-    return found
+        fields.append((field.alias or name, type_))
+    return fields
 
 
 def _python_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """Raises `TypeError` with the type that has none."""
+    """Return the Spark type. Raises `TypeError` with the annotation if there is none."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _python_type(arguments[0], arguments[1:])
@@ -123,6 +123,6 @@ def _python_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
 
 
 def _decimal(metadata: Sequence[Any]) -> str:
-    """With the digits of pydantic's `Field(max_digits=…, decimal_places=…)`."""
-    said = {name: n for each in metadata for name in _DIGITS if (n := getattr(each, name, None)) is not None}
-    return f"DECIMAL({said.get('max_digits', 38)}, {said.get('decimal_places', 0 if said else 18)})"
+    """Return the decimal with the digits of pydantic's `Field(max_digits=…, decimal_places=…)`."""
+    digits = {name: n for each in metadata for name in _DIGITS if (n := getattr(each, name, None)) is not None}
+    return f"DECIMAL({digits.get('max_digits', 38)}, {digits.get('decimal_places', 0 if digits else 18)})"

@@ -1,4 +1,4 @@
-"""What a transaction may ask and write about files that nothing refers to any more, and about the end of a history."""
+"""The part of a transaction about files that nothing refers to any more, and about the end of a history."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,8 @@ class GarbageQueue(Protocol):
         ...
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
-        """Oldest first; none that something live refers to, and none that the running region may still refer to.
+        """Read queued files, oldest first: none that something live refers to, and none that the running region may
+        still refer to.
 
         The latter are files below its directory that a checkpoint has discarded (by failing, or see
         `enqueue_deletions`), as long as no checkpoint with a higher id has completed.
@@ -25,33 +26,34 @@ class GarbageQueue(Protocol):
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None: ...
     def mark_discarded(self, gone: Sequence[Deletion] = ()) -> None:
-        """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue, which these files leave first."""
+        """Remove the files from the queue, then move checkpoints with no file left in it from SUBSUMED to DISCARDED."""
         ...
 
     def unswept(self) -> dict[int, datetime]:
-        """Ended checkpoints, and imports, whose directories may still hold files of crashed or superseded attempts:
-        when each ended, oldest first."""
+        """Read when each checkpoint or import has ended whose directory may still hold files of crashed or superseded
+        attempts, oldest first."""
         ...
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
     def not_rolled_up(self, limit: int) -> list[CheckpointRecord]:
-        """Checkpoints that have ended, whose state is not kept, whose sinks were notified if they have completed, and
-        whose subtasks are on record; oldest first, and without savepoints."""
+        """Read ended checkpoints whose subtasks are still on record, oldest first: without savepoints, without those
+        whose state is kept, and without completed ones whose sinks were not notified."""
         ...
 
     def roll_up(self, checkpoint_ids: Sequence[int]) -> None:
-        """Replace the subtasks of ended checkpoints, with their files and metrics, by what they come to. Raises
-        `RecordRefusedError` for a savepoint, and for one that is in progress or has state or staged rows left."""
+        """Replace the subtasks of ended checkpoints, with their files and metrics, by their totals. Raises
+        `RecordRefusedError` for a savepoint, and for a checkpoint that is in progress or has state or staged rows
+        left."""
         ...
 
     def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
-        """(owner, path) of everything live that these checkpoints created, their metadata included."""
+        """Read the owner and path of everything live that these checkpoints created, their metadata included."""
         ...
 
     def live_below(self, directory: str) -> set[Deletion]:
-        """Everything live on checkpoint storage below a directory."""
+        """Read everything live on checkpoint storage below a directory."""
         ...
 
     def mark_regions_swept(self, attempt: int) -> None:
-        """The directories of this attempt of a region, and of older ones, need no further look."""
+        """Record that the directories of this attempt of a region, and of older ones, need no further sweep."""
         ...

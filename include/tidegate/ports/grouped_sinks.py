@@ -10,13 +10,13 @@ from tidegate.protocol.facts.records import StateHandle
 
 @runtime_checkable
 class GroupedSink(Protocol):
-    """A sink after the commit that can change in one step with others of the pipeline. One of a group is handed all of
-    them. A group of one is committed and rewound as any other sink. Groups of rewindable sinks are
+    """A sink after the commit that can change in one step with others of the pipeline. One member of a group is given
+    all members. A group of one is committed and rewound as any other sink. Groups of rewindable sinks are
     `RewindableGroupedSink`s."""
 
     @property
     def group(self) -> str | None:
-        """What such sinks have in common; None if this one changes by itself."""
+        """The name of the group; None if this sink changes by itself."""
         ...
 
     def commit_group(
@@ -27,7 +27,7 @@ class GroupedSink(Protocol):
 
         Args:
             checkpoint_id: The completed checkpoint.
-            members: The sinks, this one included, and what the checkpoint staged for each.
+            members: The sinks, this one included, and the files that the checkpoint staged for each.
             attempt: The attempt at committing.
 
         Raises:
@@ -52,7 +52,7 @@ class RewindableGroupedSink(GroupedSink, Protocol):
         Args:
             checkpoint_id: The restored checkpoint.
             branch: The checkpoints that the pipeline has behind it.
-            members: The sinks, this one included, and what the restored checkpoint staged for each.
+            members: The sinks, this one included, and the files that the restored checkpoint staged for each.
             attempt: The attempt at committing.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Who is told of what happens to pipelines, outside of Tidegate."""
+"""The receivers of notifications and metrics outside of Tidegate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,9 +8,10 @@ from tidegate.protocol.observing.lag import SourceLag
 
 
 class Notifier(Protocol):
-    """Told of a pipeline's events at least once each, after what they say is committed.
+    """A receiver of a pipeline's events. Each event is delivered at least once, after its cause is committed.
 
-    `name` says to whom an event was delivered: it stays the same as long as it means the same receiver.
+    `name` identifies the receiver in the records of deliveries, so it must not change as long as the receiver is the
+    same.
     """
 
     @property
@@ -19,18 +20,18 @@ class Notifier(Protocol):
     def kinds(self) -> frozenset[EventKind]: ...
 
     def notify(self, event: Event) -> bool:
-        """Whether the receiver has taken it; False if it was reached and refused this event. Any error means that it
-        was not reached. Must come back within seconds: a checkpoint waits for it."""
+        """Deliver an event. Return False if the receiver was reached and refused it. Any error means that the receiver
+        was not reached. The call must return within seconds, because a checkpoint waits for it."""
         ...
 
 
 class Meter(Protocol):
-    """Where a pipeline's metrics go."""
+    """The receiver of a pipeline's metrics."""
 
     def record(self, pipeline_id: str, metrics: Mapping[str, int], lag: Sequence[SourceLag]) -> None:
-        """The current values, by their names in Flink, and how far the pipeline is behind each of its sources."""
+        """Record the current values, by their names in Flink, and the pipeline's lag behind each of its sources."""
         ...
 
     def flush(self) -> None:
-        """Send what was recorded: the process may end without further notice."""
+        """Send the recorded values, because the process may end without further notice."""
         ...

@@ -1,4 +1,5 @@
-"""What executes a pipeline, checkpoint by checkpoint or continuously, what judges its data, and what listens to it."""
+"""The ports for executing a pipeline, checkpoint by checkpoint or continuously, for validating its data, and for
+listening to its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,18 +32,18 @@ class Region(Protocol):
     """Executes a pipeline's operators: on Spark in production, in process for the protocol's own tests."""
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
-        """Take the cut: acknowledge source splits first, in one call, then operators as they finish."""
+        """Take the snapshots. Acknowledge source splits first, in one call, then operators as they finish."""
         ...
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
-        """Merge runs where there are too many; an empty list if there is nothing worth merging."""
+        """Merge the runs of subtasks that have too many; an empty list if no merge is worth it."""
         ...
 
     def frame(
         self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
     ) -> "DataFrame | None":
-        """The data of a verdict's `target`: staged rows, state, or a check's own query over them. None if there are
-        none."""
+        """Return the data of a verdict's `target`: staged rows, state, or a check's own query over them. None if there
+        are none."""
         ...
 
 
@@ -53,18 +54,18 @@ class Exporter(Protocol):
     def export(
         self, record: CheckpointRecord, location: str, rewrites: Sequence[Rewrite], copies: Sequence[FileCopy]
     ) -> Mapping[SubtaskId, StateHandle]:
-        """Write all of it, under the same names whenever it is repeated; paths are below `location`. Returns the merged
-        runs. Raises `CheckpointError`s."""
+        """Write the directory, with paths below `location`. A repetition uses the same names. Returns the merged runs.
+        Raises `CheckpointError`s."""
         ...
 
 
 class Editor(Protocol):
-    """Writes the files of a savepoint's directory that is not what a checkpoint has found: on Spark in production."""
+    """Writes the files of an edited savepoint's directory: on Spark in production."""
 
     def checked(self, operator_id: str, rows: "DataFrame", removed: bool) -> "DataFrame":
-        """A DataFrame of rows that a user has given, in the form in which `rewrite` takes it: with the columns of the
-        operator's state, or of its key if they name what is `removed`. Raises `SavepointEditError`,
-        `PipelineDefinitionError` for columns or types that do not fit."""
+        """Return the user's rows in the form that `rewrite` takes: with the columns of the operator's state, or with
+        those of its key if the rows name `removed` keys. Raises `SavepointEditError`, `PipelineDefinitionError` for
+        columns or types that do not fit."""
         ...
 
     def rewrite(
@@ -75,21 +76,21 @@ class Editor(Protocol):
         copies: Sequence[FileCopy],
         changes: "Mapping[str, DataFrame]",
     ) -> Mapping[SubtaskId, StateHandle]:
-        """Write all of it; paths are below `location`. `changes` are by operator, each of whose subtasks has a rewrite,
-        perhaps without runs. Returns what subtasks have then, those without state missing. Raises `CheckpointError`s.
-        """
+        """Write the edited state, with paths below `location`. `changes` are by operator. Every subtask of such an
+        operator has a rewrite, perhaps without runs. Returns the runs of the subtasks that have state afterwards.
+        Raises `CheckpointError`s."""
         ...
 
     def restage(
         self, record: CheckpointRecord, location: str, subtasks: Mapping[SubtaskId, SubtaskRecord]
     ) -> Mapping[SubtaskId, Sequence[StateHandle]]:
-        """Stage all rows of the state that was written for the sinks of current rows; paths are below `location`."""
+        """Stage all rows of the written state for the sinks of current rows, with paths below `location`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A part of a continuous region aborted a checkpoint, or could not write its snapshot."""
+    """A checkpoint that a part of a continuous region aborted, or whose snapshot it could not write."""
 
     checkpoint_id: int
     reason: FailureReason
@@ -98,10 +99,17 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one round of a continuous region. `acknowledgements` are by checkpoint. `idle`: nothing had arrived
-    and nothing was left to do. `behind`: more has arrived than was taken in. `ended`: every source has been read to its
-    end, and no checkpoint says yet that all has finished. `lag`: what the last polls have left, of sources that can
-    say. `writing`: a snapshot is being written beside the rounds."""
+    """The result of one round of a continuous region.
+
+    Attributes:
+        acknowledgements: The acknowledgements, by checkpoint.
+        declined: The checkpoints that were declined.
+        idle: Whether nothing had arrived and nothing was left to do.
+        behind: Whether more has arrived than was taken in.
+        ended: Whether every source has been read to its end, and no checkpoint records yet that all has finished.
+        lag: The input that the last polls have left, of sources that can report it.
+        writing: Whether a snapshot is being written in the background.
+    """
 
     acknowledgements: Mapping[int, Sequence[Acknowledgement]]
     declined: Sequence[Declined]
@@ -120,29 +128,32 @@ class ContinuousRegion(Protocol):
     """
 
     def advance(self, polls: bool = True) -> Round:
-        """Take in what has arrived, within limits, and process it. Without `polls`, only what was taken in before."""
+        """Take in arrived input, within limits, and process it. Without `polls`, process only earlier input."""
         ...
 
     def begin(self, task: SnapshotTask) -> None:
-        """Put the barrier of a checkpoint at the sources' positions. Ids grow; those before need not have ended."""
+        """Put the barrier of a checkpoint at the sources' positions. Ids grow, and earlier checkpoints may still be in
+        progress."""
         ...
 
     def completed(self, checkpoint_id: int) -> None:
-        """A checkpoint has completed, and its sinks have committed. Ids grow: no older one completes any more."""
+        """Take note that a checkpoint has completed and its sinks have committed. Ids grow: no older one completes any
+        more."""
         ...
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        """A checkpoint was aborted, or subsumed by a newer one; `latest_completed` is -1 if there is none."""
+        """Take note that a checkpoint was aborted, or subsumed by a newer one. `latest_completed` is -1 if there is
+        none."""
         ...
 
 
 class CheckpointListener(Protocol):
-    """Is notified of what became of a pipeline's checkpoints: see `Pipeline.listen`. Inherit from it to leave methods
+    """A listener for the outcomes of a pipeline's checkpoints (see `Pipeline.listen`). Inherit from it to leave methods
     out.
 
     It is called in the process that takes the step (in Airflow, mostly the `notify` task), so be quick. Notifications
-    may repeat, and may come from another process than the last one: go by the ids. What a listener raises is only
-    logged: the checkpoint stands as it is.
+    may repeat, and may come from another process than the last one, so rely on the ids. An error that a listener raises
+    is only logged. It does not affect the checkpoint.
 
     Example:
         ```python
@@ -160,7 +171,8 @@ class CheckpointListener(Protocol):
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed and every sink has committed it. At least once: it is repeated after a crash.
+        """React to a checkpoint that has completed and that every sink has committed. Called at least once: the call is
+        repeated after a crash.
 
         Args:
             checkpoint_id: The checkpoint.
@@ -168,7 +180,7 @@ class CheckpointListener(Protocol):
         return None
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
-        """The checkpoint failed, whatever the cause, and what it staged is garbage. Best effort: it is not repeated
+        """React to a checkpoint that has failed. Its staged files are garbage. Best effort: the call is not repeated
         after a crash.
 
         Args:
@@ -178,8 +190,8 @@ class CheckpointListener(Protocol):
         return None
 
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
-        """Newer checkpoints have pushed out this one and those before it. Best effort, after the completion of a newer
-        one.
+        """React to newer checkpoints that have replaced this one and those before it. Best effort, after the completion
+        of a newer one.
 
         Args:
             checkpoint_id: The checkpoint.
@@ -188,12 +200,14 @@ class CheckpointListener(Protocol):
 
 
 class Validator(Protocol):
+    """Validates staged rows and state: with Great Expectations in production."""
+
     def validate(
         self,
         checkpoint: CheckpointRecord,
         subtasks: Mapping[SubtaskId, SubtaskRecord],
         settled: Sequence[Verdict] = (),
     ) -> Sequence[Verdict]:
-        """Judge every target that has a suite, except those whose verdict is settled already; reports show these too.
-        An error while judging is a verdict with `success` None, not raised."""
+        """Validate every target that has a suite, except those with a `settled` verdict, which reports show too. An
+        error during validation becomes a verdict with `success` None, and is not raised."""
         ...

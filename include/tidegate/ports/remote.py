@@ -1,25 +1,25 @@
-"""What a source or sink of a system outside may say of it besides."""
+"""The optional abilities of a source or sink of an external system."""
 
 from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
 class RemoteEndpoint(Protocol):
-    """A source or sink of a system that is reached by a connection."""
+    """A source or sink of a system that is reached through a connection."""
 
     def reached(self) -> str:
-        """Look whether the system answers, and has what is read or written. It takes seconds at most.
+        """Check that the system answers, and has the data set that is read or written. It takes seconds at most.
 
         Returns:
-            What was found, without secrets.
+            The result as text, without secrets.
 
         Raises:
-            CheckpointError: If it does not answer, refuses, or has no such thing.
+            CheckpointError: If the system does not answer, refuses, or has no such data set.
         """
         ...
 
     def dataset(self) -> tuple[str, str]:
-        """Name what is read or written as catalogues do: see OpenLineage's naming of datasets.
+        """Name the data set as catalogues do (see OpenLineage's naming of datasets).
 
         Returns:
             The namespace and the name.

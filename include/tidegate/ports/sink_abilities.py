@@ -1,4 +1,4 @@
-"""What a sink may be able to do besides: go back, read back what it shows, say whose it is, and what lies in it."""
+"""Optional abilities of a sink: to rewind, to read its table back, to report its owner, and to list its files."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """A table as of a checkpoint: Parquet files that never change, and that may be deleted some time.
+    """A table as of a checkpoint: Parquet files that never change, and that may be deleted later.
 
     Attributes:
         paths: The files, oldest first.
@@ -32,20 +32,20 @@ class TableFiles:
 
 @runtime_checkable
 class ReadableAtSink(Protocol):
-    """A sink whose table can be read as of a checkpoint, whatever it shows now: see `tidegate.read`."""
+    """A sink whose table can be read as of a checkpoint, whatever it shows now (see `tidegate.read`)."""
 
     def read_at(
         self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None
     ) -> TableFiles | ArrowRows:
         """Find the rows that the table has at a checkpoint, with the columns of the rows alone.
 
-        It changes nothing, and is called beside commits and rewinds. A `FileNotFoundError` says that files have moved
-        meanwhile: the caller asks again.
+        It changes nothing, and is called while commits and rewinds run. A `FileNotFoundError` means that files have
+        moved meanwhile, and the caller repeats the call.
 
         Args:
-            checkpoint_id: A completed checkpoint, whose rows the sink was told to show.
-            branch: That checkpoint and all that it follows.
-            staged: What the checkpoint staged; None if that is not on record any more.
+            checkpoint_id: A completed checkpoint, whose rows the sink was requested to show.
+            branch: That checkpoint and its history.
+            staged: The files that the checkpoint staged; None if they are not on record any more.
 
         Returns:
             The files, or rows that are read when they are needed.
@@ -59,10 +59,10 @@ class ReadableAtSink(Protocol):
 
 @runtime_checkable
 class ReadableSink(Protocol):
-    """A sink that can read back what it shows."""
+    """A sink that can read its table back."""
 
     def read_table(self, spark: "SparkSession") -> "DataFrame | None":
-        """Read what readers see now, with the columns of the rows alone.
+        """Read the rows that readers see now, with the columns of the rows alone.
 
         Args:
             spark: The session.
@@ -79,7 +79,7 @@ class NumberedSink(Protocol):
     when the old one is lost."""
 
     def numbers(self) -> tuple[int, int]:
-        """Find the highest numbers of which anything lies there.
+        """Find the highest numbers that any file of the sink carries.
 
         Returns:
             The highest id of a checkpoint, and the highest attempt at committing; 0 for none.
@@ -99,8 +99,8 @@ class KeyedSink(Protocol):
 
 @runtime_checkable
 class PlacedSink(Protocol):
-    """A sink that stages below the checkpoint storage. It learns whose it is when it joins a pipeline, so that no two
-    sinks stage in one place."""
+    """A sink that stages below the checkpoint storage. It is given its directory when it joins a pipeline, so that no
+    two sinks stage in one place."""
 
     @property
     def place(self) -> str | None:
@@ -108,24 +108,24 @@ class PlacedSink(Protocol):
         ...
 
     def placed(self, pipeline_id: str, name: str) -> Self:
-        """Make the sink as a pipeline has it.
+        """Make the sink with its place in a pipeline.
 
         Args:
             pipeline_id: The pipeline.
             name: The name of the sink in it.
 
         Returns:
-            The sink with its `place`. The one that was given stays as it is.
+            The sink with its `place`. The original stays unchanged.
         """
         ...
 
 
 @runtime_checkable
 class StagingSink(Protocol):
-    """A sink that can list its staging, so that a file that was left there long ago is found."""
+    """A sink that can list its staging, so that a forgotten file is found."""
 
     def staged_checkpoints(self) -> list[int]:
-        """List the checkpoints of which anything lies in staging.
+        """List the checkpoints that have files in staging.
 
         Returns:
             Their ids.
@@ -135,18 +135,18 @@ class StagingSink(Protocol):
 
 @runtime_checkable
 class ReferencingSink(Protocol):
-    """A sink whose table refers to staged files: they are staged where they stay, and a commit takes them over instead
-    of copying their rows. A checkpoint that is no longer needed gives up what it staged. Files that the table refers to
-    are then the table's alone, and are not discarded."""
+    """A sink whose table refers to staged files. They are staged where they stay, and a commit takes them over instead
+    of copying their rows. A checkpoint that is no longer needed gives up its staged files. Those that the table refers
+    to belong to the table alone from then on, and are not discarded."""
 
     def referenced(self, paths: Sequence[str]) -> Collection[str]:
-        """Find out which files have been taken over. What a commit has not taken over by now is taken over by none.
+        """Find out which files have been taken over. No later commit takes over any of the others.
 
         Args:
             paths: Staged files.
 
         Returns:
-            Those that the table refers to: also rows that were withdrawn and kept, and versions that it keeps.
+            Those that the table refers to, withdrawn rows that are kept and older versions included.
         """
         ...
 
@@ -164,7 +164,7 @@ class PortableSink(Protocol):
         ...
 
     def writer_at(self, url: str) -> SinkWriter:
-        """Make what stages below another root: rows that are taken along before the sink has ever staged them.
+        """Make a writer that stages below another root, for rows of a savepoint that the sink has never staged.
 
         Args:
             url: The root.
@@ -177,7 +177,7 @@ class PortableSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The rows of one checkpoint that a rewind takes out of readers' sight.
+    """The rows of one checkpoint that a rewind withdraws from readers.
 
     Attributes:
         checkpoint_id: The checkpoint.
@@ -194,18 +194,18 @@ class Withdrawn:
 
 @runtime_checkable
 class RewindableSink(Protocol):
-    """A sink that can show again what it showed at an earlier checkpoint, for a pipeline that is restored."""
+    """A sink that can show the rows of an earlier checkpoint again, for a pipeline that is restored."""
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """Show exactly what the checkpoints of a branch have committed.
 
-        What others did is withdrawn but kept, and what of the branch was withdrawn before comes back. Idempotent and
+        The rows of other checkpoints are withdrawn but kept, and withdrawn rows of the branch come back. Idempotent and
         fenced as `Sink.commit`: readers see each checkpoint's rows whole or not at all.
 
         Args:
             checkpoint_id: The restored checkpoint.
             branch: The checkpoints that the pipeline has behind it.
-            staged: What the restored checkpoint staged, which is kept with it.
+            staged: The files that the restored checkpoint staged, which are kept with it.
             attempt: The attempt at committing.
 
         Raises:
@@ -214,7 +214,7 @@ class RewindableSink(Protocol):
         ...
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:
-        """Say what a rewind to a branch would withdraw now.
+        """List the rows that a rewind to a branch would withdraw now.
 
         Args:
             branch: The branch.
@@ -233,7 +233,7 @@ class RewindableSink(Protocol):
         ...
 
     def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
-        """Delete withdrawn rows: no restore can bring them back any more.
+        """Delete withdrawn rows that no restore can bring back any more.
 
         Args:
             checkpoint_ids: The checkpoints.
@@ -244,15 +244,15 @@ class RewindableSink(Protocol):
 
 @runtime_checkable
 class PositionedSink(Protocol):
-    """A sink of upserts whose table says which checkpoint it has. Without this ability, it is taken at its word until
-    the pipeline is restored, and is given all rows after that."""
+    """A sink of upserts whose table records its checkpoint. Without this ability, the table is assumed to be complete
+    until the pipeline is restored, and is given all rows after that."""
 
     def shown_checkpoint(self) -> int | None:
-        """Find out which checkpoint's rows the table has, before the next ones are staged.
+        """Find out which checkpoint's rows the table has, before further rows are staged.
 
         Returns:
             The checkpoint that was last committed or rewound to. None if the table may lack rows of it, because it was
-            made anew or emptied since: then the sink is given all rows.
+            created again or emptied since. The sink is then given all rows.
 
         Raises:
             SinkError: If that cannot be found out now.
@@ -262,11 +262,11 @@ class PositionedSink(Protocol):
 
 @runtime_checkable
 class JournalingSink(Protocol):
-    """A sink that keeps what its checkpoints have replaced, so that a restore can bring it back. It hears of each
-    checkpoint, even after all its input has ended."""
+    """A sink that keeps the rows that its checkpoints have replaced, so that a restore can bring them back. It is
+    called for each checkpoint, even after all its input has ended."""
 
     def forget(self, kept: Collection[int]) -> None:
-        """Delete what only a restore to other checkpoints would need. No restore leads to them any more.
+        """Delete kept rows that only a restore to other checkpoints would need. Such a restore is no longer possible.
 
         Args:
             kept: The checkpoints that a restore can go back to, at least one. Later ones may follow.
@@ -276,11 +276,11 @@ class JournalingSink(Protocol):
 
 @runtime_checkable
 class LingeringSink(Protocol):
-    """A sink in whose place something lies for a time only, such as a table that was replaced. Its commits remove it,
-    and a cleaning does so where none come."""
+    """A sink that keeps some files for a limited time, such as those of a replaced table. Its commits remove them, and
+    so does a cleaning if no commits follow."""
 
     def outdated(self, now: datetime) -> list[str]:
-        """List files whose time is over, for a report. Changes nothing.
+        """List outdated files for a report. Changes nothing.
 
         Args:
             now: The time.
@@ -291,7 +291,7 @@ class LingeringSink(Protocol):
         ...
 
     def remove_outdated(self, attempt: CommitAttempt) -> None:
-        """Remove files whose time is over. Fenced as `Sink.commit`.
+        """Remove outdated files. Fenced as `Sink.commit`.
 
         Args:
             attempt: The attempt at committing.
@@ -301,11 +301,11 @@ class LingeringSink(Protocol):
 
 @runtime_checkable
 class OwnedSink(Protocol):
-    """A sink whose place has one owner, which a mark in it names: see `protocol.recovery.ownership`. Without this
-    ability, two pipelines that write to one place are not found out before they commit."""
+    """A sink whose place has one owner, recorded in a mark (see `protocol.recovery.ownership`). Without this ability,
+    two pipelines that write to one place are only detected when they commit."""
 
     def owner(self) -> Owner | None:
-        """Read whose the place is.
+        """Read the owner of the place.
 
         Returns:
             The owner; None if the place has no mark.
@@ -313,18 +313,19 @@ class OwnedSink(Protocol):
         ...
 
     def mark(self, owner: Owner) -> Owner:
-        """Make the place the owner's if it has no mark, in one step: of two at once both learn whose it is.
+        """Mark the place for the owner if it has no mark, in one step. Of two concurrent callers, both get the same
+        owner.
 
         Args:
-            owner: Who asks for the place.
+            owner: The pipeline that claims the place.
 
         Returns:
-            Whose it is from then on.
+            The owner from then on.
         """
         ...
 
     def mark_anew(self, owner: Owner) -> None:
-        """Make the place the owner's, whosever it is.
+        """Mark the place for the owner, whatever the mark was before.
 
         Args:
             owner: The new owner.
@@ -332,9 +333,9 @@ class OwnedSink(Protocol):
         ...
 
     def is_used(self) -> bool:
-        """Look for anything but the mark.
+        """Check whether the place holds anything but the mark.
 
         Returns:
-            Whether rows that readers see, or files of a pipeline, lie there.
+            Whether it holds rows that readers see, or files of a pipeline.
         """
         ...

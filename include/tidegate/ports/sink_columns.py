@@ -1,4 +1,4 @@
-"""Sinks that say what becomes of their table's columns when those of the rows change."""
+"""The ways in which the columns of a sink's table follow those of the rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -6,22 +6,22 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class EvolvingSink(Protocol):
-    """A sink whose table's own columns follow those of the rows: new ones are added, and wider ones widened. It is read
-    as before then."""
+    """A sink whose table follows the columns of the rows: new columns are added, and narrower ones are widened. Readers
+    of the table need not change."""
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """Columns of the table that have another name in the rows now: their new names by the old ones."""
+        """The columns of the table that have another name in the rows now: the new names by the old ones."""
         ...
 
 
 @runtime_checkable
 class SelectingSink(Protocol):
-    """A sink to a table whose columns the user defines: it adds none, and refuses rows that do not fit."""
+    """A sink to a table whose columns the user defines. It adds none, and refuses rows that do not fit."""
 
     @property
     def columns(self) -> Sequence[str] | None:
-        """The columns of the rows that it writes; None: all."""
+        """The columns of the rows that it writes; None for all."""
         ...
 
 
@@ -31,5 +31,5 @@ class DirectorySink(Protocol):
 
     @property
     def directory(self) -> str:
-        """Its path or URL."""
+        """The path or URL of the directory."""
         ...

@@ -1,4 +1,5 @@
-"""What a sink must do: stage rows where no reader looks, and show them once their checkpoint has completed."""
+"""The port for sinks. A sink stages rows out of the readers' sight, and shows them once their checkpoint has
+completed."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class SinkInput(StrEnum):
-    """Which rows a sink is given.
+    """The kind of rows that a sink is given.
 
     Attributes:
         CHANGES: The rows that the checkpoint produced.
         CURRENT: Every current row of the operator's state, whenever a subtask's part of it changed. Transforms between
-            the two derive columns of each row.
-        UPSERTS: Behind an operator that keeps state, how its rows differ from those that the sink was given before:
-            rows that are new or changed, and, in files of their own, keys that were removed or have expired.
+            the operator and the sink derive columns of each row.
+        UPSERTS: Behind an operator that keeps state, the differences of its rows from those that the sink was given
+            before: rows that are new or changed, and, in files of their own, keys that were removed or have expired.
             Such a file has `deletes` in its handle's details, and a column `_delete` that is true; columns that are no
-            key are null. A sink that may lack earlier rows, because it is new, writes elsewhere, was left by a restore,
-            or the pipeline began in another database, is given all rows once, in files with `whole` in their details:
-            no other key has a row. Behind transforms, a row may be as it was, and a key may be removed that has none.
-            Behind anything else, the rows that the checkpoint produced.
+            key are null. A sink may lack earlier rows because it is new, writes elsewhere, was left by a restore, or
+            because the pipeline began in another database. Then it is given all rows once, in files with `whole` in
+            their details: no other key has a row. Behind transforms, a row may be unchanged, and a removed key may have
+            no row. Behind anything else, the rows that the checkpoint produced.
     """
 
     CHANGES = "CHANGES"
@@ -34,11 +35,11 @@ class SinkInput(StrEnum):
 
 
 class DeliveryGuarantee(StrEnum):
-    """How often a row reaches the readers of a sink if something fails on the way (protocol.md section 17).
+    """The guarantee for a row's way to the readers of a sink after failures (protocol.md section 17).
 
     Attributes:
-        EXACTLY_ONCE: Once.
-        AT_LEAST_ONCE: It is never lost, but may be there twice.
+        EXACTLY_ONCE: Readers see each row once.
+        AT_LEAST_ONCE: No row is lost, but readers may see it twice.
     """
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
@@ -46,7 +47,7 @@ class DeliveryGuarantee(StrEnum):
 
 
 class SinkCommit(StrEnum):
-    """When a sink shows the rows of a checkpoint, and how often if something fails on the way.
+    """The moment when a sink shows the rows of a checkpoint, and its guarantee after failures.
 
     Attributes:
         IN_THE_COMMIT: In the transaction that completes the checkpoint: in the same instant as the checkpoint itself
@@ -62,7 +63,7 @@ class SinkCommit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide.
+    """The parts of the names of staged files, so that no other attempt, Spark retry or speculation can collide.
 
     Attributes:
         checkpoint_id: The checkpoint.
@@ -82,14 +83,14 @@ class SinkWriter(Protocol):
     `tidegate.state`."""
 
     def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """Write rows where no reader sees them.
+        """Write rows out of the readers' sight.
 
         A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`. A
-        report that names another one is refused (`protocol.cleaning.own_files`).
+        report that names any other path is refused (`protocol.cleaning.own_files`).
 
         Args:
             rows: The rows.
-            context: What to name the files after.
+            context: The parts of the files' names.
 
         Returns:
             Handles of kind `STAGED`, with paths relative to the sink's root.
@@ -100,14 +101,13 @@ class SinkWriter(Protocol):
 class CommitAttempt(Protocol):
     """One attempt at committing a pipeline's sinks.
 
-    A process that was stopped or hangs is overtaken by the next attempt. It may go on at any moment: then nothing it
-    does may have an effect.
+    A process that was stopped or hangs is overtaken by the next attempt. It may go on at any moment, and then it must
+    have no effect.
     """
 
     @property
     def number(self) -> int:
-        """The attempt's number. It only grows: a higher one overtakes all lower ones, those of processes that still run
-        included."""
+        """The attempt's number. A higher one overtakes all lower ones, even those of processes that still run."""
         ...
 
     def confirm(self) -> None:
@@ -137,16 +137,16 @@ class Sink(Protocol):
 
     @property
     def input(self) -> SinkInput:
-        """Which rows it is given."""
+        """The kind of rows that it is given."""
         ...
 
     @property
     def commits(self) -> SinkCommit:
-        """When it shows rows, and how often. One that is `IN_THE_COMMIT` is a `CommittingSink`."""
+        """The moment when it shows rows. A sink with `IN_THE_COMMIT` is a `CommittingSink`."""
         ...
 
     def writer(self) -> SinkWriter:
-        """Make what stages rows on executors.
+        """Make the writer that stages rows on executors.
 
         Returns:
             The writer.
@@ -161,21 +161,22 @@ class Sink(Protocol):
             staged: The files.
 
         Returns:
-            A lazy DataFrame; None if there are no files, as only the stream knows the columns then.
+            A lazy DataFrame; None if there are no files, because only the stream knows the columns then.
         """
         ...
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes.
 
-        Attempts fence: once one of a higher number was here, the steps of this one must change nothing, wherever it had
-        stopped. So publish by a step that then fails by itself. One way is a transaction that compares `attempt.number`
-        with the highest seen. Another is a rename out of a place of the attempt's own: make that place once, before
-        `attempt.confirm()`, and let every attempt first remove the places of lower numbers.
+        Attempts fence: once an attempt with a higher number has begun, the steps of this one must change nothing,
+        wherever it had stopped. So publish by a step that then fails by itself. One way is a transaction that compares
+        `attempt.number` with the highest number seen. Another is a rename out of a directory of the attempt's own:
+        create that directory once, before `attempt.confirm()`, and let every attempt first remove the directories of
+        lower numbers.
 
         Args:
             checkpoint_id: The completed checkpoint.
-            staged: What it staged.
+            staged: The files that it staged.
             attempt: The attempt at committing.
 
         Raises:
@@ -184,7 +185,7 @@ class Sink(Protocol):
         ...
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        """Check staged files as `CheckpointStorage.verify` does: the last look at them before the checkpoint completes.
+        """Check staged files as `CheckpointStorage.verify` does, for the last time before the checkpoint completes.
 
         Args:
             staged: The files, which must be there in their full length.
@@ -196,7 +197,7 @@ class Sink(Protocol):
         ...
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        """List what any attempt of a checkpoint left in staging, acknowledged or not.
+        """List the files that any attempt of a checkpoint has left in staging, acknowledged or not.
 
         Args:
             checkpoint_id: The checkpoint.
@@ -210,7 +211,7 @@ class Sink(Protocol):
         """Delete staged files, never rows that readers see.
 
         Args:
-            paths: The files. Missing ones are fine.
+            paths: The files. Missing ones are ignored.
         """
         ...
 
@@ -218,6 +219,6 @@ class Sink(Protocol):
         """Describe the sink for the checkpoint's metadata.
 
         Returns:
-            JSON, as of `Source.describe`.
+            JSON, as from `Source.describe`.
         """
         ...

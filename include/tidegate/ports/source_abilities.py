@@ -1,4 +1,4 @@
-"""What a source may be able to do besides: report its lag, list what it has read, go on behind lost rows, and keep
+"""Optional abilities of a source: to report its lag, to list the files it has read, to skip lost rows, and to keep
 malformed rows apart."""
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from tidegate.protocol.recovery.skipping import LostRows
 
 @runtime_checkable
 class BacklogSource(Protocol):
-    """A source that can say when it is behind."""
+    """A source that can report whether it is behind."""
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Say whether more has arrived than a poll took.
+        """Report whether more has arrived than a poll took.
 
         Args:
             split: The split.
-            polled: What the poll returned.
+            polled: The segment that the poll returned.
 
         Returns:
             Whether it is behind.
@@ -33,51 +33,51 @@ class BacklogSource(Protocol):
 
 @runtime_checkable
 class DiscoveringSource(Protocol):
-    """A source that may take its columns from the system that it reads. That is asked when the pipeline is checked,
-    planned or run, and not when it is defined, as Airflow defines it again and again."""
+    """A source that may take its columns from the system that it reads. It reads them when the pipeline is checked,
+    planned or run, and not when it is defined, because Airflow defines it again and again."""
 
     @property
     def declared_schema(self) -> Schema | None:
-        """The columns, if the user has declared them. None: `schema` asks for them."""
+        """The columns, if the user has declared them. None: `schema` reads them from the system."""
         ...
 
 
 @runtime_checkable
 class CheckedSource(Protocol):
-    """A source that can look beforehand at the system that it reads, when a definition is checked."""
+    """A source that can inspect the system that it reads in advance, when a definition is checked."""
 
     def problems(self) -> Sequence[str]:
-        """Find what a poll would refuse.
+        """Find the problems for which a poll would fail.
 
         Returns:
-            A sentence for each, which says the way out; none if the system cannot be reached.
+            A sentence with the way out for each of them; none if the system cannot be reached.
         """
         ...
 
 
 @runtime_checkable
 class LaggingSource(Protocol):
-    """A source that can say how far behind it is."""
+    """A source that can report its lag."""
 
     def pending(self, split: int) -> Pending | None:
-        """Say what the last poll of a split has found and left. Called right after a poll, of the same object, so it
-        costs no further look at the input.
+        """Report the input that the last poll of a split has found and left. It is called right after a poll of the
+        same object, so it needs no further access to the input.
 
         Args:
             split: The split.
 
         Returns:
-            What is left; None before the first poll.
+            The input that is left; None before the first poll.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSince:
-    """What a source has read between two snapshots.
+    """The input that a source has read between two snapshots.
 
     Attributes:
-        pieces: The number of files, or of whatever it reads in.
+        pieces: The number of files, or of other pieces that it reads.
         bytes: Their size.
         missing: The names of those that are gone or have changed since, and so cannot be read again as they were.
     """
@@ -89,7 +89,7 @@ class ReadSince:
 
 @runtime_checkable
 class ListingSource(Protocol):
-    """A source that can say which files a checkpoint has read."""
+    """A source that can list the files that a checkpoint has read."""
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> Mapping[str, int]:
         """List the files that one split has read in a checkpoint.
@@ -100,23 +100,23 @@ class ListingSource(Protocol):
             storage: The checkpoint storage.
 
         Returns:
-            The files, relative to where the source reads, with their bytes.
+            The files, relative to the source's directory, with their bytes.
 
         Raises:
-            StateIntegrityError: If what records them is missing or damaged.
-            StorageError: If it cannot be read.
+            StateIntegrityError: If the record of them is missing or damaged.
+            StorageError: If the record cannot be read.
         """
         ...
 
 
 @runtime_checkable
 class RereadingSource(Protocol):
-    """A source that can say what a restore makes it read again."""
+    """A source that can report the input that it reads again after a restore."""
 
     def read_since(
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
-        """Sum up what was read between two snapshots, as it is now.
+        """Sum up the input that was read between two snapshots, in its present form.
 
         Args:
             split: The split.
@@ -125,19 +125,19 @@ class RereadingSource(Protocol):
             storage: The checkpoint storage.
 
         Returns:
-            What was read after `restored` and up to `taken`.
+            The input that was read after `restored` and up to `taken`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PieceVersion:
-    """What a file is, or was.
+    """One version of a file.
 
     Attributes:
         bytes: Its size.
         modified_at: When it was modified.
-        checksum: Of its content; None if that is not remembered.
+        checksum: The checksum of its content; None if it was not recorded.
     """
 
     bytes: int
@@ -150,10 +150,10 @@ class ReadPiece:
     """A file that a checkpoint has read.
 
     Attributes:
-        name: Relative to where the source reads.
+        name: Its name relative to the source's directory.
         checkpoint_id: The checkpoint.
         then: The file as it was read.
-        now: The file as it is; None if it is gone.
+        now: The file as it is now; None if it is gone.
         is_same: Whether it has not changed.
     """
 
@@ -166,16 +166,17 @@ class ReadPiece:
 
 @runtime_checkable
 class ReplaceableSource(Protocol):
-    """A source of files that can say what it has read of one, so that a corrected file can be taken."""
+    """A source of files that can report the version of a file that it has read, so that a corrected file can be
+    taken."""
 
     def name_of(self, given: str) -> str:
-        """Name a file as the source does.
+        """Return the source's name of a file.
 
         Args:
             given: The file as a user names it, such as by its whole path.
 
         Returns:
-            Its name relative to where the source reads.
+            Its name relative to the source's directory.
         """
         ...
 
@@ -190,18 +191,18 @@ class ReplaceableSource(Protocol):
             storage: The checkpoint storage.
 
         Returns:
-            Those of the files that were read, by name.
+            The files that were read, by name.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What is left of a position or a segment when lost rows are skipped.
+    """The rest of a position or a segment after lost rows are skipped.
 
     Attributes:
-        lost: The rows that nobody will read, of each part of the source.
-        rest: The position behind them, or the reference of what is left of the segment; None if nothing of it is left.
+        lost: The rows of each part of the source that will never be read.
+        rest: The position behind them, or the reference of the rest of the segment; None if nothing is left of it.
     """
 
     lost: Sequence[LostRows]
@@ -210,17 +211,17 @@ class Skipped:
 
 @runtime_checkable
 class SkippingSource(Protocol):
-    """A source that may lose rows before they are read, refuses to go on then, and can say where it could. Both methods
-    look at the source as it is, and change nothing."""
+    """A source that may lose rows before they are read, and then refuses to go on. It can report where reading could
+    resume. Both methods read the source's present state, and change nothing."""
 
     def skip_lost(self, position: Mapping[str, Any]) -> Skipped | None:
-        """Find what a poll that goes on from a position would miss.
+        """Find the rows that a poll from a position would miss.
 
         Args:
-            position: Of the snapshot of a split, which may be of another number of splits than there are now.
+            position: The position of a split's snapshot. The number of splits may have changed since.
 
         Returns:
-            What is lost, and the parts of the position that change; None if nothing is.
+            The lost rows, and the parts of the position that change; None if nothing is lost.
 
         Raises:
             SourceUnavailableError: If the source cannot be reached.
@@ -228,13 +229,13 @@ class SkippingSource(Protocol):
         ...
 
     def cut_lost(self, reference: Mapping[str, Any]) -> Skipped | None:
-        """Find what of a segment cannot be read any more.
+        """Find the rows of a segment that cannot be read any more.
 
         Args:
-            reference: Of a segment that a checkpoint holds as being in flight.
+            reference: The reference of a segment that a checkpoint holds as in flight.
 
         Returns:
-            What is lost, and the reference of the rest; None if nothing is lost.
+            The lost rows, and the reference of the rest; None if nothing is lost.
 
         Raises:
             SourceUnavailableError: If the source cannot be reached.
@@ -248,5 +249,5 @@ class QuarantiningSource(Protocol):
 
     @property
     def quarantine(self) -> "Sink | None":
-        """Where malformed rows go. None: they fail the checkpoint."""
+        """The sink of malformed rows. None: they fail the checkpoint."""
         ...

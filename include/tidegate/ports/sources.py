@@ -1,4 +1,4 @@
-"""What a source must do. It reads by reference: a segment names data, and never holds the rows."""
+"""The port for sources. A source reads by reference: a segment names data, and never holds the rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Segment:
         split: The split of the source.
         reference: JSON that only the source understands, such as a list of files or a range of offsets.
         bytes: Its size.
-        event_time: The largest event time in it, if an operator needs that. Not set by the source.
-        ahead: The number of rows with a later event time, which are malformed. Not set by the source.
+        event_time: The largest event time in it, if an operator needs that. The source does not set it.
+        ahead: The number of rows with a later event time, which are malformed. The source does not set it.
         files: Files on checkpoint storage that the reference names. They stay until the segment has been read.
     """
 
@@ -37,16 +37,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source split needs to poll, and to record its position.
+    """The context in which a source split polls and records its position.
 
     Attributes:
-        storage: The checkpoint storage, for what is too large for the position.
+        storage: The checkpoint storage, for data that is too large for the position.
         checkpoint_id: The checkpoint that the poll is a part of.
         prefix: The path below which the split may write. It is unique to this subtask and attempt.
-        other_splits: The snapshots that the source's other splits had when this checkpoint began. What they have read
-            need not be looked at. If there were more splits before, those of the ones that are gone are among them.
-        max_bytes: A poll should not take many more than these, if it can choose. The rest is polled soon.
-        now: The time of the poll, for a source that leaves alone what is too young.
+        other_splits: The snapshots that the source's other splits had when this checkpoint began. Their input need not
+            be searched. If there were more splits before, the snapshots of those that are gone are among them.
+        max_bytes: A poll should not take many more bytes than these, if it can choose. The rest is polled soon.
+        now: The time of the poll, for a source that leaves files alone that are too young.
     """
 
     storage: CheckpointStorage
@@ -60,8 +60,9 @@ class SourceContext:
 class Source(Protocol):
     """A replayable input, by structure: a class with these methods need not inherit from it.
 
-    It keeps nothing in memory between calls, as its position is in the snapshots. It may also be a `BacklogSource`, a
-    `LaggingSource`, an `ArrowSource`, a `QuarantiningSource`, and whatever else the abilities below are.
+    It keeps nothing in memory between calls, because its position is in the snapshots. It may also be a
+    `BacklogSource`, a `LaggingSource`, an `ArrowSource`, a `QuarantiningSource`, or have any other ability of this
+    page.
     """
 
     @property
@@ -78,12 +79,12 @@ class Source(Protocol):
         ...
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """Take what has arrived since a snapshot, within the source's limit.
+        """Take the input that has arrived since a snapshot, within the source's limit.
 
         Args:
             split: The split.
             restored: The snapshot that it goes on from; None at the start.
-            context: Where and as part of which checkpoint it polls.
+            context: The context of the poll.
 
         Returns:
             The segment, None if nothing has arrived, and the snapshot that records it as read. The snapshot is
@@ -117,7 +118,7 @@ class Source(Protocol):
 
         Args:
             spark: The session. `SparkSession.getActiveSession()` knows it only after its first use.
-            segments: What to read.
+            segments: The segments.
             output: `rows`, or `malformed` for a source that keeps such rows.
 
         Returns:
@@ -126,14 +127,14 @@ class Source(Protocol):
         ...
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
-        """Say what an error of Spark means, which reads late, in the middle of another job.
+        """Explain an error of Spark, which reads lazily, in the middle of another job.
 
         Args:
-            error: What Spark raised.
-            segments: What was read.
+            error: The error that Spark raised.
+            segments: The segments that were read.
 
         Returns:
-            What to raise instead; None if the error does not come from reading these segments.
+            The error to raise instead; None if the cause is not the reading of these segments.
         """
         ...
 
@@ -142,6 +143,6 @@ class Source(Protocol):
 
         Returns:
             JSON: its class as `type`, and its options, without secrets. `type` and `path`, if there is one, identify
-            the source: a definition whose source has others is refused.
+            the source. A definition whose source has a different `type` or `path` is refused.
         """
         ...

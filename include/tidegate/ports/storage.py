@@ -1,4 +1,4 @@
-"""Where state lies: files that are written once, read back, verified and deleted."""
+"""The storage of state: files that are written once, read back, verified and deleted."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from tidegate.protocol.facts.records import StateHandle
 
 
 class ReadableStorage(Protocol):
-    """Files that were written before. Raises as `CheckpointStorage`."""
+    """Read access to written files. Its methods raise as those of `CheckpointStorage`."""
 
     @property
     def url(self) -> str:
@@ -27,7 +27,7 @@ class ReadableStorage(Protocol):
 
 
 class CheckpointStorage(Protocol):
-    """Where state lies. Paths are relative to `url` and never leave it. What was written can be read back at once,
+    """The storage of state. Paths are relative to `url` and never leave it. A written file can be read back at once,
     whole.
 
     Every method raises `StorageError` if it cannot read or write, and `StateIntegrityError` for a file that is missing
@@ -71,18 +71,18 @@ class CheckpointStorage(Protocol):
         ...
 
     def mark(self, path: str, content: bytes, anew: bool = False) -> bytes:
-        """Write a small file unless it is there.
+        """Write a small file unless it exists.
 
-        Where the storage has no such step, of two at once the last counts, and both are given that as far as it shows
-        by then.
+        On a storage without such an atomic step, the last of two concurrent writes wins. Both callers get its content
+        if it is visible by then.
 
         Args:
             path: The file.
             content: Its content.
-            anew: Write it also if it is there.
+            anew: Write it even if it exists.
 
         Returns:
-            What the file holds from then on.
+            The content of the file from then on.
         """
         ...
 
@@ -98,14 +98,14 @@ class CheckpointStorage(Protocol):
         ...
 
     def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
-        """Delete files. Missing ones are fine; directories left empty are removed.
+        """Delete files. Missing ones are ignored, and directories left empty are removed.
 
-        An object store has none, but its file system leaves empty objects that stand for them. They cannot be removed
-        alone, so this happens only in `closed` directories.
+        An object store has no directories, but its file system leaves empty objects in their place. They cannot be
+        removed one by one, so they are removed only in `closed` directories.
 
         Args:
             paths: The files.
-            closed: Directories where nothing that counts is written any more.
+            closed: Directories to which nothing that counts is written any more.
         """
         ...
 
@@ -119,7 +119,7 @@ class CheckpointStorage(Protocol):
             The storage.
 
         Raises:
-            ConfigurationError: If there cannot be any.
+            ConfigurationError: If the URL cannot be storage.
         """
         ...
 
@@ -129,11 +129,11 @@ class CheckpointStorage(Protocol):
         Args:
             file: The file.
             source: The storage that has it.
-            path: Where to.
-            keep: Called now and then.
+            path: The path of the copy.
+            keep: Called repeatedly during the copy.
 
         Raises:
-            StateIntegrityError: If it is not what was written there.
+            StateIntegrityError: If the file differs from its handle.
         """
         ...
 
@@ -145,6 +145,6 @@ class CheckpointStorage(Protocol):
             in_full: The paths whose checksums must match, too.
 
         Raises:
-            StateIntegrityError: For the first that differs from what was written.
+            StateIntegrityError: For the first file that differs from its handle.
         """
         ...

@@ -21,12 +21,14 @@ from tidegate.protocol.observing.statistics import LatestFigures
 
 
 class Clock(Protocol):
+    """The clock of this process."""
+
     def now(self) -> datetime:
-        """The wall clock, timezone-aware UTC."""
+        """Read the wall clock, timezone-aware UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment; unlike the wall clock it never goes back, so it measures durations."""
+        """Return the seconds since some moment. Unlike the wall clock it never goes back, so it measures durations."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -36,59 +38,59 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """What a transaction is about to ask, so that a store may read it together with the lock. It changes no answer:
-    what is not named here is read when it is asked for. What is under way always belongs to it; beside that, the
-    checkpoint of `request_id`, and all that are `completed`."""
+    """The rows that a transaction is about to read, so that a store may read them together with the lock. It changes no
+    answer: other rows are read when they are needed. Checkpoints in progress are always read; so is the checkpoint of
+    `request_id`, and with `completed` all completed ones."""
 
     request_id: str | None = None
     completed: bool = False
 
 
 class CheckpointStore(Protocol):
-    """Durable record of checkpoints. After `transaction` exits normally, everything in it is durable; after it raises,
-    nothing is, except after `UnknownOutcomeError`: then read again to find out. `StoreUnavailableError` means that
-    nothing happened.
+    """The durable record of checkpoints. After `transaction` exits normally, everything in it is durable. After it
+    raises, nothing is. After `UnknownOutcomeError` the outcome is unknown: read again to find out.
+    `StoreUnavailableError` means that nothing happened.
     """
 
     def transaction(
         self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> AbstractContextManager[StoreTransaction]:
-        """One that is about to read checkpoints says so with `prefetch`. Participants run first, before anybody has to
-        wait for the lock: they may take minutes. Who then finds that their rows are not to be shown raises, and nothing
-        of the transaction is kept.
+        """Open a transaction. With `prefetch` it names the rows that it is about to read. Participants run first, before
+        the lock is taken, because they may take minutes. If their rows must then not be shown, the caller raises an
+        error, and the transaction is rolled back.
 
-        Raises what participants raise.
+        Errors of participants pass through.
         """
         ...
 
     def identity(self) -> str:
-        """Distinguishes this database from every other one, and stays with it through a dump or a backup."""
+        """Return the id of this database. It differs from that of every other one, and survives a dump or a backup."""
         ...
 
     def pipelines(self) -> list[str]: ...
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
-        """None if nothing was ever recorded about it."""
+        """Return the pipeline's row; None if nothing was ever recorded about it."""
         ...
 
     def region(self, pipeline_id: str) -> RegionRecord: ...
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None: ...
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
-        """Newest first."""
+        """Return the pipeline's checkpoints, newest first."""
         ...
 
     def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
-        """All with status COMPLETED, also those that a restore has left behind, oldest first."""
+        """Return all checkpoints with status COMPLETED, those that a restore has left behind included, oldest first."""
         ...
 
     def figures(self, pipeline_id: str) -> LatestFigures:
-        """What metrics are made of. Asked after every checkpoint, so it reads no history."""
+        """Return the figures behind the metrics. It is called after every checkpoint, so it reads no history."""
         ...
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
     def audit(self, pipeline_id: str | None, limit: int, before: int | None = None) -> list[AuditRecord]:
-        """What people have asked for, newest first: of one pipeline, or of all and the database itself. `before` is a
-        number: only what is older."""
+        """Return the audit entries of one pipeline, or of all pipelines and the database itself, newest first. With
+        `before`, return only entries with a lower number."""
         ...
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
@@ -96,5 +98,5 @@ class CheckpointStore(Protocol):
         ...
 
     def wait_for_changes(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
-        """The same for several: those about which something was committed, none if the time passed."""
+        """Block as `wait_for_change`, for several pipelines. Return those with a change; none if the time passed."""
         ...

@@ -1,4 +1,4 @@
-"""One transaction on the record of a pipeline: what the coordinator asks and writes in it."""
+"""The coordinator's transaction on the record of one pipeline."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -34,54 +34,54 @@ from tidegate.protocol.steps.committing import CommitterRecord
 class StoreTransaction(EventQueue, GarbageQueue, Protocol):
     """One transaction on one pipeline, serialised with every other transaction on it (protocol.md section 1: all
     coordinator changes happen under one lock). Reads see the transaction's own writes. Methods that move a checkpoint
-    return False if it was not where they expect it: the race was lost and nothing was changed.
+    return False if it was not in the expected stage: the race was lost, and nothing was changed.
     """
 
     # -- facts
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None: ...
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        """The checkpoint that this request asked for and that counts; without one the newest that failed or was left
-        behind by a restore."""
+        """Return the checkpoint of this request that counts, or else the newest that failed or that a restore has left
+        behind."""
         ...
 
     def in_progress(self) -> list[CheckpointRecord]:
-        """Oldest first."""
+        """Return the checkpoints in progress, oldest first."""
         ...
 
     def retained(self) -> list[CheckpointRecord]:
-        """Checkpoints with status COMPLETED that the pipeline has behind it, oldest first."""
+        """Return checkpoints with status COMPLETED that the pipeline has behind it, oldest first."""
         ...
 
     def latest_completed(self) -> CheckpointRecord | None:
-        """The newest of `retained`: what the next checkpoint goes on from."""
+        """Return the newest of `retained`, from which the next checkpoint goes on."""
         ...
 
     def unnotified(self) -> list[CheckpointRecord]:
-        """Those of `retained` whose sinks have not all committed, oldest first."""
+        """Return the checkpoints of `retained` whose sinks have not all committed, oldest first."""
         ...
 
     def abandoned(self) -> list[CheckpointRecord]:
-        """Checkpoints with status COMPLETED that a restore has left behind, oldest first."""
+        """Return checkpoints with status COMPLETED that a restore has left behind, oldest first."""
         ...
 
     def restores(self) -> list[Restore]:
-        """All that the user asked for, oldest first."""
+        """Return all restores that the user has requested, oldest first."""
         ...
 
     def skips(self) -> list[SourceSkip]:
-        """What was skipped of the pipeline's sources, oldest first."""
+        """Return the skips of lost rows in the pipeline's sources, oldest first."""
         ...
 
     def named(self, name: str) -> CheckpointRecord | None:
-        """The savepoint of this name that is IN_PROGRESS or COMPLETED."""
+        """Return the savepoint of this name that is IN_PROGRESS or COMPLETED."""
         ...
 
     def written_to(self, location: str) -> list[CheckpointRecord]:
-        """The savepoints, of whatever status, whose canonical copies were begun in this directory, oldest first."""
+        """Return the savepoints of any status whose canonical copies were begun in this directory, oldest first."""
         ...
 
     def last_checkpoint_id(self) -> int:
-        """The newest id that was given out, 0 if none was."""
+        """Return the newest id that was given out; 0 if none was."""
         ...
 
     def subtasks(
@@ -91,29 +91,29 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
     def compactions(self) -> list[CompactedRun]: ...
     def pipeline(self) -> PipelineRecord: ...
     def requests(self) -> list[CheckpointRequest]:
-        """All that wait, and dropped ones whose requesters have not heard of it yet; in no particular order."""
+        """Return all waiting requests, and dropped ones whose requesters have not been notified yet, in any order."""
         ...
 
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
-        """Checkpoints with status FAILED and a higher id, oldest first."""
+        """Return checkpoints with status FAILED and a higher id, oldest first."""
         ...
 
     def endpoints(self) -> list[Endpoint]:
-        """Sources and sinks as last recorded, including those that the definition no longer has."""
+        """Return sources and sinks as last recorded, including those that the definition no longer has."""
         ...
 
     def lag(self) -> list[SourceLag]:
-        """How far behind its sources the pipeline was when that was last recorded, by source."""
+        """Return the last recorded lag of the pipeline behind each of its sources."""
         ...
 
     def cleaning(self) -> int:
-        """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
+        """Count the checkpoints that are SUBSUMED, and so wait for the deletion of their files."""
         ...
 
     def region(self) -> RegionRecord: ...
     def committer(self) -> CommitterRecord: ...
     def latest_subsumed(self) -> int | None:
-        """The newest checkpoint that is SUBSUMED or DISCARDED, and that no restore has left behind."""
+        """Return the newest checkpoint that is SUBSUMED or DISCARDED, and that no restore has left behind."""
         ...
 
     def audited(self, request_id: str) -> AuditRecord | None:
@@ -121,7 +121,7 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
-        """The restore whose plan was asked for on a page, by the id of that request."""
+        """Return the restore whose plan was requested on a page, by the id of that request."""
         ...
 
     # -- writes
@@ -131,45 +131,46 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def put_planned_restore(self, planned: PlannedRestore) -> None:
-        """Record it, or what is new about it. Raises `RecordRefusedError` if what was asked, planned or confirmed would
-        change."""
+        """Record the planned restore, or its progress. Raises `RecordRefusedError` if its request, plan or confirmation
+        would change."""
         ...
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
-        """Raises `PipelineStatusError` if the transition is not legal."""
+        """Change the pipeline's status. Raises `PipelineStatusError` if the transition is not legal."""
         ...
 
     def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
-        """Each replaces the one of its role and name; the place of the old one is kept beside it."""
+        """Record sources and sinks. Each replaces the one of its role and name, and keeps the place of the old one as
+        its previous place."""
         ...
 
     def record_skips(self, skips: Sequence[SourceSkip]) -> None:
-        """Put on record, for good, where the pipeline goes on from completed checkpoints."""
+        """Record permanently where the pipeline goes on from completed checkpoints."""
         ...
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
-        """Record that this DAG asks for checkpoints of the pipeline, for those who look. As `touch_request`, it wakes
-        nobody."""
+        """Record that this DAG requests checkpoints of the pipeline, for readers of its status. As `touch_request`, it
+        wakes no process."""
         ...
 
     def record_lag(self, lags: Sequence[SourceLag]) -> None:
-        """Replace what is recorded of the pipeline's sources. As `touch_request`, it wakes nobody."""
+        """Replace the recorded lag of the pipeline's sources. As `touch_request`, it wakes no process."""
         ...
 
     def put_request(self, request: CheckpointRequest) -> None:
-        """Record a request, or what is new about it."""
+        """Record a request, or its changes."""
         ...
 
     def touch_request(self, request_id: str, at: datetime) -> None:
-        """Record that its requester still asks. That wakes no process that waits for a change: otherwise waiting
+        """Record that a requester still waits. It wakes no process that waits for a change: otherwise waiting
         requesters would wake each other, and themselves, for as long as they wait."""
         ...
 
     def remove_requests(self, request_ids: Sequence[str]) -> None: ...
     def begin_region(self, at: datetime) -> int:
-        """Register the next attempt of a region, seen now, and return it; an older one is overtaken."""
+        """Register the next attempt of a region, with a sign of life, and return it. An older one is overtaken."""
         ...
 
     def touch_region(self, attempt: int, at: datetime) -> bool:
@@ -177,7 +178,7 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def end_region(self, attempt: int, at: datetime) -> bool:
-        """False if another attempt has taken over or it was ended before."""
+        """Record that an attempt has ended. False if another attempt has taken over or it was ended before."""
         ...
 
     def record_restore(self, checkpoint_id: int, at: datetime) -> None:
@@ -185,26 +186,26 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
-        """Record a restore, its commit point. Of all checkpoints that have completed, also of those whose state is not
-        kept any more, exactly those outside of `present` are left behind from here on. Whatever the pipeline's status,
-        it runs again, unless it is suspended: this is the only way out of CANCELLED."""
+        """Record a restore; this is its commit point. Of all completed checkpoints, even of those whose state is gone,
+        exactly those outside of `present` are left behind from here on. The pipeline runs again, unless it is
+        suspended, whatever its status: this is the only way out of CANCELLED."""
         ...
 
     def begin_export(self, checkpoint_id: int, location: str) -> None:
-        """Record where a canonical copy of a completed savepoint is about to be written. That stays as it is."""
+        """Record where a canonical copy of a completed savepoint is about to be written. The place never changes."""
         ...
 
     def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
-        """Record that the copy is complete; the first record stays. False if the savepoint was disposed of."""
+        """Record that the copy is complete. The first record stays. False if the savepoint was disposed of."""
         ...
 
     def begin_import(self, after: int, at: datetime) -> int:
-        """Take the next checkpoint id, higher than `after` too, for a checkpoint whose files are about to be copied in,
-        and return it."""
+        """Take the next checkpoint id, which is also higher than `after`, and return it. Files are then copied in for
+        this checkpoint."""
         ...
 
     def imports(self) -> dict[int, datetime]:
-        """Those under way: their checkpoints, and the last sign of life of each."""
+        """Return the imports in progress: their checkpoints, and the last sign of life of each."""
         ...
 
     def touch_import(self, checkpoint_id: int, at: datetime) -> bool:
@@ -212,21 +213,22 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def end_import(self, checkpoint_id: int, at: datetime) -> bool:
-        """From here on, what was copied is swept as far as no checkpoint has it. False if it was ended before."""
+        """Record that an import has ended. From here on, copied files that no checkpoint refers to are swept. False if
+        it was ended before."""
         ...
 
     def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
-        """Record that this commit attempt has rewound all sinks; as `mark_notified`."""
+        """Record that this commit attempt has rewound all sinks, as `mark_notified` does for a commit."""
         ...
 
     def next_checkpoint_id(self) -> int:
-        """Strictly increasing per pipeline, starting at 1. If this transaction rolls back, the id may be given again:
-        it counts only once its checkpoint is recorded."""
+        """Return the next id. Ids strictly increase per pipeline, starting at 1. If this transaction rolls back, the id
+        may be given out again: it counts only once its checkpoint is recorded."""
         ...
 
     def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
-        """Count these numbers and all lower ones as given out: something that the store does not know may carry them. A
-        region that runs is overtaken, and what regions of these attempts have left on storage is not looked for."""
+        """Count these numbers and all lower ones as given out, because files that the store does not know may carry
+        them. A region that runs is overtaken, and leftovers of these attempts on storage are not swept."""
         ...
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
@@ -240,13 +242,13 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
-        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One
-        that was not asked (attempt 0) must have finished. If it `moves` the checkpoint on, it is as after `advance` to
-        ACKNOWLEDGED once none is left."""
+        """Store snapshots of subtasks that have not acknowledged yet, and return how many subtasks still have not. A
+        subtask that was not triggered (attempt 0) must have finished. With `moves`, the checkpoint advances to
+        ACKNOWLEDGED once none is left, as by `advance`."""
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
-        """Move an IN_PROGRESS checkpoint from one phase to the next. Of one that is held, see `hold` and `decide`."""
+        """Move an IN_PROGRESS checkpoint from one phase to the next. For a hold, see `hold` and `decide`."""
         ...
 
     def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
@@ -254,20 +256,21 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
-        """ACKNOWLEDGED -> VALIDATED with these verdicts, which replace others."""
+        """Move a checkpoint from ACKNOWLEDGED to VALIDATED with these verdicts, which replace others."""
         ...
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
-        """IN_PROGRESS/ACKNOWLEDGED -> HELD: it waits for a person. `message` is for that person."""
+        """Move a checkpoint in progress from ACKNOWLEDGED to HELD, where it waits for manual approval. `message` is the
+        reason, for the user."""
         ...
 
     def decide(self, checkpoint_id: int, decided: Decided, deadline: datetime) -> bool:
-        """Record what was decided about a HELD checkpoint, once. An approved one becomes VALIDATED, with this deadline;
-        a rejected one must fail in the same transaction."""
+        """Record the manual decision on a HELD checkpoint, once. An approved one becomes VALIDATED, with this deadline.
+        A rejected one must fail in the same transaction."""
         ...
 
     def correct_deadline(self, checkpoint_id: int, deadline: datetime) -> bool:
-        """Replace the deadline of a checkpoint in progress, which a clock that was ahead had set."""
+        """Replace the deadline of a checkpoint in progress that a clock had set too far ahead."""
         ...
 
     def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
@@ -284,21 +287,22 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         checkpointed_size: int,
         committed_sinks: Sequence[str] = (),
     ) -> bool:
-        """IN_PROGRESS/VALIDATED -> COMPLETED. Committing this transaction is the commit point. `committed_sinks`: the
-        operator ids of those whose rows become visible with it."""
+        """Move a checkpoint in progress from VALIDATED to COMPLETED. The commit of this transaction is the commit
+        point. `committed_sinks` are the operator ids of the sinks whose rows become visible with it."""
         ...
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
-        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `subsume`). It
-        counts as `given_up_by` this checkpoint."""
+        """Move a checkpoint from IN_PROGRESS to FAILED, and enqueue for deletion the files that only this checkpoint
+        refers to (see `subsume`), as `given_up_by` this checkpoint."""
         ...
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
-        """COMPLETED -> SUBSUMED, and enqueue for deletion what no live checkpoint refers to any more.
+        """Move checkpoints from COMPLETED to SUBSUMED, and enqueue for deletion the files that no live checkpoint
+        refers to any more.
 
         Live references are the handles of the subtasks of checkpoints that are IN_PROGRESS or COMPLETED, and those of
-        compacted runs. What the subsumed checkpoints refer to and nothing live does is garbage: `STAGED` handles go to
-        the queue under owner `sink:<operator_id>`, all others under `storage`, and a `metadata_path` under `storage`.
+        compacted runs. A file that the subsumed checkpoints refer to and nothing live does is garbage. `STAGED` handles
+        go to the queue under owner `sink:<operator_id>`, all others and a `metadata_path` under `storage`.
         """
         ...
 
@@ -307,7 +311,8 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def begin_commit(self, at: datetime) -> int:
-        """Register the next attempt at committing sinks, seen now, and return it; an older one is overtaken."""
+        """Register the next attempt at committing sinks, with a sign of life, and return it. An older one is
+        overtaken."""
         ...
 
     def touch_committer(self, attempt: int, at: datetime) -> bool:
@@ -315,16 +320,16 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def end_commit(self, attempt: int, problem: str | None = None) -> bool:
-        """Record that an attempt has ended, and what was the problem if it has failed. False if another attempt has
-        taken over or it was ended before."""
+        """Record that an attempt has ended, and its problem if it has failed. False if another attempt has taken over
+        or it was ended before."""
         ...
 
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
-        """Record that this attempt has committed all sinks; the first record stays. If it `ends` with that, it is as
-        after `end_commit`. False, and nothing is changed, if another attempt has taken over or it was ended."""
+        """Record that this attempt has committed all sinks. The first record stays. With `ends` the attempt ends too,
+        as by `end_commit`. False, and nothing is changed, if another attempt has taken over or it was ended."""
         ...
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None: ...
     def remove_compactions(self, paths: Sequence[str]) -> None:
-        """Forget compacted runs by the path of their handle; a file that nothing live refers to is enqueued."""
+        """Forget compacted runs by the path of their handle. A file that nothing live refers to is enqueued."""
         ...

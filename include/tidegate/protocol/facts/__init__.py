@@ -1,4 +1,4 @@
-"""The nouns of the protocol, what they are called, and what may follow what.
+"""The nouns of the protocol, their names, and the legal transitions.
 
-`records` first; errors and the reasons of failures.
+Read `records` first, then the errors and the reasons of failures.
 """

@@ -1,8 +1,8 @@
-"""Which checkpoints a pipeline has behind it, after it was restored to an earlier one (protocol.md section 14).
+"""The history of a pipeline that was restored to an earlier checkpoint (protocol.md section 14).
 
-Ids only grow. A restore goes on from an older checkpoint: those after it, up to the newest id there was, are abandoned,
-and what is triggered later follows the restored one. So the records of restores say for every checkpoint which others
-it follows. An abandoned checkpoint can be restored in its turn, and then its own branch is the present again.
+Ids only grow. A restore goes on from an older checkpoint. The checkpoints after it, up to the newest id at that time,
+are abandoned, and later ones follow the restored one. So the records of restores determine the history of every
+checkpoint. An abandoned checkpoint can be restored in its turn, and then its own branch is the present again.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,14 +22,14 @@ from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A pipeline went back to a checkpoint. `number` counts a pipeline's restores from 1.
+    """The record of a restore of a pipeline to a checkpoint. `number` counts a pipeline's restores from 1.
 
     `last_checkpoint_id` is the newest id that was given out before. `previous_checkpoint_id` was the latest completed
-    checkpoint then, None if nothing was retained: to undo the restore is to restore that one. `undoes` is the restore
-    that this one undoes. `rewound_at` is when all sinks showed the restored checkpoint. `allows_non_restored_state`:
-    state that the definition has no operator for is dropped by the first checkpoint after it. `imported` is the
-    checkpoint that was recorded with it, from a savepoint's directory: it has the state of `checkpoint_id` and adds no
-    rows, and the pipeline goes on from it.
+    checkpoint then, None if nothing was retained. To undo the restore means to restore that one. `undoes` is the
+    restore that this one undoes. At `rewound_at` all sinks showed the restored checkpoint. With
+    `allows_non_restored_state`, the first checkpoint after it drops state that the definition has no operator for.
+    `imported` is the checkpoint that was recorded with it from a savepoint's directory. It has the state of
+    `checkpoint_id` and adds no rows, and the pipeline goes on from it.
     """
 
     number: int
@@ -50,10 +50,10 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A checkpoint and all that it follows: `checkpoint_id in branch`.
+    """A checkpoint and its history. Use `checkpoint_id in branch` to test an id.
 
     Attributes:
-        spans: Ranges of ids, newest first. Both ends belong to it; None is open.
+        spans: Ranges of ids, newest first, with both ends included. None is an open end.
     """
 
     spans: tuple[tuple[int, int | None], ...]
@@ -63,8 +63,8 @@ class Branch:
 
 
 def branch_of(checkpoint_id: int | None, restores: Sequence[Restore]) -> Branch:
-    """The checkpoint's branch, or with None the present: what the next checkpoint follows. `restores` is oldest first.
-    Performs no I/O."""
+    """Return the checkpoint's branch, or with None the present, which the next checkpoint follows. `restores` is oldest
+    first. Performs no I/O."""
     spans: list[tuple[int, int | None]] = []
     last = checkpoint_id
     for restore in reversed(restores):
@@ -75,15 +75,15 @@ def branch_of(checkpoint_id: int | None, restores: Sequence[Restore]) -> Branch:
 
 
 def choose_off_branch(completed: Iterable[CheckpointRecord], present: Branch) -> list[int]:
-    """Of completed checkpoints, those that the pipeline does not have behind it. Performs no I/O."""
+    """Choose the completed checkpoints that the pipeline does not have behind it. Performs no I/O."""
     return [record.checkpoint_id for record in completed if record.checkpoint_id not in present]
 
 
 def choose_overdue_abandoned(
     abandoned: Sequence[CheckpointRecord], restores: Sequence[Restore], keep: timedelta, now: datetime
 ) -> list[int]:
-    """Abandoned checkpoints that were kept for long enough to undo the restore. Savepoints are the user's and stay.
-    Performs no I/O."""
+    """Choose the abandoned checkpoints that were kept for long enough to undo the restore. Savepoints are the user's
+    and stay. Performs no I/O."""
     ends = undo_ends(abandoned, restores, keep)
     return [
         record.checkpoint_id
@@ -95,8 +95,8 @@ def choose_overdue_abandoned(
 def undo_ends(
     abandoned: Iterable[CheckpointRecord], restores: Sequence[Restore], keep: timedelta
 ) -> dict[int, datetime]:
-    """Until when each abandoned checkpoint is kept, so that the restore that left it behind can be undone. Performs no
-    I/O."""
+    """Return the time until which each abandoned checkpoint is kept, so that the restore that left it behind can be
+    undone. Performs no I/O."""
     ends = {restore.number: restore.restored_at + keep for restore in restores}
     return {record.checkpoint_id: ends[record.abandoned_by] for record in abandoned if record.abandoned_by is not None}
 
@@ -104,33 +104,33 @@ def undo_ends(
 def choose_withdrawn_for_good(
     withdrawn: Iterable[int], completed: Iterable[CheckpointRecord], restores: Sequence[Restore]
 ) -> list[int]:
-    """Of checkpoints whose rows sinks have withdrawn, those whose rows no restore can bring back: nothing that can be
-    restored, and not the present, follows them. Performs no I/O."""
+    """Choose the withdrawn checkpoints whose rows no restore can bring back: they belong neither to the present nor to
+    the history of a checkpoint that can be restored. Performs no I/O."""
     branches = [branch_of(None, restores), *(branch_of(record.checkpoint_id, restores) for record in completed)]
     return [id_ for id_ in withdrawn if not any(id_ in branch for branch in branches)]
 
 
 def drops_unmatched(latest: CheckpointRecord | None, restores: Sequence[Restore]) -> bool:
-    """Whether the user has accepted, with the restore that the pipeline goes on from, that state is dropped which the
-    definition has no operator for. Performs no I/O."""
+    """Whether the pipeline goes on from a restore with which the user has accepted that state without an operator in
+    the definition is dropped. Performs no I/O."""
     return is_restored(latest, restores) and restores[-1].allows_non_restored_state
 
 
 def is_restored(latest: CheckpointRecord | None, restores: Sequence[Restore]) -> bool:
-    """Whether the pipeline goes on from where a restore has led it. Performs no I/O."""
+    """Whether the pipeline goes on from the checkpoint of its newest restore. Performs no I/O."""
     return latest is not None and bool(restores) and restores[-1].goes_on_from == latest.checkpoint_id
 
 
 def find_unfinished(restores: Sequence[Restore]) -> Restore | None:
-    """The newest restore, if its sinks have not all been rewound. Older ones do not matter any more. Performs no
-    I/O."""
+    """Return the newest restore if not all of its sinks have been rewound. Older ones do not matter any more. Performs
+    no I/O."""
     return restores[-1] if restores and restores[-1].rewound_at is None else None
 
 
 def require_restorable(
     pipeline_id: str, checkpoint_id: int, record: CheckpointRecord | None, completed: Sequence[CheckpointRecord]
 ) -> CheckpointRecord:
-    """The record, of a completed checkpoint whose state is still kept; `completed` are all such.
+    """Return the record if it is of a completed checkpoint whose state is still kept. `completed` are all such records.
 
     Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`. Performs no I/O.
     """
@@ -154,7 +154,7 @@ def require_restorable(
 
 
 def require_present(record: CheckpointRecord) -> None:
-    """Raises `CheckpointAbandonedError` for a checkpoint that a restore has left behind. Performs no I/O."""
+    """Raise `CheckpointAbandonedError` for a checkpoint that a restore has left behind. Performs no I/O."""
     if record.abandoned_by is not None:
         raise CheckpointAbandonedError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} had completed, but the pipeline was "
@@ -165,7 +165,7 @@ def require_present(record: CheckpointRecord) -> None:
 
 
 def choose_undone(pipeline_id: str, restores: Sequence[Restore]) -> Restore:
-    """The newest restore that led somewhere else, and neither is an undo nor was undone. Raises `NothingToUndoError`.
+    """Choose the newest restore that changed the present, is no undo, and was not undone. Raises `NothingToUndoError`.
     Performs no I/O."""
     undone: Collection[Any] = {restore.undoes for restore in restores}
     for restore in reversed(restores):

@@ -1,6 +1,6 @@
 """The errors a user can meet, all under `CheckpointError`.
 
-A message says what happened, to which pipeline, checkpoint or file, what is safe, and what to do next.
+A message names the event, the pipeline, checkpoint or file, the data that is safe, and the next step for the user.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(Exception):
-    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this error ends it.
-    `retries` says how many repetitions of a task may help: None for as many as it takes until what was away is back."""
+    """Base of every error Tidegate raises. If the error ends a checkpoint, the checkpoint is aborted with `reason`.
+    `retries` is the number of repetitions of a task that may help. None means no limit: the task can succeed once the
+    missing system is back."""
 
     reason: FailureReason = FailureReason.TASK_FAILURE
     retries: int | None = None
 
 
 class DeterministicError(CheckpointError):
-    """The same input gives the same error: a retry cannot help."""
+    """An error that the same input causes again. A retry cannot help."""
 
     retries: int | None = 0
 
@@ -35,11 +36,11 @@ class ConfigurationError(CheckpointError):
 
 
 class MissingConnectionError(ConfigurationError, DeterministicError):
-    """Airflow has no connection of this name, so that a retry finds none either."""
+    """Airflow has no connection of this name. A retry finds none either."""
 
 
 class NotInstalledError(ConfigurationError, DeterministicError):
-    """A package is missing that this needs, or two that share a folder are of different versions."""
+    """A required package is not installed, or two packages that share a folder have different versions."""
 
 
 class PipelineIdentityError(DeterministicError):
@@ -47,7 +48,7 @@ class PipelineIdentityError(DeterministicError):
 
 
 class PipelineNotFoundError(DeterministicError):
-    """No pipeline of that name is known."""
+    """The database has no pipeline of that name."""
 
 
 class PipelineFailedError(DeterministicError):
@@ -76,12 +77,12 @@ class PipelineStatusError(DeterministicError):
 
 
 class CheckpointNotFoundError(DeterministicError):
-    """No checkpoint of that id is known for the pipeline."""
+    """The pipeline has no checkpoint of that id in this database."""
 
 
 class OperatorFailedError(CheckpointError):
-    """Spark or a user's function failed in an operator: most likely for the code or the data. What was acknowledged is
-    safe, and a repetition resumes the checkpoint."""
+    """Spark or a user's function failed in an operator, most likely because of the code or the data. Acknowledged
+    snapshots are safe, and a repetition resumes the checkpoint."""
 
     retries: int | None = 3
 
@@ -91,24 +92,24 @@ class OperatorNotFoundError(DeterministicError):
 
 
 class CheckpointNotRetainedError(DeterministicError):
-    """The checkpoint has no state that could be restored or read, or its tables cannot be read as of it any more: it
-    did not complete, or newer ones have replaced it."""
+    """The checkpoint did not complete, or newer ones have replaced it. Its state can be neither restored nor read, or
+    its tables can no longer be read as of it."""
 
 
 class CheckpointAbandonedError(DeterministicError):
-    """A step was requested for a checkpoint that completed, and that a restore has since left behind."""
+    """A step was requested for a completed checkpoint that a restore has since left behind."""
 
 
 class SavepointInUseError(DeterministicError):
-    """Something rests on a savepoint that was to be disposed of."""
+    """A savepoint was not disposed of, because the pipeline still needs it."""
 
 
 class NothingToUndoError(DeterministicError):
-    """No restore of the pipeline is left that could be undone."""
+    """The pipeline has no restore that could be undone."""
 
 
 class RestoreRefusedError(DeterministicError):
-    """The plan of a restore has a part that must be accepted explicitly."""
+    """The plan of a restore has a part that the user must accept explicitly."""
 
 
 class SkipRefusedError(DeterministicError):
@@ -116,11 +117,11 @@ class SkipRefusedError(DeterministicError):
 
 
 class ForkRefusedError(DeterministicError):
-    """A pipeline was not forked: it has a past of its own, or something would be shared with the original."""
+    """A pipeline was not forked: it has checkpoints of its own, or it would share a place with the original."""
 
 
 class CheckpointCompletedError(DeterministicError):
-    """A checkpoint was to be aborted after its commit point: only a restore takes it back."""
+    """A checkpoint cannot be aborted after its commit point. Only a restore takes it back."""
 
 
 class CheckpointNotInProgressError(DeterministicError):
@@ -141,18 +142,19 @@ class CheckpointExpiredError(DeterministicError):
 
 
 class SupersededAttemptError(CheckpointError):
-    """This attempt is no longer the current one: a later one has taken over, and nothing this one wrote counts."""
+    """A later attempt has taken over from this one. Nothing that this attempt wrote counts."""
 
 
 class ForeignPathError(DeterministicError):
-    """A report names a file that is not its own; nothing of the report was recorded, and nothing is deleted."""
+    """A report names a file that its subtask did not write. Nothing of the report was recorded, and nothing is
+    deleted."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
 class ValidationFailedError(DeterministicError):
-    """Staged data or state did not meet its expectations, or the judgement itself failed or is missing. `verdicts` say
-    what, where there are any."""
+    """Staged data or state did not meet its expectations, or the validation itself failed or is missing. `verdicts`
+    holds the details, where there are any."""
 
     reason = FailureReason.VALIDATION_FAILED
 
@@ -162,19 +164,19 @@ class ValidationFailedError(DeterministicError):
 
 
 class CheckpointHeldError(CheckpointError):
-    """The checkpoint waits for a person to approve or reject it. Nothing aborts it for that."""
+    """The checkpoint waits for manual approval. The error does not abort it."""
 
 
 class NotHeldError(DeterministicError):
-    """A checkpoint was to be approved or rejected that does not wait for that, or not any more."""
+    """A checkpoint cannot be approved or rejected, because it does not wait for manual approval, or no longer does."""
 
 
 class EarlierSavepointError(CheckpointError):
-    """An older savepoint has to end before this checkpoint is judged. Nothing was changed; repeat the step."""
+    """An older savepoint must end before this checkpoint is validated. Nothing was changed. Repeat the step."""
 
 
 class FinalizeError(CheckpointError):
-    """The commit point was not reached; the previous checkpoint is still the latest."""
+    """The commit point was not reached. The previous checkpoint is still the latest."""
 
     reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
 
@@ -186,11 +188,11 @@ class UnknownOutcomeError(CheckpointError):
 
 
 class UnavailableError(CheckpointError):
-    """Something that the step needs cannot be used now: repeating the step helps once it can."""
+    """A system that the step needs is unavailable. Repeat the step once it is back."""
 
 
 class StoreUnavailableError(UnavailableError):
-    """The database cannot be reached. Nothing was changed by the step that met this."""
+    """The database cannot be reached. The failed step has changed nothing."""
 
 
 class CheckpointInDoubtError(UnavailableError):
@@ -202,16 +204,16 @@ class SparkUnavailableError(UnavailableError):
 
 
 class SourceUnavailableError(UnavailableError):
-    """The place that a source reads is not there: it is not mounted, or its path is wrong. Nothing was read."""
+    """The input of a source is not there: it is not mounted, or its path is wrong. Nothing was read."""
 
 
 class CopyInterruptedError(UnavailableError):
-    """Copying files in stood still for so long that another process deletes what was copied. Nothing was changed;
-    repeating the command copies anew."""
+    """The import of files stood still for so long that another process deletes the copies. Nothing was changed. Repeat
+    the command to copy them again."""
 
 
 class RecordRefusedError(DeterministicError):
-    """A rule of the database refused a record. Nothing was changed by the transaction that met this."""
+    """A rule of the database refused a record. The transaction has changed nothing."""
 
 
 class StorageError(CheckpointError):
@@ -236,12 +238,13 @@ class SavepointExportError(CheckpointError):
 
 
 class SavepointEditError(DeterministicError):
-    """A savepoint cannot be written as it was to be edited: its rows or keys do not fit the state, or what it would be
-    made from cannot be edited. Nothing was written."""
+    """An edited savepoint cannot be written: the rows or keys do not fit the state, or the original cannot be edited.
+    Nothing was written."""
 
 
 class RecoveryRefusedError(DeterministicError):
-    """The rows of a pipeline were not rebuilt from its checkpoint storage: something must be done or said first."""
+    """The rows of a pipeline were not rebuilt from its checkpoint storage, because the user must first do or confirm
+    something."""
 
 
 class StateSchemaError(DeterministicError):
@@ -251,13 +254,13 @@ class StateSchemaError(DeterministicError):
 
 
 class SourceChangedError(DeterministicError):
-    """Something that was already read has changed or vanished; reading on would lose or double rows."""
+    """Input that was already read has changed or vanished. Reading on would lose or duplicate rows."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
 
 class MalformedRowsError(DeterministicError):
-    """A source met rows that do not fit its schema and is configured to fail on them."""
+    """A source that is configured to fail on malformed rows has read some."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
@@ -273,4 +276,4 @@ class SinkUnavailableError(UnavailableError, SinkError):
 
 
 class RowsRefusedError(DeterministicError, SinkError):
-    """A sink's table does not take its rows: a constraint, a type or a right is against it. Rows are staged."""
+    """A sink's table does not take its rows because of a constraint, a type or a missing right. The rows are staged."""

@@ -1,4 +1,4 @@
-"""A state handle as JSON: the only place that knows how one is written down and read back, and what its details say.
+"""State handles as JSON, and the meaning of their details.
 
 The database has columns instead (`postgres.rows`).
 """
@@ -15,7 +15,7 @@ _ENDS = ("first", "last")
 
 
 def handle_to_json(handle: StateHandle) -> dict[str, Any]:
-    """As executors send it, and as a position has it that holds data in flight."""
+    """Return the JSON that executors send, and that a position with data in flight holds."""
     groups = handle.key_groups
     return {
         "path": handle.path,
@@ -30,30 +30,30 @@ def handle_to_json(handle: StateHandle) -> dict[str, Any]:
 
 
 def handle_from_json(handle: Mapping[str, Any]) -> StateHandle:
-    """The handle that `handle_to_json` wrote."""
+    """Return the handle that `handle_to_json` wrote."""
     groups = handle["key_groups"]
-    known = {
+    parsed = {
         "kind": HandleKind(handle["kind"]),
         "key_groups": None if groups is None else KeyGroupRange(**groups),
     }
-    return StateHandle(**{**handle, **known})
+    return StateHandle(**{**handle, **parsed})
 
 
 def handle_for_readers(handle: StateHandle) -> dict[str, Any]:
-    """As `_metadata` and the command line show it, to other programs and to people: the same by names that explain
-    themselves."""
+    """Return the JSON that `_metadata` and the command line show, with names that explain themselves to other programs
+    and people."""
     groups = handle.key_groups
     shown = handle_to_json(handle) | {"key_groups": None if groups is None else [groups.first, groups.last]}
     return {_FOR_READERS.get(name, name): value for name, value in shown.items()}
 
 
 def handle_from_readers(shown: Mapping[str, Any]) -> StateHandle:
-    """The handle that `handle_for_readers` shows."""
+    """Return the handle that `handle_for_readers` shows."""
     groups = shown["key_groups"]
     handle = {_BY_READERS.get(name, name): value for name, value in shown.items()}
     return handle_from_json(handle | {"key_groups": None if groups is None else dict(zip(_ENDS, groups, strict=True))})
 
 
 def layout_version(run: StateHandle) -> int:
-    """How often the columns had changed when a run was written."""
+    """Count the changes of the columns before a run was written."""
     return int(run.details.get("layout_version", 0))

@@ -21,36 +21,36 @@ class KeyGroupRange:
 
 
 def key_group_of(key_hash: int, max_parallelism: int) -> int:
-    """The key group of an unsigned 64-bit key hash."""
+    """Return the key group of an unsigned 64-bit key hash."""
     return ((key_hash >> 32) * max_parallelism) >> 32
 
 
 def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
-    """The index of the subtask that owns a key group (protocol.md section 14)."""
+    """Return the index of the subtask that owns a key group (protocol.md section 14)."""
     return key_group * parallelism // max_parallelism
 
 
 def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
-    """The key groups a subtask owns: `[ceil(i*G/p), floor(((i+1)*G - 1)/p)]` (protocol.md section 14)."""
+    """Return the key groups of a subtask: `[ceil(i*G/p), floor(((i+1)*G - 1)/p)]` (protocol.md section 14)."""
     first = -(-subtask_index * max_parallelism // parallelism)
     last = ((subtask_index + 1) * max_parallelism - 1) // parallelism
     return KeyGroupRange(first, last)
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Room to grow by half, as a power of two, at least 128 (protocol.md section 14)."""
+    """Return a power of two, at least 128, that leaves room to grow by half (protocol.md section 14)."""
     wanted: int = 1 << (parallelism + parallelism // 2 - 1).bit_length()
     return min(max(wanted, 128), MAX_PARALLELISM_LIMIT)
 
 
 def covering(groups: KeyGroupRange, max_parallelism: int, other: int) -> KeyGroupRange:
-    """The key groups, of `other` many, that have all keys of these, of `max_parallelism` many."""
+    """Translate key groups from `max_parallelism` to `other` as max parallelism: the result covers all their keys."""
     low, high = hashes_of(groups, max_parallelism)
     return KeyGroupRange(key_group_of(low, other), key_group_of(high, other))
 
 
 def hashes_of(groups: KeyGroupRange, max_parallelism: int) -> tuple[int, int]:
-    """The smallest and largest unsigned hash that fall into the key groups, both included."""
+    """Return the smallest and the largest unsigned hash of the key groups, both included."""
     low = -(-(groups.first << 32) // max_parallelism) << 32
     high = (-(-((groups.last + 1) << 32) // max_parallelism) << 32) - 1
     return low, high

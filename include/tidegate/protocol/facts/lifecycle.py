@@ -1,8 +1,8 @@
-"""The life of a checkpoint: one table of legal transitions, which alone decides what may follow what.
+"""The life of a checkpoint: one table of all legal transitions.
 
-`status` is what users see: Flink's three values, and the two that a completed checkpoint may reach later. `phase` is
-how far it has come (protocol.md section 1). The store repeats the table as CHECK constraints and makes each transition
-a conditional update, so a lost race updates no rows.
+Users see the `status`: Flink's three values, and the two that a completed checkpoint may reach later. The `phase` is
+its progress (protocol.md section 1). The store repeats the table as CHECK constraints and makes each transition a
+conditional update, so that a lost race updates no rows.
 """
 
 from enum import StrEnum
@@ -19,8 +19,8 @@ class Status(StrEnum):
 class Phase(StrEnum):
     TRIGGERED = "TRIGGERED"  # expected subtasks and deadline are recorded
     ACKNOWLEDGED = "ACKNOWLEDGED"  # every expected subtask has reported its snapshot
-    HELD = "HELD"  # a verdict failed that a person may overrule, and waits for that
-    VALIDATED = "VALIDATED"  # every verdict is in and good, or a person has approved it
+    HELD = "HELD"  # a verdict failed, and the checkpoint waits for manual approval
+    VALIDATED = "VALIDATED"  # every verdict is in and good, or was approved manually
 
 
 Stage = tuple[Status, Phase]

@@ -1,7 +1,7 @@
-"""Names that are joined from parts: each has its text here and nowhere else, as it is stored and shown.
+"""Names that are joined from parts, as they are stored and shown. Each is composed here and nowhere else.
 
-Where such a text is read back, a small type takes it apart; where it never is, a function composes it. The names of
-files and directories are in `paths`; a subtask's is in `records`.
+A name that is read back has a small type that parses it. Any other has a function that composes it. The names of files
+and directories are in `paths`, and that of a subtask is in `records`.
 """
 
 import re
@@ -10,14 +10,14 @@ from enum import StrEnum
 
 
 class TargetKind(StrEnum):
-    SINK = "sink"  # the rows that it staged
+    SINK = "sink"  # the rows that a sink staged
     STATE = "state"  # of a keyed operator, whole
     CHECK = "check"  # a query across the staged rows of several sinks
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a verdict is about: `sink:NAME`, `state:NAME` or `check:NAME`."""
+    """The subject of a verdict: `sink:NAME`, `state:NAME` or `check:NAME`."""
 
     kind: TargetKind
     name: str
@@ -27,7 +27,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Raises `ValueError`."""
+        """Parse the text. Raises `ValueError`."""
         kind, _, name = text.partition(":")
         return cls(TargetKind(kind), name)
 
@@ -36,13 +36,13 @@ _SINK_OPERATOR = "-sink"
 
 
 def operator_of_sink(sink: str) -> str:
-    """The operator id of a sink. It is no legal name of a vertex, so that a sink may carry the name of the operator it
-    delivers."""
+    """Return the operator id of a sink. It is no legal name of a vertex, so that a sink may have the same name as its
+    operator."""
     return f"{sink}{_SINK_OPERATOR}"
 
 
 def sink_of_operator(operator_id: str) -> str:
-    """The name of the sink that has this operator id."""
+    """Return the name of the sink that has this operator id."""
     return operator_id.removesuffix(_SINK_OPERATOR)
 
 
@@ -50,37 +50,37 @@ def is_sink(operator_id: str) -> bool:
     return operator_id.endswith(_SINK_OPERATOR)
 
 
-#: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the
-#: same text from the columns of a handle. Or it lies in the directory of a canonical savepoint.
+#: The owner of a file, which can delete it: the checkpoint storage, the sink below whose root it was staged, or the
+#: directory of a canonical savepoint. The database makes the same text from the columns of a handle.
 STORAGE = "storage"
 STAGED_BY = "sink:"
 SAVED_AT = "savepoint:"
 
 
 def staged_by(operator_id: str) -> str:
-    """The owner of what the sink with this operator id has staged."""
+    """Return the owner of the files that the sink with this operator id has staged."""
     return f"{STAGED_BY}{operator_id}"
 
 
 def saved_at(location: str) -> str:
-    """The owner of the files in the directory of a canonical savepoint."""
+    """Return the owner of the files in the directory of a canonical savepoint."""
     return f"{SAVED_AT}{location}"
 
 
 def location_of(owner: str) -> str | None:
-    """The directory that `saved_at` names; None if the owner is another one."""
+    """Return the directory that `saved_at` names; None for another owner."""
     return owner.removeprefix(SAVED_AT) if owner.startswith(SAVED_AT) else None
 
 
 def request_of_import(checkpoint_id: int) -> str:
-    """The request of a checkpoint that is recorded from a savepoint's directory: nobody repeats it."""
+    """Return the request of a checkpoint that is recorded from a savepoint's directory. It is never repeated."""
     return f"restore:{checkpoint_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a pipeline was forked from: `fork:PIPELINE/ID`, and `/NAME` for a savepoint that has one. The request of
-    its first checkpoint says so."""
+    """The origin of a forked pipeline: `fork:PIPELINE/ID`, with `/NAME` for a named savepoint. It is the request of the
+    pipeline's first checkpoint."""
 
     pipeline_id: str
     checkpoint_id: int
@@ -92,7 +92,7 @@ class Fork:
 
     @classmethod
     def parse(cls, request_id: str) -> "Fork | None":
-        """None if the request is another one."""
+        """Parse a request; None if it is of another kind."""
         pipeline_id, _, rest = request_id.removeprefix(_FORK).partition("/")
         number, _, name = rest.partition("/")
         if not request_id.startswith(_FORK) or not (pipeline_id and number.isdecimal()):
@@ -100,11 +100,11 @@ class Fork:
         return cls(pipeline_id, int(number), name or None)
 
     def is_of(self, other: "Fork") -> bool:
-        """Whether it began with the same, also if the savepoint was renamed since."""
+        """Whether both have the same origin, also if the savepoint was renamed since."""
         return (self.pipeline_id, self.checkpoint_id) == (other.pipeline_id, other.checkpoint_id)
 
     def said(self) -> str:
-        """For a sentence: `PIPELINE, savepoint NAME`, or `PIPELINE, checkpoint ID`."""
+        """Return the words for a sentence: `PIPELINE, savepoint NAME`, or `PIPELINE, checkpoint ID`."""
         what = f"checkpoint {self.checkpoint_id}" if self.savepoint is None else f"savepoint {self.savepoint}"
         return f"{self.pipeline_id}, {what}"
 
@@ -116,7 +116,8 @@ _HANDED_OVER = "asked:"
 
 
 def handed_over(request_id: str) -> str:
-    """The request of a checkpoint that a person asks for, and that the continuous region repeats until it is taken."""
+    """Return the request of a checkpoint that a user requests, and that the continuous region repeats until it is
+    taken."""
     return f"{_HANDED_OVER}{request_id}"
 
 
@@ -125,12 +126,12 @@ def is_handed_over(request_id: str) -> bool:
 
 
 def request_of_region(attempt: int, number: int) -> str:
-    """The request of a periodic checkpoint of a continuous region's attempt, which repeats it itself."""
+    """Return the request of a periodic checkpoint of a continuous region's attempt, which repeats it itself."""
     return f"{_OF_REGION}{attempt}:{number}"
 
 
 def attempt_of_request(request_id: str) -> int | None:
-    """The attempt of the region that has asked, if one has."""
+    """Return the attempt of the region that made the request; None if no region did."""
     attempt, _, number = request_id.removeprefix(_OF_REGION).partition(":")
     is_one = request_id.startswith(_OF_REGION) and attempt.isdecimal() and number.isdecimal()
     return int(attempt) if is_one else None
@@ -145,12 +146,13 @@ def is_of_process(request_id: str) -> bool:
 
 
 def requests_of_run(dag_id: str, run_id: str) -> str:
-    """What the ids of all requests of one DAG run begin with."""
+    """Return the prefix of the ids of all requests of one DAG run."""
     return f"{dag_id}/{run_id}/"
 
 
 def run_of_request(request_id: str) -> tuple[str, str] | None:
-    """The DAG and the DAG run that have asked, if one has: behind `requests_of_run` stands when it was to run."""
+    """Return the DAG and the DAG run that made the request; None if no DAG run did. The id is `requests_of_run` and the
+    scheduled time."""
     found = _OF_RUN.fullmatch(request_id)
     return None if found is None else (found["dag_id"], found["run_id"])
 
@@ -159,12 +161,13 @@ _OF_RUN = re.compile(r"(?P<dag_id>[\w.-]+)/(?P<run_id>.+)/[0-9]{8}T[0-9]{6}\.[0-
 
 
 def run_id_of(request_id: str) -> str:
-    """The DAG run that is started for a request of a page: asked for twice it is one. Performs no I/O."""
+    """Return the id of the DAG run for a request of a page, so that a repeated request starts no second one. Performs
+    no I/O."""
     return f"{_OF_PAGE}{request_id}"
 
 
 def asked_by_run(run_id: str) -> str | None:
-    """The request of a page that such a DAG run is of; None if its id is of another kind. Performs no I/O."""
+    """Return the request of a page that started this DAG run; None if its id is of another kind. Performs no I/O."""
     _, of_page, request_id = run_id.partition(_OF_PAGE)
     return request_id if of_page and run_id.startswith(_OF_PAGE) else None
 

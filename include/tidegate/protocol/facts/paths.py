@@ -1,12 +1,12 @@
-"""What files and directories are called. Each of these names is composed here, and taken apart here and nowhere else.
+"""The names of files and directories, which are composed and parsed here and nowhere else.
 
 On checkpoint storage:
 
     <pipeline>/chk-<id>/_metadata                            the checkpoint, complete in itself
     <pipeline>/chk-<id>/_committed                           the marker: it has completed
-    <pipeline>/chk-<id>/<operator>/<subtask>-<attempt>-…     what an attempt at a checkpoint wrote
-    <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged beside it
-    <pipeline>/shared/<attempt>/<operator>/…                 likewise, what an attempt of a region wrote
+    <pipeline>/chk-<id>/<operator>/<subtask>-<attempt>-…     the files of an attempt at a checkpoint
+    <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged in the background
+    <pipeline>/shared/<attempt>/<operator>/…                 likewise, the files of an attempt of a region
     _savepoints/<pipeline>/chk-<id>/                         a canonical savepoint, see `canonical`
     _sinks/<pipeline>/<sink>/                                the root of a sink that has no directory of its own
 
@@ -26,17 +26,17 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def checkpoint_name(checkpoint_id: int) -> str:
-    """What is called after a checkpoint: its directories, and a sink's versions."""
+    """Return the name of a checkpoint's directories, and of a sink's versions."""
     return f"{_CHECKPOINT}{checkpoint_id}"
 
 
 def checkpoint_id_of(name: str) -> int | None:
-    """The checkpoint that has this `checkpoint_name`; None if it is another kind of name."""
+    """Return the checkpoint that has this `checkpoint_name`; None if it is another kind of name."""
     return _number(name.removeprefix(_CHECKPOINT)) if name.startswith(_CHECKPOINT) else None
 
 
 def directory(pipeline_id: str, checkpoint_id: int) -> str:
-    """Where a checkpoint writes, relative to the checkpoint storage."""
+    """Return the directory that a checkpoint writes to, relative to the checkpoint storage."""
     return f"{pipeline_id}/{checkpoint_name(checkpoint_id)}"
 
 
@@ -49,20 +49,20 @@ def marker_path(pipeline_id: str, checkpoint_id: int) -> str:
 
 
 def marked_by(path: str) -> str | None:
-    """The metadata that this marker says was committed; None if the file is no marker."""
+    """Return the metadata whose commit this marker records; None if the file is no marker."""
     where, _, name = path.rpartition("/")
     return f"{where}/{_METADATA}" if name == _MARKER and _is_checkpoints(where) else None
 
 
 def with_markers(paths: Iterable[str]) -> list[str]:
-    """The paths, each metadata after its marker: while there is a marker, there is what it marks."""
-    found: list[str] = []
+    """Add the marker before the path of each metadata. Deleted in this order, a marker never outlives its metadata."""
+    marked: list[str] = []
     for path in paths:
         where, _, name = path.rpartition("/")
         if name == _METADATA and _is_checkpoints(where):
-            found.append(f"{where}/{_MARKER}")
-        found.append(path)
-    return found
+            marked.append(f"{where}/{_MARKER}")
+        marked.append(path)
+    return marked
 
 
 def _is_checkpoints(where: str) -> bool:
@@ -70,22 +70,22 @@ def _is_checkpoints(where: str) -> bool:
 
 
 def default_location(pipeline_id: str, checkpoint_id: int) -> str:
-    """The directory of a canonical savepoint, unless its owner names one. No pipeline has a name that begins so."""
+    """Return the directory of a canonical savepoint whose owner names none. No pipeline's name begins so."""
     return f"{_SAVEPOINTS}/{pipeline_id}/{checkpoint_name(checkpoint_id)}"
 
 
 def sink_directory(pipeline_id: str, sink: str) -> str:
-    """Where a sink stages that has no directory of its own, relative to the checkpoint storage."""
+    """Return the staging directory of a sink that has none of its own, relative to the checkpoint storage."""
     return f"{_SINKS}/{pipeline_id}/{sink}"
 
 
 def shared_root(pipeline_id: str) -> str:
-    """The directory below which regions write, relative to the checkpoint storage."""
+    """Return the directory below which regions write, relative to the checkpoint storage."""
     return f"{pipeline_id}/{_SHARED}"
 
 
 def shared_directory(pipeline_id: str, attempt: int) -> str:
-    """Where one attempt of a region writes, relative to the checkpoint storage."""
+    """Return the directory that one attempt of a region writes to, relative to the checkpoint storage."""
     return f"{shared_root(pipeline_id)}/{attempt}"
 
 
@@ -104,7 +104,8 @@ class ByRegion:
 
 
 def writer_of(pipeline_id: str, path: str) -> ByCheckpoint | ByRegion | None:
-    """Who wrote a file, as its path says; None if no checkpoint and no region of the pipeline did. Performs no I/O."""
+    """Read the writer of a file from its path; None if it is no checkpoint and no region of the pipeline. Performs no
+    I/O."""
     if not path.startswith(f"{pipeline_id}/"):
         return None
     first, *below = path.removeprefix(f"{pipeline_id}/").split("/", 2)
@@ -116,22 +117,22 @@ def writer_of(pipeline_id: str, path: str) -> ByCheckpoint | ByRegion | None:
 
 
 def operator_directory(below: str, operator_id: str) -> str:
-    """Where the files of an operator lie, below the directory of a checkpoint or region."""
+    """Return the directory of an operator's files below the directory of a checkpoint or region."""
     return f"{below}/{operator_id}"
 
 
 def attempt_prefix(subtask_index: int, attempt: int) -> str:
-    """What the names of the files of a subtask's attempt begin with, staged ones too."""
+    """Return the prefix of the file names of a subtask's attempt, staged files included."""
     return f"{subtask_index}-{attempt}"
 
 
 def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
-    """What the paths of the files of a subtask's attempt begin with; each execution adds a part of its own."""
+    """Return the prefix of the paths of a subtask's attempt, to which each execution adds a part of its own."""
     return f"{operator_directory(below, subtask.operator_id)}/{attempt_prefix(subtask.subtask_index, attempt)}"
 
 
 def compaction_prefix(below: str, subtask: SubtaskId) -> str:
-    """The same for a run merged from a subtask's runs."""
+    """Return the prefix of the path of a run that is merged from a subtask's runs."""
     return f"{operator_directory(below, subtask.operator_id)}/{subtask.subtask_index}-compacted"
 
 

@@ -1,9 +1,9 @@
-"""The life of a pipeline, and what follows from its status (protocol.md sections 2 and 9).
+"""The life of a pipeline, and the consequences of its status (protocol.md sections 2 and 9).
 
 Only a running pipeline takes checkpoints. `CREATED` becomes `RUNNING` with its first request. Too many failed
-checkpoints lead to `FAILED`. `FINISHED` says that there is nothing left to read, or that the savepoint to stop with is
-complete; if that savepoint fails, the pipeline runs again or has failed. Everything else is asked for from outside. The
-store repeats the list as a CHECK constraint.
+checkpoints lead to `FAILED`. A pipeline is `FINISHED` when nothing is left to read, or when the savepoint to stop with
+is complete. If that savepoint fails, the pipeline runs again or has failed. Every other change is requested from
+outside. The store repeats the list as a CHECK constraint.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from tidegate.protocol.facts.errors import PipelineStatusError
 
 
 class PipelineStatus(StrEnum):
-    CREATED = "CREATED"  # known; no checkpoint was requested yet
+    CREATED = "CREATED"  # recorded; no checkpoint was requested yet
     RUNNING = "RUNNING"  # takes checkpoints
     STOPPING = "STOPPING"  # takes one more, a savepoint that is in progress, and no others
     SUSPENDED = "SUSPENDED"  # takes none until it is resumed
@@ -60,9 +60,9 @@ WITH_REGION = ACTIVE | {PipelineStatus.STOPPING}
 
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
-    """A pipeline's row. `since` is when it reached its status, None if that was never recorded; `message` says why.
-    Failures of checkpoints up to `forgiven_until` no longer count: the pipeline was resumed after them. `stale_since`
-    is when it was found to have completed none for too long, None if it was not.
+    """A pipeline's row. It reached its status at `since`, None if that was never recorded; `message` is the reason.
+    Failures of checkpoints up to `forgiven_until` no longer count, because the pipeline was resumed after them. At
+    `stale_since` it was found to have completed no checkpoint for too long; None if it was not.
     """
 
     pipeline_id: str
@@ -74,7 +74,7 @@ class PipelineRecord:
 
 
 def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
-    """Raises `PipelineStatusError` if the transition is not legal. Performs no I/O."""
+    """Raise `PipelineStatusError` if the transition is not legal. Performs no I/O."""
     if after not in PIPELINE_TRANSITIONS[pipeline.status]:
         raise PipelineStatusError(
             f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."
@@ -90,8 +90,8 @@ def _final(pipeline_id: str) -> str:
 
 
 def restored(pipeline: PipelineRecord, at: datetime, message: str, forgiven_until: int) -> PipelineRecord:
-    """The pipeline's row after a restore, which leads out of every status: a suspended pipeline stays suspended, any
-    other runs. Performs no I/O."""
+    """Return the pipeline's row after a restore, which leads out of every status. A suspended pipeline stays suspended,
+    any other runs. Performs no I/O."""
     after = PipelineStatus.SUSPENDED if pipeline.status is PipelineStatus.SUSPENDED else PipelineStatus.RUNNING
     forgiven = max(pipeline.forgiven_until, forgiven_until)
     return replace(pipeline, status=after, since=at, message=message, forgiven_until=forgiven)
@@ -100,6 +100,6 @@ def restored(pipeline: PipelineRecord, at: datetime, message: str, forgiven_unti
 def moved(
     pipeline: PipelineRecord, after: PipelineStatus, at: datetime, message: str | None, forgiven_until: int | None
 ) -> PipelineRecord:
-    """The pipeline's row after a legal transition. Performs no I/O."""
+    """Return the pipeline's row after a legal transition. Performs no I/O."""
     forgiven = pipeline.forgiven_until if forgiven_until is None else forgiven_until
     return replace(pipeline, status=after, since=at, message=message, forgiven_until=forgiven)

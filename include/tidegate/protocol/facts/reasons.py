@@ -1,18 +1,18 @@
-"""Why a checkpoint failed: a closed list, each with a sentence a person can act on. protocol.md section 8 says which of
-Flink's reasons are not among them, and why."""
+"""The closed list of reasons why a checkpoint failed, each with a sentence that a user can act on. protocol.md section
+8 names Flink's reasons that are not among them, and why."""
 
 from enum import Enum
 
 
 class FailureReason(Enum):
-    """Why a checkpoint was refused or aborted.
+    """The reason why a checkpoint was refused or aborted.
 
-    `pre_flight` says that no subtask had been asked for anything yet. `counts` says that the failure counts towards the
-    tolerable ones (protocol.md section 8); for a failed validation a setting decides, and for one that nobody approved.
-    The UI, the log and the row show the sentence.
+    `pre_flight`: no subtask had been triggered yet. `counts`: the failure counts towards the tolerable ones
+    (protocol.md section 8); a setting decides it for a failed validation and for a hold that has expired. The UI, the
+    log and the row show the sentence.
     """
 
-    # Before any subtask was asked for anything.
+    # Before any subtask was triggered.
     PERIODIC_SCHEDULER_SHUTDOWN = ("The pipeline is not running, so it takes no periodic checkpoints.", True, False)
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = ("The minimum pause since the last checkpoint has not passed.", True, False)
     TOO_MANY_CHECKPOINT_REQUESTS = ("Another checkpoint or request of this pipeline has precedence.", True, False)
@@ -31,7 +31,7 @@ class FailureReason(Enum):
     # After every subtask had acknowledged.
     VALIDATION_FAILED = ("The staged data did not meet its expectations.", False, True)
     VALIDATION_REJECTED = ("A person rejected the staged data, which did not meet its expectations.", False, False)
-    HOLD_EXPIRED = ("Nobody approved in time the staged data, which did not meet its expectations.", False, True)
+    HOLD_EXPIRED = ("The staged data did not meet its expectations, and was not approved in time.", False, True)
     FINALIZE_CHECKPOINT_FAILURE = ("The checkpoint could not be finalized.", False, True)
 
     # From outside, at any time.
@@ -52,7 +52,7 @@ class FailureReason(Enum):
     @property
     def is_fault(self) -> bool:
         """Whether something went wrong. Otherwise a user, a newer checkpoint or a new region ended the checkpoint, and
-        there is nothing to repair: it is no failure in a row, and wakes nobody."""
+        there is nothing to repair: it is no failure in a row, and no alert."""
         return self not in _NO_FAULT
 
 

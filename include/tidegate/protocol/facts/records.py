@@ -1,4 +1,4 @@
-"""The nouns of the protocol: what is recorded about a checkpoint and what its parts report.
+"""The nouns of the protocol: the records of checkpoints, and the reports of their subtasks.
 
 All are immutable values. Sizes are bytes, durations milliseconds, timestamps timezone-aware UTC; -1 means "not
 reported" as in protocol.md section 19.
@@ -28,14 +28,14 @@ class SubtaskId:
 
 
 class HandleKind(StrEnum):
-    """What a file of a snapshot is. All but the staged ones are on checkpoint storage.
+    """The kind of a snapshot's file. All but the staged ones are on checkpoint storage.
 
     Attributes:
         RUN: Sorted keyed state, carried from checkpoint to checkpoint.
-        POSITION: What a source split has read, carried likewise.
+        POSITION: The position of a source split, carried likewise.
         EXCHANGE: Rows on their way to a downstream operator, of this checkpoint only.
         CHANNEL: Such rows, captured by an unaligned checkpoint: a restore needs them.
-        STAGED: What a sink will make visible (a committable), below the sink's own root.
+        STAGED: Rows that a sink will make visible (a committable), below the sink's own root.
     """
 
     RUN = "RUN"
@@ -47,17 +47,17 @@ class HandleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateHandle:
-    """Where a piece of a snapshot lies.
+    """One file of a snapshot: its place, its size and its checksum.
 
     Attributes:
         path: Relative to the checkpoint storage's root, or for `STAGED` to the sink's.
-        kind: What the file is.
+        kind: The kind of the file.
         rows: The number of its rows.
         bytes: Its size.
         checksum: The SHA-256 of the file in hex, as `sha256sum` prints it.
         created_by: The checkpoint that wrote the file. A handle with an older one is carried over.
-        key_groups: Of keyed state, the key groups that are read from it; None for all.
-        details: Small JSON that its writer needs to find again.
+        key_groups: For keyed state, the key groups that are read from the file; None for all.
+        details: Small JSON that its writer needs later.
     """
 
     path: str
@@ -78,7 +78,7 @@ class StateHandle:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskMetrics:
-    """What a subtask reports beside its snapshot (protocol.md section 19)."""
+    """The metrics that a subtask reports with its snapshot (protocol.md section 19)."""
 
     start_delay: int = -1
     alignment_duration: int = -1
@@ -96,9 +96,10 @@ class Snapshot:
 
     Attributes:
         handles: Its files, those of older checkpoints included.
-        position: Of a source split, what it has read: JSON that only the source understands.
-        finished: Whether nothing will ever follow it (protocol.md section 13). An operator that finished keeps its
-            keyed state, which Flink drops: it is the user's data, to be read and validated long after the last row.
+        position: The position of a source split: JSON that only the source understands.
+        finished: Whether nothing will ever follow it (protocol.md section 13). An operator that has finished keeps its
+            keyed state, which Flink drops. The state is the user's data, and is read and validated long after the last
+            row.
     """
 
     handles: tuple[StateHandle, ...] = ()
@@ -127,13 +128,13 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a poll of one split has found and left for later.
+    """The input that a poll of one split has found and left for later.
 
     Attributes:
-        pieces: How much.
-        unit: What the source counts in, such as `files`.
-        bytes: Its size; -1 if the source does not know.
-        parts: How much of each part that the split has by name, such as the partitions of a topic.
+        pieces: The number of pieces.
+        unit: The source's unit, such as `files`.
+        bytes: Their size; -1 if the source does not know it.
+        parts: The number of pieces of each named part of the split, such as a partition of a topic.
     """
 
     pieces: int
@@ -144,13 +145,13 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the current one."""
+    """A subtask's report that its snapshot is safe on storage. It counts only if `attempt` is the current one."""
 
     subtask: SubtaskId
     attempt: int
     snapshot: Snapshot
     metrics: SubtaskMetrics = SubtaskMetrics()
-    pending: Pending | None = None  # what the poll of a source's split has left; no part of the checkpoint
+    pending: Pending | None = None  # input that the poll of a split has left; no part of the checkpoint
 
 
 class AcknowledgeResult(StrEnum):
@@ -173,7 +174,8 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRecord:
-    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0: not asked yet, or finished before."""
+    """A subtask's row: expected, and perhaps acknowledged. With `attempt` 0 it has not been triggered yet, or had
+    finished before."""
 
     subtask: SubtaskId
     attempt: int
@@ -183,7 +185,7 @@ class SubtaskRecord:
 
 
 class Decision(StrEnum):
-    """What a person decided about a checkpoint that was held."""
+    """The manual decision on a checkpoint that was held."""
 
     APPROVED = "APPROVED"  # its rows are wanted although a verdict failed
     REJECTED = "REJECTED"
@@ -191,7 +193,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Who decided what, and when; `comment` says why, if they said so."""
+    """A manual decision: by whom, when, and in `comment` the reason, if one was given."""
 
     decision: Decision
     at: datetime
@@ -201,7 +203,7 @@ class Decided:
 
 class CheckpointKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
-    SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept (docs/decisions/015-savepoints.md)
+    SAVEPOINT = "SAVEPOINT"  # requested by the user, and kept (docs/decisions/015-savepoints.md)
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT"  # stops the pipeline, which is FINISHED once its sinks have committed
 
 
@@ -209,9 +211,9 @@ class CheckpointKind(StrEnum):
 class CheckpointRequest:
     """A request for a checkpoint, which may have to wait (protocol.md section 3).
 
-    A `forced` one starts although checkpoints are in progress. `asked_at` is when it arrived, `seen_at` when its
-    requester last repeated it. `dropped` says why it will never start; its requester has not heard of that yet.
-    `drain`: stop for ever, all inputs count as ended. `name` and `note` are those of a savepoint.
+    A `forced` one starts although checkpoints are in progress. It arrived at `asked_at`, and its requester last
+    repeated it at `seen_at`. `dropped` is the reason why it will never start, which its requester has not read yet.
+    With `drain` the pipeline stops for ever, and all inputs count as ended. `name` and `note` are those of a savepoint.
     """
 
     request_id: str
@@ -229,14 +231,15 @@ class CheckpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice.
-    `num_finished` of its subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint.
-    `abandoned_by` is the restore that left it behind; None while the pipeline has it behind it. `name` and `note` are
-    what the owner of a savepoint says about it, and may change. `location` is the directory where a canonical copy of a
-    savepoint is, or is being written until `exported_at`; that has `exported_size` bytes. One that was held waited from
-    `held_at` for a person, at most until `held_until`, because of what `held_message` says; `decision`, `decided_at`,
-    `decided_by` and `decision_comment` are what became of that. `committed_sinks` are the operator ids of the sinks
-    whose rows became visible in the transaction that completed it.
+    """A checkpoint's row.
+
+    `request_id` identifies its request (an Airflow `run_id`); a request never completes twice. `num_finished` of its
+    subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint. `abandoned_by` is the
+    restore that left it behind. A savepoint's `name` and `note` may change. `location` is the directory of its
+    canonical copy, which is being written until `exported_at` and has `exported_size` bytes. A held checkpoint waits
+    for manual approval from `held_at` until `held_until` at most, because of `held_message`. The fields of the decision
+    record the outcome. `committed_sinks` are the operator ids of the sinks whose rows became visible in the transaction
+    that completed it.
     """
 
     pipeline_id: str
@@ -280,7 +283,7 @@ class CheckpointRecord:
 
     @property
     def ends_at(self) -> datetime:
-        """Until when it may stay in progress: while it is held, the hold's own deadline takes the place of its own."""
+        """The time until which it may stay in progress: its deadline, or the hold's deadline while it is held."""
         if self.phase is Phase.HELD:
             assert self.held_until is not None
             return self.held_until
@@ -295,23 +298,24 @@ class CheckpointRecord:
         return Decided(self.decision, self.decided_at, self.decided_by, self.decision_comment)
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
-        """A copy with some fields changed; the caller makes sure that the transition is legal."""
+        """Return a copy with some fields changed. The caller makes sure that the transition is legal."""
         return replace(self, **changes)
 
 
-#: What a checkpoint's row says of its hold, and of what was decided.
+#: The fields of a checkpoint's row about its hold and the decision.
 OF_HOLD = ("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the validator found about one target.
+    """The validator's result for one target.
 
-    `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
+    `success` None means that the validation itself failed; `error` is then the cause. `results` has one JSON object per
     expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`,
     `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`. `carried_from` is
-    the checkpoint that was judged, where this one has the same files; None if it was judged itself. `basis` is a digest
-    of what a good verdict depends on, None if it cannot carry over (`protocol.steps.carried_verdicts`).
+    the checkpoint that was validated, if this one has the same files; None if it was validated itself. `basis` is a
+    digest of everything that a good verdict depends on; None if it cannot carry over
+    (`protocol.steps.carried_verdicts`).
     """
 
     target: Target
@@ -328,7 +332,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class CompactedRun:
-    """A run merged from the runs it `replaces` (their views, oldest first); used from the next checkpoint on."""
+    """A run merged from the runs that it `replaces` (their views, oldest first). It is used from the next checkpoint
+    on."""
 
     subtask: SubtaskId
     handle: StateHandle
@@ -337,8 +342,8 @@ class CompactedRun:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A file nothing refers to any more. `owner` is `names.STORAGE`, or `names.staged_by` a sink for a path below that
-    sink's root."""
+    """A file that nothing refers to any more. `owner` is `names.STORAGE`, or `names.staged_by` a sink for a path below
+    that sink's root."""
 
     owner: str
     path: str

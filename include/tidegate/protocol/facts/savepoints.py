@@ -1,8 +1,8 @@
-"""Savepoints as their owner sees them: a name and a note, which may change, and the end that only the owner decides
-(protocol.md sections 9 and 18).
+"""Savepoints as their owner sees them (protocol.md sections 9 and 18). A savepoint has a name and a note, which may
+change. Only its owner ends it.
 
-A name belongs to one savepoint of a pipeline at a time, from its trigger on. One that fails or is disposed of sets its
-name free. Without a name a savepoint is known by its number.
+A name belongs to one savepoint of a pipeline at a time, from its trigger on. A savepoint that fails or is disposed of
+sets its name free. Without a name, a savepoint is identified by its number.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LONGEST_NOTE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a savepoint is called, None for its number, and what its owner wrote about it."""
+    """The name of a savepoint, None for its number, and its owner's note."""
 
     name: str | None = None
     note: str | None = None
@@ -29,11 +29,12 @@ UNLABELLED = Label()
 
 
 def require_legal_label(kind: CheckpointKind, label: Label) -> None:
-    """Only savepoints have names, and a name is not a number. Raises `IllegalRequestError`. Performs no I/O."""
+    """Check that only a savepoint has a name, and that the name is not a number. Raises `IllegalRequestError`. Performs
+    no I/O."""
     name, note = label.name, label.note
     if kind is CheckpointKind.CHECKPOINT and (name is not None or note is not None):
         raise IllegalRequestError(
-            "A checkpoint has no name and no note: newer ones replace it. Nothing was triggered. Ask for a savepoint."
+            "A checkpoint has no name and no note: newer ones replace it. Nothing was triggered. Request a savepoint."
         )
     if name is not None and (not name.isprintable() or not 1 <= len(name.strip()) == len(name) <= LONGEST_NAME):
         raise IllegalRequestError(
@@ -52,8 +53,8 @@ def require_legal_label(kind: CheckpointKind, label: Label) -> None:
 
 
 def require_free(name: str | None, holder: CheckpointRecord | None) -> None:
-    """`holder` is the savepoint in progress or completed that has the name. Raises `IllegalRequestError`. Performs no
-    I/O."""
+    """Check that no savepoint has the name. `holder` is the one in progress or completed that has it. Raises
+    `IllegalRequestError`. Performs no I/O."""
     if name is not None and holder is not None:
         raise IllegalRequestError(
             f"Savepoint {holder.checkpoint_id} of pipeline {holder.pipeline_id} is already called {name!r}. Nothing "
@@ -63,7 +64,7 @@ def require_free(name: str | None, holder: CheckpointRecord | None) -> None:
 
 
 def find_savepoint(pipeline_id: str, wanted: str, savepoints: Sequence[CheckpointRecord]) -> CheckpointRecord:
-    """The savepoint of this name or number. Raises `CheckpointNotFoundError`. Performs no I/O."""
+    """Find the savepoint of this name or number. Raises `CheckpointNotFoundError`. Performs no I/O."""
     for record in savepoints:
         if wanted in (record.name, str(record.checkpoint_id)):
             return record
@@ -75,13 +76,13 @@ def find_savepoint(pipeline_id: str, wanted: str, savepoints: Sequence[Checkpoin
 
 
 def choose_savepoints(completed: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
-    """Of completed checkpoints, those that belong to the user, oldest first. Performs no I/O."""
+    """Choose the savepoints among completed checkpoints, oldest first. Performs no I/O."""
     kept = [record for record in completed if record.kind is not CheckpointKind.CHECKPOINT]
     return sorted(kept, key=lambda record: record.checkpoint_id)
 
 
 def require_disposable(record: CheckpointRecord, latest: CheckpointRecord | None, restores: Sequence[Restore]) -> None:
-    """Nothing may rest on a savepoint that is to go. Files that others share with it stay in any case.
+    """Check that nothing needs a savepoint that is to be disposed of. Files that others share with it stay in any case.
 
     Raises `SavepointInUseError`. Performs no I/O.
     """
@@ -102,8 +103,8 @@ def require_disposable(record: CheckpointRecord, latest: CheckpointRecord | None
 
 
 def require_exportable(record: CheckpointRecord) -> None:
-    """A canonical copy holds no staged rows of appended tables: those of a savepoint that was never notified would be
-    lost with it.
+    """Check that a savepoint's sinks have committed. A canonical copy holds no staged rows of appended tables, so that
+    rows which were never committed would be missing from it.
 
     Raises `IllegalRequestError`. Performs no I/O.
     """
