@@ -157,7 +157,7 @@ def test_at_the_end_of_its_hold_it_is_aborted_by_whoever_looks(held: Desk, who: 
     if who == "ask":
         assert looks[who]() == Triggered(3)
     else:
-        with pytest.raises(CheckpointNotInProgressError, match=r"HOLD_EXPIRED.*nobody approved it by"):
+        with pytest.raises(CheckpointNotInProgressError, match=r"HOLD_EXPIRED.*was not approved by"):
             looks[who]()
     assert (held.record(2).failure_reason, held.record(2).phase) == (FailureReason.HOLD_EXPIRED, Phase.HELD)
     with pytest.raises(NotHeldError, match="HOLD_EXPIRED"):
@@ -184,7 +184,7 @@ def test_a_rule_that_says_nothing_aborts(store: CheckpointStore) -> None:
 
 
 def test_a_held_checkpoint_cannot_be_finalized_and_stays_held(held: Desk) -> None:
-    with pytest.raises(ValidationFailedError, match="held, and nobody has approved it"):
+    with pytest.raises(ValidationFailedError, match="held, and was not approved yet"):
         held.coordinator.finalize(2)
     assert held.record(2).phase is Phase.HELD
 

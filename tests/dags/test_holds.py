@@ -94,7 +94,7 @@ def test_at_the_end_of_the_hold_the_task_ends_the_checkpoint(pipeline, run, regi
 def test_to_mark_validate_as_success_approves_nothing(held, dag, run, checkpoint, sink):
     ran = run(dag.get_task("finalize"))
     assert ran.state == "failed"
-    assert "nobody has approved it" in str(ran.error)
+    assert "was not approved yet" in str(ran.error)
     assert (checkpoint().status, checkpoint().decision) == (Status.FAILED, None)
     assert sink.visible == {}
 

@@ -124,7 +124,7 @@ def test_a_definition_that_changed_under_a_checkpoint_is_refused_before_it_loses
     ):
         after.snapshot(checkpoint_id, other_region)
     before.snapshot(checkpoint_id, region)
-    with pytest.raises(PipelineDefinitionError, match="Nothing was run or judged"):
+    with pytest.raises(PipelineDefinitionError, match="Nothing was run or validated"):
         after.validate(checkpoint_id, Judge(True))
     after.abort(checkpoint_id, FailureReason.TASK_FAILURE, "the definition changed")
     checkpoints(orders_pipeline(tmp_path, parallelism=5))

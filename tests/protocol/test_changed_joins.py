@@ -27,4 +27,4 @@ def test_a_join_that_keeps_something_else_is_refused(
 ) -> None:
     change = compare_schemas(state(*before), state(*now), {})
     assert bool(change.problems) is is_refused
-    assert not is_refused or change.problems[0].startswith("it was another kind of join: what is kept of both sides")
+    assert not is_refused or change.problems[0].startswith("it was another kind of join: the state of both sides")

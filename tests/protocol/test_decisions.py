@@ -95,7 +95,7 @@ def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan
     ("verdicts", "words"),
     [
         ([], "sink:out: no verdict was given"),
-        ([Verdict(OUT, "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
+        ([Verdict(OUT, "s", None, 0, 0, error="no column x")], "the validation itself failed: no column x"),
         ([Verdict(OUT, "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
           "unexpected_count": 4, "unexpected_samples": [1, 2, 3, 4]},))],
          "t on c, 4 unexpected, such as \\[1, 2, 3\\]"),

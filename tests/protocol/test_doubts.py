@@ -24,12 +24,12 @@ def found(*unnotified, restores=(), restored=None, shown=4, committer=None, now=
 @pytest.mark.parametrize(
     ("committer", "reason", "why"),
     [
-        (CommitterRecord(), DoubtReason.NOT_BEGUN, "no other one is at it"),
-        (CommitterRecord(7, at(50)), DoubtReason.COMMITTING, "Attempt 7 is at it"),
+        (CommitterRecord(), DoubtReason.NOT_BEGUN, "no other one has begun it"),
+        (CommitterRecord(7, at(50)), DoubtReason.COMMITTING, "Attempt 7 is in progress"),
         (CommitterRecord(7, at(50), "The disk is full."), DoubtReason.COMMITTING, "Before it: The disk is full."),
         (CommitterRecord(7, at(50 - LEASE)), DoubtReason.STOPPED, "its process has stopped"),
         (CommitterRecord(7, None, "The disk is full."), DoubtReason.FAILED, "The disk is full."),
-        (CommitterRecord(7, None), DoubtReason.NOT_BEGUN, "no other one is at it"),
+        (CommitterRecord(7, None), DoubtReason.NOT_BEGUN, "no other one has begun it"),
     ],
 )
 def test_the_committer_says_why(committer, reason, why):
@@ -53,7 +53,7 @@ def test_readers_of_each_table_may_see_the_one_before_or_this_one():
 def test_a_sink_in_the_commit_is_never_in_doubt():
     (doubt,) = found(waiting(committed_sinks=("mart-sink",)))
     assert doubt.sinks == ("files",)
-    assert "Table mart showed it in the instant in which it completed." in doubt.readers
+    assert "Table mart showed it as soon as it completed." in doubt.readers
     assert found(waiting(committed_sinks=("mart-sink", "files-sink"))) == []
     restored = waiting(2, notified_at=T0, committed_sinks=("mart-sink", "files-sink"))
     assert found(restores=[Restore(1, 2, 5, 5, at(9))], restored=restored) == []

@@ -66,7 +66,7 @@ def test_a_commit_has_landed_if_the_checkpoint_is_complete_whatever_came_after(s
 
 @for_each(
     ("known", "now"),
-    [(None, "it is not there"), (record(), "IN_PROGRESS"), (record(status=Status.FAILED), "FAILED")],
+    [(None, "it does not exist"), (record(), "IN_PROGRESS"), (record(status=Status.FAILED), "FAILED")],
 )
 def test_a_commit_that_did_not_land_says_how_the_checkpoint_is(known: CheckpointRecord | None, now: str) -> None:
     assert decide_landing(known) == NotLanded(now)

@@ -60,8 +60,8 @@ def test_a_report_says_what_went_and_what_is_wrong():
         "Deleted: rows that sink out has withdrawn of checkpoints 2.",
         "Kept for a restore: rows that sink out has withdrawn of checkpoints 1.",
         "Checkpoints 9 have completed on the storage, and this database does not know them: it may be older than the "
-        "storage. What they refer to may lie anywhere, so what nothing refers to was not looked for. If nobody needs "
-        "them, remove their directories.",
+        "storage. Their files may lie anywhere, so no search for unreferenced files was made. If you do not need these "
+        "checkpoints, remove their directories.",
         "Compared with checksums: 1 file (10 bytes).",
         "The file x is missing. Checkpoints that need it: 4.",
         "No damage was found of checkpoints 3. The tables are as they are. Nothing of pipeline p was deleted.",

@@ -40,7 +40,7 @@ def test_the_rows_of_a_source(before, now, verdict, said):
     [
         ("k string, v int", "k string, v int", AS_BEFORE, ""),
         ("k string, v int", "k string", AS_BEFORE, "the table keeps 'v', which is null in new rows"),
-        ("k string", "k string, v int", AS_BEFORE, "the table gets 'v', which is null in rows of before"),
+        ("k string", "k string, v int", AS_BEFORE, "the table gets 'v', which is null in earlier rows"),
         ("v int", "v bigint", AS_BEFORE, "the table's 'v' gets the wider type.*read as before"),
         ("v string", "v int", PARTS, "the next checkpoint is refused: cast it"),
     ],
@@ -71,9 +71,9 @@ def test_a_table_whose_columns_the_user_defines(before, now, said):
     ("before", "now", "said"),
     [
         ("k string, v int", "k string, v int", ""),
-        ("k string, v int", "k string", "new rows have no column 'v'. The sink does not say"),
-        ("k string", "k string, v int", "new rows have a column 'v'. The sink does not say what becomes of its table"),
-        ("v int", "v bigint", "'v' has another type in new rows. The sink does not say"),
+        ("k string, v int", "k string", "new rows have no column 'v'. The sink does not declare"),
+        ("k string", "k string, v int", "new rows have a column 'v'. The sink does not declare the effect on its table"),
+        ("v int", "v bigint", "'v' has another type in new rows. The sink does not declare"),
     ],
 )
 def test_a_table_of_a_sink_that_says_nothing_of_it(before, now, said):

@@ -55,9 +55,9 @@ class CheckpointStore(Protocol):
     def transaction(
         self, pipeline_id: str, prefetch: Prefetch | None = None, participants: Sequence[Participant] = ()
     ) -> AbstractContextManager[StoreTransaction]:
-        """Open a transaction. With `prefetch` it names the rows that it is about to read. Participants run first, before
-        the lock is taken, because they may take minutes. If their rows must then not be shown, the caller raises an
-        error, and the transaction is rolled back.
+        """Open a transaction. With `prefetch` it names the rows that it is about to read. Participants run first,
+        before the lock is taken, because they may take minutes. If their rows must then not be shown, the caller raises
+        an error, and the transaction is rolled back.
 
         Errors of participants pass through.
         """

@@ -186,7 +186,7 @@ class Holding:
         reason = record.failure_reason.name
         require(reason not in DEADLINES, f"checkpoint {id_} was held, and ends with {reason}")
         require(reason != "HOLD_EXPIRED" or now >= previous.held_until, f"the hold of checkpoint {id_} ends too early")
-        mistaken = "waits for a person" in (record.failure_message or "")
+        mistaken = "waits for manual approval" in (record.failure_message or "")
         require(not mistaken, f"checkpoint {id_} is aborted because it is held")
 
     def _only_what_was_seen(self, id_: int, state: "PipelineState") -> None:

@@ -1,1 +1,1 @@
-"""What barriers mean at one operator's inputs: the messages, and a handler for each way to align; `options` chooses."""
+"""Barriers at one operator's inputs: the messages, and a handler for each way to align. `options` chooses one."""

@@ -1,7 +1,7 @@
 """Aligned, exactly-once barrier handling: every branch of protocol.md section 11.1, and the bound of section 11.2.
 
-A channel waits behind its barrier until all barriers are there; then the snapshot is taken and all go on. The waiting
-data may be bounded: a checkpoint that holds back more is aborted.
+A channel waits behind its barrier until all barriers have arrived. Then the snapshot is taken, and all channels go on.
+The waiting data may be bounded: a checkpoint that holds back more is aborted.
 """
 
 from typing import assert_never
@@ -24,8 +24,8 @@ from tidegate.protocol.facts.reasons import FailureReason
 
 
 class AlignedBarrierHandler:
-    """`checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default; `alignment_limit` is in
-    bytes, None for no limit."""
+    """The handler of aligned barriers. `checkpoints_after_tasks_finish` is the switch of protocol.md section 13, on by
+    default. `alignment_limit` is in bytes; None for no limit."""
 
     def __init__(
         self, num_channels: int, checkpoints_after_tasks_finish: bool = True, alignment_limit: int | None = None
@@ -66,7 +66,7 @@ class AlignedBarrierHandler:
     def _cancel(self, checkpoint_id: int) -> list[Action]:
         if self._alignment.is_obsolete(checkpoint_id):
             return []
-        # An older checkpoint that was aligning ends silently: only the newer one is reported as aborted.
+        # An older checkpoint that was aligning ends silently. Only the newer one is reported as aborted.
         return self._abort(checkpoint_id, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
 
     def _end_of_partition(self, channel: int) -> list[Action]:

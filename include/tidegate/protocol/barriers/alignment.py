@@ -1,7 +1,7 @@
-"""The one checkpoint that an exactly-once handler works on: which channels it waits for and which are held back.
+"""State of the single checkpoint that an exactly-once handler works on: its awaited and its blocked channels.
 
-Shared by the handlers of protocol.md sections 11.1, 11.4 and 11.5. They agree on what is obsolete, newer, cancelled or
-finished, and differ in what follows.
+The handlers of protocol.md sections 11.1, 11.4 and 11.5 share it. They agree on the meaning of obsolete, newer,
+cancelled and finished, and differ in their actions.
 """
 
 from tidegate.protocol.barriers.messages import Action, Barrier, Block, Unblock
@@ -33,24 +33,25 @@ class Alignment:
         return checkpoint_id < self.current or (checkpoint_id == self.current and not self.pending)
 
     def begin(self, barrier: Barrier) -> None:
-        """Called with a checkpoint's first barrier or its announcement. A channel that closed before is not awaited."""
+        """Begin with a checkpoint's first barrier or its announcement. A channel that closed before is not awaited."""
         self.current = barrier.checkpoint_id
         self.barrier = barrier
         self._target = self._num_channels - len(self._closed)
 
     def end(self, checkpoint_id: int) -> None:
-        """The checkpoint completed or was aborted. One newer than the current may be aborted before it is seen."""
+        """End a checkpoint that completed or was aborted. One newer than the current may be aborted before its first
+        barrier."""
         self.current = self._done = checkpoint_id
         self.aligned.clear()
 
     def close(self, channel: int) -> bool:
-        """Whether the channel was open until now."""
+        """Close the channel, and return whether it was open until now."""
         was_open = channel not in self._closed
         self._closed.add(channel)
         return was_open
 
     def block(self, channel: int) -> list[Action]:
-        """A single channel never blocks: its own barrier is the last one."""
+        """Block the channel. A single channel never blocks, because its own barrier is the last one."""
         if self._num_channels == 1 or channel in self._blocked:
             return []
         self._blocked.add(channel)

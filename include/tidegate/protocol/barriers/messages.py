@@ -1,9 +1,9 @@
 """Barriers: the events at an operator's inputs, the actions that follow, and the interface of the handlers that choose
 the actions.
 
-A handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what
-the gate must do. It holds no data and no channel, and reads no clock: the gate blocks, captures and keeps the timers.
-`options` decides which handler a pipeline gets.
+A handler is given the control events of the operator's channels, in the order in which the gate takes them, and returns
+the gate's actions. It holds no data and no channel, and reads no clock. The gate blocks, captures and keeps the timers.
+`options` chooses the handler of a pipeline.
 
 Times are milliseconds since the epoch, on the wall clock that also dates the trigger.
 """
@@ -16,18 +16,18 @@ from tidegate.protocol.facts.reasons import FailureReason
 
 
 class AlignmentType(Enum):
-    """How a barrier wants its channels treated (protocol.md section 4, "Options sent")."""
+    """The treatment of channels at a barrier (protocol.md section 4, "Options sent")."""
 
     NONE = auto()  # at least once: nothing is held back
-    ALIGNED = auto()  # a channel waits behind its barrier until all barriers are there
+    ALIGNED = auto()  # a channel waits behind its barrier until all barriers have arrived
     UNALIGNED = auto()  # the barrier overtakes queued data, which becomes part of the snapshot
-    FORCED_ALIGNED = auto()  # should be unaligned, but a restore could not put back what this channel carries
+    FORCED_ALIGNED = auto()  # should be unaligned, but a restore could not put back the data of this channel
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierOptions:
-    """What travels with a barrier. An aligned one with a `timeout` may become unaligned that many milliseconds after
-    its checkpoint was triggered; with None it never does."""
+    """The options of a barrier. An aligned one with a `timeout` may become unaligned that many milliseconds after its
+    checkpoint was triggered. With None it never does."""
 
     alignment: AlignmentType = AlignmentType.ALIGNED
     timeout: int | None = None
@@ -41,7 +41,7 @@ class BarrierOptions:
         return self.timeout if self.alignment is AlignmentType.ALIGNED else None
 
     def forced_aligned(self) -> "BarrierOptions":
-        """For a channel that cannot carry unaligned barriers (protocol.md section 11.5)."""
+        """Return the options for a channel that cannot carry unaligned barriers (protocol.md section 11.5)."""
         if not self.unaligned and self.times_out_after is None:
             return self
         return replace(self, alignment=AlignmentType.FORCED_ALIGNED)
@@ -59,9 +59,9 @@ UNALIGNED = BarrierOptions(AlignmentType.UNALIGNED)
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Data before it in the channel belongs to the checkpoint, data after it does not.
+    """The marker of a checkpoint in a channel. Data before it belongs to the checkpoint, data after it does not.
 
-    `triggered_at` is the checkpoint's; `now` is when the barrier was taken from its channel.
+    The checkpoint was triggered at `triggered_at`, and the barrier was taken from its channel at `now`.
     """
 
     checkpoint_id: int
@@ -79,8 +79,8 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A barrier that may time out is in its channel, perhaps behind data. The barrier itself still follows, as it is or
-    prioritized."""
+    """A barrier that may time out has reached its channel, perhaps behind data. The barrier itself still follows,
+    unchanged or prioritized."""
 
     barrier: Barrier
 
@@ -94,15 +94,15 @@ class Cancel:
 
 
 class StopMode(Enum):
-    """Why no data follows in a channel."""
+    """The reason why no data follows in a channel."""
 
-    DRAIN = auto()  # there will never be any: what reads the channel finishes with it
+    DRAIN = auto()  # none will ever follow: the reader of the channel finishes with it
     SUSPEND = auto()  # the pipeline stops here, and may go on from here
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No data follows in this channel; a barrier does. Only the gate uses it: it changes nothing about checkpoints."""
+    """No data follows in this channel, but a barrier does. Only the gate uses it: it changes no checkpoint."""
 
     channel: int
     mode: StopMode
@@ -118,19 +118,19 @@ class EndOfPartition:
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """The time of a `SetTimer` has come."""
+    """The time of a `SetTimer` has passed."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class BytesQueued:
-    """How many bytes now wait on the blocked channels, all together."""
+    """The number of bytes that now wait on all blocked channels together."""
 
     bytes: int
 
 
-Marker = Barrier | Cancel | EndOfData | EndOfPartition  # what lies in a channel
+Marker = Barrier | Cancel | EndOfData | EndOfPartition  # the control messages in a channel
 GateEvent = Barrier | Cancel | EndOfPartition | Announcement | Timeout | BytesQueued
 
 
@@ -148,22 +148,22 @@ class Unblock:
 
 @dataclass(frozen=True, slots=True)
 class StartAlignment:
-    """The first barrier of a checkpoint is here: start delay ends, alignment begins."""
+    """The first barrier of a checkpoint has arrived: the start delay ends, and alignment begins."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndAlignment:
-    """The last barrier is here: nothing more is missing from the checkpoint at this gate."""
+    """The last barrier has arrived: the checkpoint is complete at this gate."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Must be carried out before any later action of the same answer. The options are the checkpoint's final ones at
-    this gate and are sent on downstream. If unaligned, captured data follows the snapshot."""
+    """Take the snapshot before any later action of the same answer. The options are the checkpoint's final ones at this
+    gate and are sent on downstream. If it is unaligned, captured data follows the snapshot."""
 
     checkpoint_id: int
     options: BarrierOptions = ALIGNED
@@ -172,7 +172,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AbortSnapshot:
-    """Decline to the coordinator, abort what was begun, and pass a cancel marker downstream."""
+    """Decline to the coordinator, abort the snapshot, and pass a cancel marker downstream."""
 
     checkpoint_id: int
     reason: FailureReason
@@ -180,15 +180,15 @@ class AbortSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StartCapture:
-    """Data not yet processed belongs to the checkpoint too, on every channel until its `StopCapture`."""
+    """Capture data not yet processed, on every channel until its `StopCapture`: it belongs to the checkpoint too."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopCapture:
-    """The channel's barrier or end is here: the data it overtook is the last to be captured. Without a channel, the
-    checkpoint was aborted: drop the captured data."""
+    """Stop capturing a channel whose barrier or end has arrived, after the data that it overtook. Without a channel,
+    the checkpoint was aborted: drop the captured data."""
 
     checkpoint_id: int
     channel: int | None = None
@@ -196,7 +196,7 @@ class StopCapture:
 
 @dataclass(frozen=True, slots=True)
 class Prioritize:
-    """Let the barrier announced in this channel overtake what is queued before it, as an unaligned one."""
+    """Let the barrier announced in this channel overtake the data queued before it, as an unaligned one."""
 
     checkpoint_id: int
     channel: int
@@ -204,7 +204,7 @@ class Prioritize:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Answer with a `Timeout` at this time. There is one timer: a later `SetTimer` replaces an earlier one."""
+    """Send a `Timeout` at this time. There is one timer: a later `SetTimer` replaces an earlier one."""
 
     checkpoint_id: int
     at: int
@@ -231,8 +231,8 @@ Action = (
 
 
 class BarrierHandler(Protocol):
-    """Decides what barriers mean at one operator's inputs (protocol.md section 11). Performs no I/O."""
+    """Decides on the actions for barriers at one operator's inputs (protocol.md section 11). Performs no I/O."""
 
     def step(self, event: GateEvent) -> list[Action]:
-        """Take one control event; returns the actions in the order they must be carried out."""
+        """Take one control event, and return the actions in the order in which they must be carried out."""
         ...

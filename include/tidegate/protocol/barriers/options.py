@@ -1,6 +1,6 @@
-"""Which barrier handler a pipeline's inputs get, and which options its barriers carry.
+"""The choice of a pipeline's barrier handler, and of the options of its barriers.
 
-Both follow from the same few settings, so that a handler never meets a barrier it does not understand.
+Both follow from the same few settings, so that a handler never gets a barrier that it does not understand.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 @dataclass(frozen=True, slots=True)
 class GateOptions:
-    """What a pipeline says about its barriers.
+    """A pipeline's settings for its barriers.
 
     `aligned_timeout` (milliseconds) applies if checkpoints may be unaligned: they begin aligned and become unaligned
     after that time. With 0 or None they are unaligned from the beginning. `alignment_limit` (bytes, None for no limit)
-    bounds what may queue on blocked channels. `checkpoints_after_tasks_finish` is protocol.md section 13's switch.
+    bounds the data that may queue on blocked channels. `checkpoints_after_tasks_finish` is the switch of protocol.md
+    section 13.
     """
 
     exactly_once: bool = True
@@ -44,13 +45,13 @@ class GateOptions:
             )
         if self.unaligned or not self.exactly_once:
             raise PipelineDefinitionError(
-                "CheckpointConfig.alignment_limit bounds what queues behind aligned barriers of mode EXACTLY_ONCE. "
-                "With unaligned or AT_LEAST_ONCE nothing queues for long: leave the limit out."
+                "CheckpointConfig.alignment_limit bounds the data that queues behind aligned barriers of mode "
+                "EXACTLY_ONCE. With unaligned or AT_LEAST_ONCE nothing queues for long: leave the limit out."
             )
 
 
 def make_handler(options: GateOptions, num_channels: int) -> BarrierHandler:
-    """The handler of protocol.md section 11 that these options ask for. Performs no I/O."""
+    """Make the handler of protocol.md section 11 for these options. Performs no I/O."""
     finished = options.checkpoints_after_tasks_finish
     if not options.exactly_once:
         return BarrierTracker(num_channels, finished)
@@ -60,7 +61,7 @@ def make_handler(options: GateOptions, num_channels: int) -> BarrierHandler:
 
 
 def choose_barrier_options(options: GateOptions, savepoint: bool) -> BarrierOptions:
-    """The table "Options sent" of protocol.md section 4, row by row. Performs no I/O."""
+    """Choose by the table "Options sent" of protocol.md section 4, row by row. Performs no I/O."""
     if not options.exactly_once:
         return BarrierOptions(AlignmentType.NONE)
     if savepoint or not options.unaligned:

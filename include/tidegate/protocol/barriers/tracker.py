@@ -1,7 +1,7 @@
-"""At-least-once barrier handling: protocol.md section 11.3. Nothing is ever blocked; barriers are only counted.
+"""Barrier handling for at-least-once: protocol.md section 11.3. Nothing is ever blocked. Barriers are only counted.
 
-Several checkpoints may be open at once. A checkpoint that misses a barrier is dropped silently when a newer one
-completes. An older one may still complete if its last barrier comes before the newer one's.
+Several checkpoints may be open at once. A checkpoint that lacks a barrier is dropped silently when a newer one
+completes. An older one may still complete if its last barrier arrives before the newer one's.
 """
 
 from collections import deque
@@ -28,22 +28,21 @@ MAX_TRACKED = 50
 
 @dataclass(slots=True)
 class _Tracked:
-    """A checkpoint that still misses barriers. An aborted one is remembered, so that its further barriers are
-    swallowed."""
+    """A checkpoint that still lacks barriers. An aborted one is kept, so that its further barriers are ignored."""
 
     checkpoint_id: int
     target: int
-    barrier: Barrier | None = None  # the first one; None if a cancel marker came before it
+    barrier: Barrier | None = None  # the first one; None if a cancel marker arrived before it
     aligned: set[int] = field(default_factory=set)
     aborted: bool = False
 
     def add(self, channel: int) -> bool:
-        """Whether every channel has now sent a barrier or marker."""
+        """Count a channel, and return whether every channel has now sent a barrier or marker."""
         self.aligned.add(channel)
         return len(self.aligned) >= self.target
 
     def abort(self, reason: FailureReason) -> list[Action]:
-        """Reports the abort once, however often it is called."""
+        """Report the abort once, however often it is called."""
         if self.aborted:
             return []
         self.aborted = True
@@ -51,7 +50,8 @@ class _Tracked:
 
 
 class BarrierTracker:
-    """`checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default."""
+    """The handler that counts barriers. `checkpoints_after_tasks_finish` is the switch of protocol.md section 13, on by
+    default."""
 
     def __init__(self, num_channels: int, checkpoints_after_tasks_finish: bool = True) -> None:
         self._num_channels = num_channels
@@ -86,7 +86,7 @@ class BarrierTracker:
             return []  # dropped or completed, or cannot complete any more
         self._highest = checkpoint_id
         start: list[Action] = [StartAlignment(checkpoint_id)]
-        if self._open <= 1:  # with none open the subtask is asked directly, through any channel
+        if self._open <= 1:  # with none open the subtask is triggered directly, through any channel
             return [*start, EndAlignment(checkpoint_id), barrier.snapshot()]
         self._queue.append(_Tracked(checkpoint_id, self._open, barrier, {channel}))
         return start

@@ -1,11 +1,11 @@
 """Unaligned barriers and aligned ones with a timeout: protocol.md sections 11.4 and 11.5. Exactly once.
 
-A barrier's options say how its checkpoint begins. An unaligned checkpoint takes its snapshot at the first barrier and
-captures what is still before the others. An aligned one follows section 11.1; with a timeout it becomes unaligned when
-waiting takes too long. Savepoints stay aligned, so both kinds may alternate.
+A barrier's options determine how its checkpoint begins. An unaligned checkpoint takes its snapshot at the first barrier
+and captures the data that is still before the others. An aligned one follows section 11.1. With a timeout it becomes
+unaligned when waiting takes too long. Savepoints stay aligned, so both kinds may alternate.
 
 The four states of section 11.5 follow from two questions: is the checkpoint unaligned, and has any barrier or end
-arrived. A sender has no timer of its own here: a channel has one queue, at the receiving gate, and a barrier that waits
+arrived? A sender has no timer of its own here. A channel has one queue, at the receiving gate, and a barrier that waits
 in it is announced and prioritized there.
 """
 
@@ -34,7 +34,8 @@ from tidegate.protocol.facts.reasons import FailureReason
 
 
 class UnalignedBarrierHandler:
-    """`checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default."""
+    """The handler of unaligned barriers. `checkpoints_after_tasks_finish` is the switch of protocol.md section 13, on
+    by default."""
 
     def __init__(self, num_channels: int, checkpoints_after_tasks_finish: bool = True) -> None:
         self._finished_count_as_aligned = checkpoints_after_tasks_finish
@@ -71,10 +72,10 @@ class UnalignedBarrierHandler:
             # The upstream has switched, or was unaligned from the beginning: this barrier has overtaken data.
             actions += self._become_unaligned()
         else:
-            # In an unaligned checkpoint this barrier is out of order: its channel is blocked all the same, and
+            # In an unaligned checkpoint this barrier is out of order. Its channel is blocked nevertheless, and
             # unblocked at the end.
             actions += alignment.block(barrier.channel)
-        return actions + self._heard_from(barrier.channel, barrier.now)
+        return actions + self._arrived(barrier.channel, barrier.now)
 
     def _announcement(self, barrier: Barrier) -> list[Action]:
         if self._alignment.is_obsolete(barrier.checkpoint_id):
@@ -93,7 +94,7 @@ class UnalignedBarrierHandler:
         return self._become_unaligned() + (self._take_unaligned() if alignment.aligned else [])
 
     def _cancel(self, checkpoint_id: int) -> list[Action]:
-        # This may be one that is only announced elsewhere: in this channel the marker takes the barrier's place.
+        # The checkpoint may only be announced elsewhere. In this channel the marker takes the barrier's place.
         if self._alignment.is_obsolete(checkpoint_id):
             return []
         return self._abort(checkpoint_id, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
@@ -104,7 +105,7 @@ class UnalignedBarrierHandler:
             return []
         if not self._finished_count_as_aligned:
             return self._abort(alignment.current, FailureReason.DECLINED_INPUT_END_OF_STREAM)
-        return self._start_if_first() + alignment.unblock(channel) + self._heard_from(channel, now)
+        return self._start_if_first() + alignment.unblock(channel) + self._arrived(channel, now)
 
     def _start_if_first(self) -> list[Action]:
         return [] if self._alignment.aligned else [StartAlignment(self._alignment.current)]
@@ -117,13 +118,13 @@ class UnalignedBarrierHandler:
         alignment.begin(barrier)
         timeout = barrier.options.times_out_after
         if timeout is not None:
-            # Counted from the trigger, so it includes the time the barrier took to come here. Its clock may be ahead.
+            # Counted from the trigger, so it includes the barrier's way to this gate. The trigger's clock may be ahead.
             self._times_out_at = min(barrier.triggered_at, barrier.now) + timeout
             actions.append(SetTimer(barrier.checkpoint_id, max(self._times_out_at, barrier.now)))
         return actions
 
-    def _heard_from(self, channel: int, now: int) -> list[Action]:
-        """Handles a channel's barrier or end. The last one of an aligned checkpoint leaves it aligned, however late it
+    def _arrived(self, channel: int, now: int) -> list[Action]:
+        """Handle a channel's barrier or end. The last one of an aligned checkpoint leaves it aligned, however late it
         is."""
         alignment = self._alignment
         current = alignment.current
@@ -153,8 +154,8 @@ class UnalignedBarrierHandler:
     def _take_unaligned(self) -> list[Action]:
         self._captures = True
         current = self._alignment.current
-        heard_from = [StopCapture(current, channel) for channel in sorted(self._alignment.aligned)]
-        return [StartCapture(current), *heard_from, self._alignment.barrier.as_unaligned().snapshot()]
+        arrived = [StopCapture(current, channel) for channel in sorted(self._alignment.aligned)]
+        return [StartCapture(current), *arrived, self._alignment.barrier.as_unaligned().snapshot()]
 
     def _abort(self, checkpoint_id: int, reason: FailureReason) -> list[Action]:
         stop: list[Action] = [StopCapture(self._alignment.current)] if self._captures else []

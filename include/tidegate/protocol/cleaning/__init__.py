@@ -1,1 +1,1 @@
-"""What is kept, for how long and why, and which files can be deleted."""
+"""Retention and deletion: checkpoints that are kept, for how long and why, and files that can be deleted."""

@@ -1,6 +1,6 @@
-"""What the completed checkpoints of a pipeline cost that are kept, and what a cleaning finds and does.
+"""The report of a cleaning: the cost of retained checkpoints, the findings, and the deletions.
 
-`coordination.cleaning.clean` gathers the facts. A report is a value, as a plan of a restore is.
+`coordination.cleaning.clean` gathers the facts. A report is a value, like the plan of a restore.
 """
 
 from collections import Counter
@@ -11,13 +11,13 @@ from tidegate.protocol.cleaning.retention import Reason, Why
 from tidegate.protocol.facts.names import sink_of_operator
 from tidegate.protocol.facts.records import CheckpointRecord, Deletion
 
-#: A file, by whose it is and where it lies, and its size in bytes.
+#: Files, each by its owner and path, with their sizes in bytes.
 Files = Mapping[Deletion, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Each file counts once."""
+    """The cost of files. Each file counts once."""
 
     files: int = 0
     bytes: int = 0
@@ -25,8 +25,8 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A checkpoint that is kept, and why. `full` is what it refers to, `alone` what nothing else refers to: that would
-    be free if it went."""
+    """A retained checkpoint, and the reasons. `full` is the cost of all its files. `alone` is the cost of those that
+    nothing else refers to: it would be freed with the checkpoint."""
 
     record: CheckpointRecord
     reasons: tuple[Reason, ...]
@@ -36,8 +36,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file that is missing or differs from what was written: `problem` says how, in whole sentences. `checkpoints`
-    are those that need it."""
+    """A file that is missing or differs from its handle. `problem` describes it in whole sentences. `checkpoints` are
+    those that need it."""
 
     path: str
     problem: str
@@ -46,12 +46,13 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """`total` is what all that is kept costs, merged runs that no checkpoint uses yet included. `expired` checkpoints
-    are too old, and `freed` is what they alone refer to. `garbage` are files that nothing refers to. `withdrawn` are,
-    by sink, checkpoints whose withdrawn rows are kept for a restore; `withdrawn_for_good` those whose rows no restore
-    can bring back. `foreign`: see `leftovers.Leftovers`. `read` are the files that were compared with their checksums.
+    """The report. `total` is the cost of all that is kept, merged runs that no checkpoint uses yet included. `expired`
+    checkpoints are too old, and `freed` is the cost of files that they alone refer to. `garbage` are files that nothing
+    refers to. `withdrawn` are, by sink, checkpoints whose withdrawn rows are kept for a restore, and
+    `withdrawn_for_good` those whose rows no restore can bring back. `foreign`: see `leftovers.Leftovers`. `read` are
+    the files that were compared with their checksums.
 
-    With `changed` the expired and the garbage are gone; without, nothing was changed.
+    With `changed`, the expired checkpoints and the garbage are deleted. Without it, nothing was changed.
     """
 
     pipeline_id: str
@@ -69,12 +70,12 @@ class CleanReport:
 
     @property
     def safe(self) -> list[int]:
-        """Kept checkpoints of which no damage was found."""
-        hurt = {id_ for damage in self.damage for id_ in damage.checkpoints}
-        return [each.record.checkpoint_id for each in self.kept if each.record.checkpoint_id not in hurt]
+        """The retained checkpoints without damage."""
+        damaged = {id_ for damage in self.damage for id_ in damage.checkpoints}
+        return [each.record.checkpoint_id for each in self.kept if each.record.checkpoint_id not in damaged]
 
     def lines(self) -> list[str]:
-        """For a log: one sentence a line. Sizes are bytes."""
+        """Return the report for a log, one sentence a line. Sizes are bytes."""
         kept = [
             f"Checkpoint {each.record.checkpoint_id} is kept ({reasons_text(each)}): {_size(each.full)}, of which "
             f"{_size(each.alone)} alone."
@@ -83,7 +84,7 @@ class CleanReport:
         return [*kept, f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.", *self.summary()]
 
     def summary(self) -> list[str]:
-        """What was done or would be, and what is wrong: one sentence a line."""
+        """Return the deletions, done or planned, and the problems, one sentence a line."""
         deleted, lines = "Deleted" if self.changed else "To be deleted", []
         if self.expired:
             ids = _ids(record.checkpoint_id for record in self.expired)
@@ -99,13 +100,13 @@ class CleanReport:
         if self.foreign:
             lines.append(
                 f"Checkpoints {_ids(self.foreign)} have completed on the storage, and this database does not know "
-                "them: it may be older than the storage. What they refer to may lie anywhere, so what nothing refers "
-                "to was not looked for. If nobody needs them, remove their directories."
+                "them: it may be older than the storage. Their files may lie anywhere, so no search for unreferenced "
+                "files was made. If you do not need these checkpoints, remove their directories."
             )
         return [*lines, f"Compared with checksums: {_size(self.read)}.", *self.damage_lines()]
 
     def damage_lines(self) -> list[str]:
-        """What is damaged, who needs it, and what is safe."""
+        """Return the damaged files, the checkpoints that need them, and the checkpoints that are safe."""
         if not self.damage:
             return []
         lines = [f"{each.problem} Checkpoints that need it: {_ids(each.checkpoints)}." for each in self.damage]
@@ -115,7 +116,8 @@ class CleanReport:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """`each` has what a kept checkpoint refers to, and what it alone does. See `CleanReport` for the others."""
+    """The costs of a cleaning. `each` has the full cost of a retained checkpoint, and the cost of its own files alone.
+    See `CleanReport` for the others."""
 
     each: Mapping[int, tuple[Cost, Cost]]
     total: Cost
@@ -125,7 +127,7 @@ class Weights:
 def weigh(
     kept: Mapping[int, Files], expired: Collection[Files], merged: Files, in_use: Collection[Deletion]
 ) -> Weights:
-    """`merged` are runs that no checkpoint uses yet, `in_use` what checkpoints in progress refer to.
+    """Compute the costs. `merged` are runs that no checkpoint uses yet, `in_use` the files of checkpoints in progress.
 
     Performs no I/O.
     """
@@ -147,7 +149,7 @@ def _cost(*files: Files) -> Cost:
 
 
 def reasons_text(kept: Kept) -> str:
-    """The reasons as people read them: "latest, savepoint before the change". Performs no I/O."""
+    """Return the reasons in words: "latest, savepoint before the change". Performs no I/O."""
     return ", ".join(_reason(kept.record, reason) for reason in kept.reasons)
 
 
@@ -166,7 +168,7 @@ def _reason(record: CheckpointRecord, reason: Reason) -> str:
 
 
 def by_sink(found: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    """What is known by operator id, by the name of the sink; without those of which nothing is. Performs no I/O."""
+    """Translate the operator ids of sinks to their names, and leave out empty entries. Performs no I/O."""
     return {sink_of_operator(id_): ids for id_, of in found.items() if (ids := tuple(of))}
 
 

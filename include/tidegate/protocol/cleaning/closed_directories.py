@@ -1,4 +1,4 @@
-"""Which directories on checkpoint storage are closed: nothing written to them any more counts."""
+"""Closed directories on checkpoint storage: no file that is still written to them counts."""
 
 from collections.abc import Collection, Iterable
 
@@ -10,9 +10,9 @@ from tidegate.protocol.facts.pipelines import PIPELINE_TRANSITIONS, PipelineReco
 def choose_closed(
     pipeline_id: str, paths: Iterable[str], in_progress: Collection[int], region: RegionRecord
 ) -> set[str]:
-    """The directories of these files, if they belong to a checkpoint or region that has ended.
+    """Choose the directories of these files that belong to a checkpoint or region that has ended.
 
-    What may still be written there comes from a superseded process. Performs no I/O.
+    Only a superseded process may still write there. Performs no I/O.
     """
     closed = set()
     for path in paths:
@@ -25,11 +25,11 @@ def choose_closed(
 
 
 def choose_unswept(pipeline_id: str, region: RegionRecord) -> set[str]:
-    """The directories of all ended regions that are not swept yet, even if no file is left: in an object store, files
-    deleted one by one leave an object that marks the directory. Performs no I/O."""
+    """Choose the directories of all ended regions that are not swept yet, even if no file is left. In an object store,
+    files deleted one by one leave an object that marks the directory. Performs no I/O."""
     return {shared_directory(pipeline_id, attempt) for attempt in range(region.swept + 1, last_ended(region) + 1)}
 
 
 def closed_for_ever(pipeline: PipelineRecord) -> set[str]:
-    """A cancelled pipeline's own directory: nothing written there counts any more. Performs no I/O."""
+    """Return the directory of a cancelled pipeline, in which no further file counts. Performs no I/O."""
     return set() if PIPELINE_TRANSITIONS[pipeline.status] else {pipeline.pipeline_id}

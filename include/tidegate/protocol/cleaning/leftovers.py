@@ -1,8 +1,7 @@
-"""Which files are left over: the checkpoint or region that wrote them has ended, and nothing will refer to them.
+"""Leftover files: the checkpoint or region that wrote them has ended, and nothing will refer to them.
 
-A path says who wrote a file (`paths`). What a checkpoint in progress has written, or the region that runs, is never
-left, nor what nobody knows the writer of. Whether something refers to a file that was left is another question: see
-`retention.choose_unreferenced`.
+A path names the writer of a file (`paths`). Files of a checkpoint in progress, of the region that runs, or of an
+unknown writer are never leftovers. See `retention.choose_unreferenced` for references to leftover files.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from tidegate.protocol.facts.records import CheckpointRecord, Deletion
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file that lies there, and who wrote it."""
+    """A file from a listing, and its writer."""
 
     file: Deletion
     writer: ByCheckpoint | ByRegion
@@ -27,22 +26,22 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Files that nothing refers to, and `foreign` checkpoints: a marker says that they have completed, but the database
-    does not know them. It may be an older one than the storage. What they refer to may lie in any directory, so while
-    there are such, no file counts as left."""
+    """Files that nothing refers to, and `foreign` checkpoints, which have the marker of a completed one but are unknown
+    to the database. The database may be older than the storage. The files of foreign checkpoints may lie in any
+    directory, so while there are such checkpoints, no file counts as a leftover."""
 
     files: Sequence[Deletion]
     foreign: Sequence[int]
 
 
 def listed_on_storage(pipeline_id: str, paths: Iterable[str]) -> list[Listed]:
-    """Those that a checkpoint or region of the pipeline wrote. Performs no I/O."""
-    found = ((path, writer_of(pipeline_id, path)) for path in paths)
-    return [Listed(Deletion(STORAGE, path), writer) for path, writer in found if writer is not None]
+    """Choose the files that a checkpoint or region of the pipeline wrote. Performs no I/O."""
+    written = ((path, writer_of(pipeline_id, path)) for path in paths)
+    return [Listed(Deletion(STORAGE, path), writer) for path, writer in written if writer is not None]
 
 
 def checkpoints_of(listed: Iterable[Listed]) -> set[int]:
-    """Checkpoints that wrote some of the files. Performs no I/O."""
+    """Return the checkpoints that wrote some of the files. Performs no I/O."""
     return {each.writer.checkpoint_id for each in listed if isinstance(each.writer, ByCheckpoint)}
 
 
@@ -54,9 +53,9 @@ def choose_left(
     imports: Collection[int],
     now: datetime,
 ) -> list[Listed]:
-    """Those whose writers have ended; none if there are `foreign` checkpoints. `known` has the record of each of
-    `checkpoints_of`, `imports` are checkpoints to come, whose files are being copied in; all of it was looked up after
-    the files were listed. Performs no I/O."""
+    """Choose the files whose writers have ended; none if there are `foreign` checkpoints. `known` has the record of
+    each of `checkpoints_of`. `imports` are future checkpoints, whose files are being copied in. All facts must be read
+    after the files were listed. Performs no I/O."""
     if find_foreign(listed, known):
         return []
     ended = {id_ for id_, record in known.items() if id_ not in imports and _has_ended(id_, record, latest, now)}
@@ -72,7 +71,7 @@ def choose_left(
 
 
 def find_foreign(listed: Sequence[Listed], known: Mapping[int, CheckpointRecord | None]) -> list[int]:
-    """See `Leftovers`. Performs no I/O."""
+    """Find foreign checkpoints (see `Leftovers`). Performs no I/O."""
     marked = checkpoints_of(
         each for each in listed if each.file.owner == STORAGE and marked_by(each.file.path) is not None
     )
@@ -82,8 +81,8 @@ def find_foreign(listed: Sequence[Listed], known: Mapping[int, CheckpointRecord 
 def _has_ended(
     checkpoint_id: int, record: CheckpointRecord | None, latest: CheckpointRecord | None, now: datetime
 ) -> bool:
-    """One without a record was there before the database was recovered, or its number is only reserved. The pipeline
-    has gone on since if a later one completed long ago."""
+    """Whether a checkpoint has ended. One without a record is older than a recovery of the database, or its number is
+    only reserved. Then it has ended if a later one completed long ago."""
     if record is not None:
         return record.status is not Status.IN_PROGRESS
     if latest is None or latest.completed_at is None or checkpoint_id >= latest.checkpoint_id:
@@ -92,7 +91,7 @@ def _has_ended(
 
 
 def _is_over(attempt: int, region: RegionRecord, now: datetime) -> bool:
-    """Attempts that count as swept may be some that only a lost database knew."""
+    """Whether a region's attempt has ended. Attempts that count as swept may be known to a lost database only."""
     if attempt > region.swept:
         return attempt <= last_ended(region)
     since = region.ended_at or region.started_at

@@ -1,7 +1,7 @@
-"""Which files a report may name: only its own are recorded, and only its own are deleted when it does not count.
+"""Check that a report names only its own files: only these are recorded, or deleted if the report does not count.
 
-A path says whose a file is (`paths`). So a file of another pipeline, checkpoint, operator or attempt is recognised by
-its path.
+A path names the owner of a file (`paths`). So a file of another pipeline, checkpoint, operator or attempt is recognised
+by its path.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,8 @@ from tidegate.protocol.steps.restored_snapshots import WRITTEN_AS
 def require_own_files(
     pipeline_id: str, checkpoint_id: int, region: RegionRecord, acknowledgements: Iterable[Acknowledgement]
 ) -> None:
-    """`region` is the pipeline's newest one, ended or not. Raises `ForeignPathError`. Performs no I/O."""
+    """Check the files of acknowledgements. `region` is the pipeline's newest one, ended or not. Raises
+    `ForeignPathError`. Performs no I/O."""
     for acknowledgement in acknowledgements:
         for handle in acknowledgement.snapshot.handles:
             if not _is_own(pipeline_id, checkpoint_id, region, acknowledgement, handle):
@@ -42,7 +43,7 @@ def require_own_files(
 
 
 def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
-    """The same for runs that were merged beside a checkpoint. Raises `ForeignPathError`. Performs no I/O."""
+    """Check runs that were merged in the background of a checkpoint. Raises `ForeignPathError`. Performs no I/O."""
     for run in compactions:
         prefix = compaction_prefix(directory(pipeline_id, checkpoint_id), run.subtask)
         handle = run.handle
@@ -51,7 +52,7 @@ def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence
             raise ForeignPathError(
                 f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where "
                 f"checkpoint {checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. "
-                "State is as it was."
+                "State is unchanged."
             )
 
 

@@ -1,4 +1,4 @@
-"""Which completed checkpoints are subsumed, and which files nothing refers to (protocol.md section 9)."""
+"""Retention: completed checkpoints that are subsumed, and files that nothing refers to (protocol.md section 9)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from tidegate.protocol.facts.names import STORAGE
 from tidegate.protocol.facts.paths import marked_by
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord, Deletion
 
-#: A superseded driver may go on writing for a while. Directories of ended checkpoints are looked through until then.
+#: A superseded driver may go on writing for a while. Directories of ended checkpoints are searched until then.
 SWEEP_FOR = timedelta(hours=1)
-#: How long a process leaves a directory alone after a look. Otherwise every cleaning would list those of an hour.
+#: The time between two searches of a directory by one process. Otherwise every cleaning would list those of an hour.
 SWEEP_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRule:
-    """What a pipeline keeps of its completed checkpoints: the newest `number` of them, at least one, and those that
-    completed less than `age` ago; and for `undo_within` after a restore, what that has left behind."""
+    """A pipeline's rule for retained checkpoints: the newest `number`, at least one, those that completed less than
+    `age` ago, and for `undo_within` after a restore, those that it has left behind."""
 
     number: int
     age: timedelta
@@ -28,7 +28,7 @@ class RetentionRule:
 
 
 class Why(StrEnum):
-    """Why a completed checkpoint is kept."""
+    """The reason why a completed checkpoint is retained."""
 
     LATEST = "LATEST"  # the pipeline goes on from it
     UNNOTIFIED = "UNNOTIFIED"  # its sinks have not committed: its staged rows are still to be made visible
@@ -40,7 +40,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`until` is when a reason ends that ends by itself."""
+    """A reason, and its end in `until` if it ends by itself."""
 
     why: Why
     until: datetime | None = None
@@ -49,11 +49,11 @@ class Reason:
 def find_reasons(
     retained: Sequence[CheckpointRecord], rule: RetentionRule, now: datetime
 ) -> dict[int, tuple[Reason, ...]]:
-    """Why each of the checkpoints is kept that the pipeline has behind it, oldest first; those that are not have no
-    reason. Number and age keep each for itself, as `retain_last` and `older_than` do in Iceberg. Savepoints do not
-    count. Performs no I/O."""
-    ours = [record.checkpoint_id for record in retained if record.kind is CheckpointKind.CHECKPOINT]
-    newest, latest = set(ours[-max(rule.number, 1) :]), retained[-1:]
+    """Find the reasons to retain each of the checkpoints that the pipeline has behind it, oldest first. A checkpoint
+    without reasons need not be retained. Number and age count independently, like `retain_last` and `older_than` in
+    Iceberg. Savepoints are not counted. Performs no I/O."""
+    counted = [record.checkpoint_id for record in retained if record.kind is CheckpointKind.CHECKPOINT]
+    newest, latest = set(counted[-max(rule.number, 1) :]), retained[-1:]
     found = {}
     for record in retained:
         reasons = [Reason(Why.LATEST)] if record in latest else []
@@ -72,14 +72,14 @@ def find_reasons(
 
 
 def choose_subsumed(retained: Sequence[CheckpointRecord], rule: RetentionRule, now: datetime) -> list[int]:
-    """The ids to subsume, oldest first: those that nothing keeps (`find_reasons`). Performs no I/O."""
+    """Choose the ids to subsume, oldest first: those without a reason (`find_reasons`). Performs no I/O."""
     return [checkpoint_id for checkpoint_id, reasons in find_reasons(retained, rule, now).items() if not reasons]
 
 
 def find_undo_reasons(
     abandoned: Sequence[CheckpointRecord], restores: Sequence[Restore], rule: RetentionRule, now: datetime
 ) -> dict[int, tuple[Reason, ...]]:
-    """The same for checkpoints that a restore has left behind. Performs no I/O."""
+    """Find the reasons to retain checkpoints that a restore has left behind. Performs no I/O."""
     ends = undo_ends(abandoned, restores, rule.undo_within)
     found = {}
     for record in abandoned:
@@ -91,13 +91,14 @@ def find_undo_reasons(
 
 
 def choose_subsumed_on_cancellation(retained: Sequence[CheckpointRecord], keep: bool) -> list[int]:
-    """The ids to subsume when the pipeline is cancelled; none if the user retains them (`keep`). Performs no I/O."""
+    """Choose the ids to subsume when the pipeline is cancelled; none if the user retains them (`keep`). Performs no
+    I/O."""
     return [] if keep else [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
 
 
 def choose_unreferenced(found: Iterable[Deletion], live: set[Deletion]) -> list[Deletion]:
-    """Files found in the directories of an ended checkpoint that nothing live refers to. A marker lives as long as the
-    metadata that it marks. Performs no I/O."""
+    """Choose the files in the directories of an ended checkpoint that nothing live refers to. A marker lives as long as
+    the metadata that it marks. Performs no I/O."""
     return [deletion for deletion in found if live.isdisjoint((deletion, _marked(deletion)))]
 
 
@@ -107,10 +108,10 @@ def _marked(deletion: Deletion) -> Deletion | None:
 
 
 def is_settled(ended_at: datetime, now: datetime) -> bool:
-    """Whether the directories of a checkpoint that ended then need no further look. Performs no I/O."""
+    """Whether the directories of a checkpoint that ended then need no further search. Performs no I/O."""
     return now - ended_at > SWEEP_FOR
 
 
 def is_due(ended_at: datetime, last_look: datetime | None, now: datetime) -> bool:
-    """Whether to look through the directories of a checkpoint that ended then (again) now. Performs no I/O."""
+    """Whether to search the directories of a checkpoint that ended then (again) now. Performs no I/O."""
     return last_look is None or is_over(last_look, SWEEP_EVERY, now) or is_settled(ended_at, now)

@@ -1,1 +1,1 @@
-"""What is decided for a pipeline that runs continuously: its region, its schedule, checkpoints that overlap."""
+"""Decisions for a pipeline that runs continuously: its region, its schedule, and checkpoints that overlap."""

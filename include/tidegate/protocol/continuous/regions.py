@@ -1,5 +1,4 @@
-"""A continuous region as the protocol sees it: which process may act as one, whether it is alive, and which files are
-its own.
+"""Continuous regions in the protocol: the process that may act as one, its sign of life, and its own files.
 
 A region writes state and positions between checkpoints, before it knows any checkpoint's id, in a directory of its
 attempt. Attempts fence: only the newest one may begin snapshots, and only until it is ended. Only its directory may
@@ -17,9 +16,9 @@ from tidegate.protocol.facts.paths import ByRegion, shared_directory, writer_of
 from tidegate.protocol.facts.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.records import CheckpointRequest, Deletion, Snapshot, SubtaskId
 
-#: A region that was not seen for this long is taken for dead: others may take its place, and need not wait for it.
+#: A region without a sign of life for this long counts as dead. Others may take its place, and need not wait for it.
 REGION_LEASE = timedelta(minutes=1)
-#: How often its sign of life is written: each one wakes every process that waits for a change of the pipeline.
+#: The time between two signs of life. Each one wakes every process that waits for a change of the pipeline.
 SIGN_EVERY = REGION_LEASE / 4
 
 
@@ -27,8 +26,7 @@ SIGN_EVERY = REGION_LEASE / 4
 class RegionRecord:
     """The newest region of a pipeline. `attempt` 0: there never was one. `seen_at` None: none runs.
 
-    `ended_at` is when it was ended, None while it runs. The directories of attempts up to `swept` are not searched any
-    more.
+    It ended at `ended_at`, None while it runs. The directories of attempts up to `swept` are not searched any more.
     """
 
     attempt: int = 0
@@ -40,8 +38,8 @@ class RegionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegionStart:
-    """What a newly registered region starts from: the latest completed checkpoint and its snapshots, compactions
-    applied. Without one, None and no snapshots."""
+    """The start of a newly registered region: the latest completed checkpoint and its snapshots, compactions applied.
+    Without a completed checkpoint, None and no snapshots."""
 
     attempt: int
     checkpoint_id: int | None
@@ -50,7 +48,7 @@ class RegionStart:
 
 @dataclass(frozen=True, slots=True)
 class RegionLook:
-    """What a region finds at a look: the pipeline, and the requests in the queue."""
+    """The pipeline and the queued requests, as a region reads them."""
 
     pipeline: PipelineRecord
     requests: Sequence[CheckpointRequest] = ()
@@ -58,23 +56,24 @@ class RegionLook:
 
 @dataclass(frozen=True, slots=True)
 class NoRegion:
-    """None runs: scheduled attempts take the snapshots."""
+    """No region runs. Scheduled attempts take the snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRegion:
-    """It takes the pipeline's snapshots, and nobody else does."""
+    """A region runs. It alone takes the pipeline's snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadRegion:
-    """It was not seen for longer than its lease. It must be ended before anybody else begins a snapshot."""
+    """The region has given no sign of life for longer than its lease. It must be ended before another process begins a
+    snapshot."""
 
     seen_at: datetime
 
 
 def decide_presence(region: RegionRecord, now: datetime) -> NoRegion | LiveRegion | DeadRegion:
-    """Who takes the pipeline's snapshots now. Performs no I/O."""
+    """Decide who takes the pipeline's snapshots now. Performs no I/O."""
     if region.seen_at is None:
         return NoRegion()
     return LiveRegion() if now - region.seen_at <= REGION_LEASE else DeadRegion(region.seen_at)
@@ -86,7 +85,7 @@ def is_current(region: RegionRecord, attempt: int) -> bool:
 
 
 def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> SupersededAttemptError:
-    """The error of an attempt that is not current; it names the successor if there is one. Performs no I/O."""
+    """Return the error of an attempt that is not current. It names the successor if there is one. Performs no I/O."""
     if region.attempt > attempt:
         what = f"was superseded by attempt {region.attempt}"
         then = "the later attempt continues from the latest completed checkpoint"
@@ -103,23 +102,23 @@ def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> Su
 
 
 def begun(region: RegionRecord, at: datetime) -> RegionRecord:
-    """The next attempt, whatever became of the one before. Performs no I/O."""
+    """Return the record of the next attempt, whatever the outcome of the one before. Performs no I/O."""
     return RegionRecord(region.attempt + 1, at, at, None, region.swept)
 
 
 def ended(region: RegionRecord, at: datetime) -> RegionRecord:
-    """The same attempt, which may do nothing any more. Performs no I/O."""
+    """Return the record of the ended attempt, which may do nothing any more. Performs no I/O."""
     return replace(region, seen_at=None, ended_at=at)
 
 
 def swept(region: RegionRecord, attempt: int) -> RegionRecord:
-    """The record, with the directories of attempts up to this one swept. Performs no I/O."""
+    """Return the record with the directories of attempts up to this one swept. Performs no I/O."""
     return replace(region, swept=max(region.swept, attempt))
 
 
 def reserved(region: RegionRecord, attempt: int, at: datetime) -> RegionRecord:
-    """The record, after which only attempts are given out that are newer than this one. Nobody knows what the attempts
-    up to it have left on storage, so it is left there. Performs no I/O."""
+    """Return a record after which only newer attempts than this one are given out. The files of the attempts up to it
+    are unknown, so they stay on storage. Performs no I/O."""
     newest = max(region.attempt, attempt)
     return RegionRecord(newest, at, None, at, newest) if newest else region
 
@@ -130,12 +129,12 @@ def needs_sign(region: RegionRecord, now: datetime) -> bool:
 
 
 def is_signed_ahead(region: RegionRecord, now: datetime) -> bool:
-    """Whether its sign of life is to be corrected to now (`clocks`). Performs no I/O."""
+    """Whether its sign of life must be corrected to now (`clocks`). Performs no I/O."""
     return region.seen_at is not None and is_ahead(region.seen_at, REGION_LEASE, now)
 
 
 def require_startable(pipeline: PipelineRecord) -> None:
-    """Only a running pipeline, or one that had no request yet, may have a region. Performs no I/O.
+    """Check that the pipeline is running or had no request yet: no other may have a region. Performs no I/O.
 
     Raises `PipelineFailedError`, `PipelineStatusError`.
     """
@@ -152,18 +151,19 @@ def require_startable(pipeline: PipelineRecord) -> None:
 
 
 def directory_in_use(pipeline_id: str, region: RegionRecord) -> str | None:
-    """Where the running region may have files that no checkpoint refers to yet. Performs no I/O."""
+    """Return the directory where the running region may have files that no checkpoint refers to yet. Performs no
+    I/O."""
     return None if region.seen_at is None else shared_directory(pipeline_id, region.attempt)
 
 
 def last_ended(region: RegionRecord) -> int:
-    """The newest attempt that was ended or superseded: no file it adds counts. Performs no I/O."""
+    """Return the newest attempt that was ended or superseded, whose further files do not count. Performs no I/O."""
     return region.attempt if region.seen_at is None else region.attempt - 1
 
 
 def left_since(region: RegionRecord) -> datetime | None:
-    """The latest time at which the newest ended attempt can have ended; None if the directories of ended attempts need
-    no further look. Performs no I/O.
+    """Return the latest time at which the newest ended attempt can have ended; None if all directories of ended
+    attempts were swept. Performs no I/O.
     """
     if last_ended(region) <= region.swept:
         return None
@@ -171,11 +171,12 @@ def left_since(region: RegionRecord) -> datetime | None:
 
 
 def choose_left_behind(pipeline_id: str, paths: Iterable[str], up_to: int) -> list[Deletion]:
-    """Of files below `shared_root`, those in the directories of attempts up to this one. Performs no I/O."""
+    """Choose the files below `shared_root` in the directories of attempts up to this one. Performs no I/O."""
     return [Deletion(STORAGE, path) for path in paths if 0 < _attempt_of(pipeline_id, path) <= up_to]
 
 
 def _attempt_of(pipeline_id: str, path: str) -> int:
-    """0 for a file that lies in no attempt's directory. One that has the directory's own name counts as in it."""
+    """Return the attempt in whose directory a file lies; 0 if there is none. A file with the directory's own name
+    counts as in it."""
     writer = writer_of(pipeline_id, f"{path}/")
     return writer.attempt if isinstance(writer, ByRegion) else 0

@@ -60,11 +60,11 @@ class IllegalRequestError(DeterministicError):
 
 
 class ActionRefusedError(DeterministicError):
-    """What a person asks for was refused before, when it was asked for with the same id."""
+    """A user action was refused, because an earlier request with the same id was refused."""
 
 
 class ActionRepeatedError(DeterministicError):
-    """What a person asks for was done before, when it was asked for with the same id: it is not done again."""
+    """A user action was already carried out for an earlier request with the same id. It is not repeated."""
 
 
 class StopIncompleteError(CheckpointError):

@@ -1,1 +1,1 @@
-"""What others see of a pipeline: events, figures, staleness, lag, and who asked for what."""
+"""The outside view of a pipeline: events, figures, staleness, lag, and the audit of user actions."""

@@ -1,7 +1,7 @@
-"""What people ask for, who they are, and what they are answered: the nouns of the audit.
+"""The nouns of the audit: user actions, actors and answers.
 
-Whoever asks makes an id for it. Asked again with the same id it is the same action: it is not carried out a second
-time, and gets its first answer.
+The requester makes an id for each action. A repeated request with the same id is the same action. It is not carried out
+a second time, and gets its first answer.
 """
 
 import json
@@ -30,8 +30,8 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks. `name` is the user, or the DAG run as `DAG/RUN`. `origin` is from where: the host of a command, the
-    address of a browser, the user who triggered the DAG run."""
+    """The requester of an action. `name` is the user, or the DAG run as `DAG/RUN`. `origin` is the host of a command,
+    the address of a browser, or the user who triggered the DAG run."""
 
     kind: ActorKind
     name: str
@@ -65,7 +65,8 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
-    """`details` is what it was asked with, as JSON: a checkpoint's number, a savepoint's new name, a directory."""
+    """A user action. `details` are its arguments as JSON: a checkpoint's number, a savepoint's new name, a
+    directory."""
 
     request_id: str
     kind: ActionKind
@@ -75,7 +76,7 @@ class UserAction:
 
 class AnswerStatus(StrEnum):
     DONE = "DONE"
-    REFUSED = "REFUSED"  # nothing was changed; the sentence says why
+    REFUSED = "REFUSED"  # nothing was changed; the sentence has the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class ActionAnswer:
     cause: CheckpointError | None = field(default=None, compare=False, repr=False)
 
     def require_done(self) -> "ActionAnswer":
-        """Raises what refused it, or `ActionRefusedError` if that was another process's answer."""
+        """Raise the error that refused the action, or `ActionRefusedError` if the answer is another process's."""
         if self.status is AnswerStatus.REFUSED:
             raise self.cause or ActionRefusedError(f"This request was refused before: {self.sentence}")
         return self
@@ -96,7 +97,8 @@ class ActionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """A user action and its answer, as recorded. Later ones have higher numbers. `pipeline_id` None: of no pipeline."""
+    """A user action and its answer, as recorded. Later ones have higher numbers. `pipeline_id` is None for an action on
+    no pipeline."""
 
     number: int
     pipeline_id: str | None
@@ -106,14 +108,14 @@ class AuditRecord:
 
 
 def kind_of_request(kind: CheckpointKind, drain: bool) -> ActionKind:
-    """What a person who asks for this kind of checkpoint does. Performs no I/O."""
+    """Return the user action that requests this kind of checkpoint. Performs no I/O."""
     if kind is CheckpointKind.SYNC_SAVEPOINT:
         return ActionKind.DRAIN if drain else ActionKind.STOP
     return ActionKind(kind.value)
 
 
 def answer_to_request(pipeline_id: str, outcome: TriggerOutcome) -> ActionAnswer:
-    """The first answer to a request for a checkpoint. What becomes of one that waits is in the history. Performs no
+    """Return the first answer to a request for a checkpoint. The history has the outcome of one that waits. Performs no
     I/O."""
     done, what = AnswerStatus.DONE, f"of pipeline {pipeline_id}"
     match outcome:
@@ -130,7 +132,7 @@ def answer_to_request(pipeline_id: str, outcome: TriggerOutcome) -> ActionAnswer
 
 
 def recordable(action: UserAction) -> UserAction:
-    """The action as it is recorded: secrets are masked, texts are storable and bounded. Performs no I/O.
+    """Return the action as it is recorded: secrets are masked, texts are storable and bounded. Performs no I/O.
 
     Raises `IllegalRequestError` for an id that cannot name anything.
     """
@@ -140,12 +142,13 @@ def recordable(action: UserAction) -> UserAction:
 
 
 def recordable_answer(answer: ActionAnswer) -> ActionAnswer:
-    """The same of an answer. Performs no I/O."""
+    """Return the answer as it is recorded. Performs no I/O."""
     return ActionAnswer(answer.status, storable_text(masked(answer.sentence)), answer.checkpoint_id)
 
 
 def require_same_action(known: UserAction, repeated: UserAction) -> None:
-    """An id is of one action. Both as they are recorded. Raises `IllegalRequestError`. Performs no I/O."""
+    """Check that an id is used for one action only. Both are given as recorded. Raises `IllegalRequestError`. Performs
+    no I/O."""
     if (known.kind, known.details) != (repeated.kind, repeated.details):
         raise IllegalRequestError(
             f"The id {repeated.request_id} is of another request: {known.kind} with {json.dumps(dict(known.details))}, "
@@ -159,8 +162,8 @@ def _name(text: str) -> str:
 
 def _details(details: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = storable_json(masked_json(details))
-        length = len(json.dumps(told))
+        storable: dict[str, Any] = storable_json(masked_json(details))
+        length = len(json.dumps(storable))
     except RecursionError:
         return {"left_out": "too deeply nested"}
-    return told if length <= LONGEST_TEXT else {"left_out": f"{length} characters"}
+    return storable if length <= LONGEST_TEXT else {"left_out": f"{length} characters"}

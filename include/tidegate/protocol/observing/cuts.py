@@ -1,7 +1,7 @@
-"""The checkpoint as of which several tables are read, so that all of them show the same one.
+"""The choice of one checkpoint as of which several tables are read.
 
-Sinks show a checkpoint one after the other, and a restore takes them back one after the other. So a reader is never
-given what they show at the moment. It is given one checkpoint that all of them were told to show, and finds its rows.
+Sinks show a checkpoint one after the other, and a restore takes them back one after the other. So a reader never gets
+the rows that they show at the moment. It gets one checkpoint that all of them have committed, and finds its rows.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,17 +20,17 @@ from tidegate.protocol.facts.records import CheckpointRecord
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A checkpoint that tables are read as of. `branch` has all checkpoints whose rows belong to it."""
+    """A checkpoint as of which tables are read. `branch` has all checkpoints whose rows belong to it."""
 
     record: CheckpointRecord
     branch: Branch
 
 
 def is_shown(record: CheckpointRecord, sinks: Collection[str]) -> bool:
-    """Whether all of these sinks, by operator id, were told to show a completed checkpoint. One that is in the commit
-    has shown it since. Performs no I/O."""
-    asked = sinks or {plan.operator_id for plan in record.operators if is_sink(plan.operator_id)}
-    return record.notified_at is not None or set(asked) <= set(record.committed_sinks)
+    """Whether all of these sinks, by operator id, have committed a completed checkpoint. Sinks in the commit have shown
+    it since then. Performs no I/O."""
+    expected = sinks or {plan.operator_id for plan in record.operators if is_sink(plan.operator_id)}
+    return record.notified_at is not None or set(expected) <= set(record.committed_sinks)
 
 
 def choose_cut(
@@ -40,10 +40,10 @@ def choose_cut(
     restores: Sequence[Restore],
     sinks: Collection[str] = (),
 ) -> Cut:
-    """The checkpoint as of which these sinks are read, by operator id; all without any.
+    """Choose the checkpoint as of which these sinks are read, by operator id; without any, all sinks.
 
-    `found` is the row of the checkpoint that is `wanted`; or, if none is named, the newest that all sinks were told
-    to show and that no restore has left behind. `restores` is oldest first.
+    `found` is the row of the checkpoint that is `wanted`. If none is named, it is the newest one that all sinks have
+    committed and that no restore has left behind. `restores` is oldest first.
 
     Rows of the present branch are never deleted. Those of a checkpoint that a restore has left behind are kept for as
     long as the checkpoint itself, because the restore can be undone until then.
@@ -69,7 +69,7 @@ def choose_cut(
     if not shown:
         raise CheckpointInDoubtError(
             f"{where} yet: it has completed, but not every table shows it. Nothing was read. Wait for it with "
-            f'wait="30 s", or read the latest checkpoint that all tables show. `tidegate doubts {pipeline_id}` says '
-            "what is in the way."
+            f'wait="30 s", or read the latest checkpoint that all tables show. `tidegate doubts {pipeline_id}` shows '
+            "the cause."
         )
     return Cut(found, branch_of(found.checkpoint_id, restores))

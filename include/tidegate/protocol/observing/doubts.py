@@ -1,7 +1,7 @@
-"""Checkpoints that have completed, and that not every table shows yet: why, what readers see meanwhile, what to do.
+"""Doubts: completed checkpoints that not every table shows yet, with the cause, the effect on readers, and advice.
 
-Between the commit point and the last sink there is always a moment. It counts as a doubt as soon as it is there; how
-long one may last is for the person or the monitor to say that asks.
+Between the commit point and the last sink there is always a moment. It counts as a doubt from its beginning. The user
+or the monitor decides how long one may last.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from tidegate.protocol.steps.committing import COMMIT_LEASE, CommitterRecord
 
 
 class DoubtReason(StrEnum):
-    """Why tables do not show a completed checkpoint."""
+    """The reason why tables do not show a completed checkpoint."""
 
-    COMMITTING = "COMMITTING"  # a process is at it, and has given a sign of life
+    COMMITTING = "COMMITTING"  # a process commits, and has given a sign of life
     RESTORING = "RESTORING"  # a restore takes the tables back first
     FAILED = "FAILED"  # the last attempt has failed
-    STOPPED = "STOPPED"  # the process that was at it gives no sign of life
-    NOT_BEGUN = "NOT_BEGUN"  # no process is at it
+    STOPPED = "STOPPED"  # the process that committed gives no sign of life
+    NOT_BEGUN = "NOT_BEGUN"  # no process commits
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A completed checkpoint whose sinks were not all told to show it; or, with the number of a `restore`, the
-    checkpoint that tables are to go back to. `sinks` are those that may not show it, `since` is when it completed or
-    was restored. `problem` is what the last attempt has failed by, if it has."""
+    """A completed checkpoint that not all sinks have committed; or, with the number of a `restore`, the checkpoint that
+    tables must go back to. `sinks` are those that may not show it. It completed or was restored at `since`. `problem`
+    is the failure of the last attempt, if it has failed."""
 
     checkpoint_id: int
     restore: int | None
@@ -45,9 +45,9 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class DoubtFacts:
-    """What is on record of one pipeline, as of one moment. `unnotified` are the checkpoints of the present branch that
-    have completed and whose sinks were not all told, oldest first. `shown` is the newest that all were told to
-    show, whatever branch it is of."""
+    """The records of one pipeline, as of one moment. `unnotified` are the completed checkpoints of the present branch
+    that not all sinks have committed, oldest first. `shown` is the newest one that all have committed, on any
+    branch."""
 
     pipeline_id: str
     unnotified: Sequence[CheckpointRecord]
@@ -58,20 +58,20 @@ class DoubtFacts:
 
 
 def find_doubts(facts: DoubtFacts, now: datetime) -> list[Doubt]:
-    """What is in doubt now; the restore first, then checkpoints, oldest first. A sink in the commit shows a checkpoint
-    as soon as it has completed, and follows a restore at once, so it is never in doubt. Performs no I/O."""
+    """Find the present doubts: the restore first, then checkpoints, oldest first. A sink in the commit shows a
+    checkpoint as soon as it has completed, and follows a restore at once, so it is never in doubt. Performs no I/O."""
     restore = find_unfinished(facts.restores)
-    found = []
-    if restore is not None and facts.restored is not None and (sinks := _told_later(facts.restored)):
-        found.append(_restoring(facts, restore, sinks, now))
+    doubts = []
+    if restore is not None and facts.restored is not None and (sinks := _after_the_commit(facts.restored)):
+        doubts.append(_restoring(facts, restore, sinks, now))
     for record in facts.unnotified:
-        if sinks := _told_later(record):
-            found.append(_committing(facts, record, sinks, restore is not None, now))
-    return found
+        if sinks := _after_the_commit(record):
+            doubts.append(_committing(facts, record, sinks, restore is not None, now))
+    return doubts
 
 
-def _told_later(record: CheckpointRecord) -> tuple[str, ...]:
-    """The sinks that are not in its commit."""
+def _after_the_commit(record: CheckpointRecord) -> tuple[str, ...]:
+    """Return the sinks that are not in the checkpoint's commit."""
     operators = [plan.operator_id for plan in record.operators if is_sink(plan.operator_id)]
     return tuple(sink_of_operator(id_) for id_ in operators if id_ not in record.committed_sinks)
 
@@ -79,7 +79,7 @@ def _told_later(record: CheckpointRecord) -> tuple[str, ...]:
 def _restoring(facts: DoubtFacts, restore: Restore, sinks: tuple[str, ...], now: datetime) -> Doubt:
     goal = restore.goes_on_from
     before = (
-        f"checkpoint {restore.previous_checkpoint_id}" if restore.previous_checkpoint_id else "what they did before"
+        f"checkpoint {restore.previous_checkpoint_id}" if restore.previous_checkpoint_id else "their former rows"
     )
     reason = _reason(facts.committer, now)
     return Doubt(
@@ -89,7 +89,7 @@ def _restoring(facts: DoubtFacts, restore: Restore, sinks: tuple[str, ...], now:
         reason,
         sinks,
         facts.committer.problem,
-        f"The pipeline was restored to checkpoint {goal}, and its tables are to go back. {_why(reason, facts)}",
+        f"The pipeline was restored to checkpoint {goal}, and its tables must go back. {_why(reason, facts)}",
         f"{_listed(sinks)} may still show {before}, or checkpoint {goal} already. tidegate.read gives checkpoint "
         f"{goal}.",
         _advice(reason, facts),
@@ -106,7 +106,7 @@ def _committing(
     readers = f"{_listed(sinks)} may still show {before}, or checkpoint {id_} already."
     if record.committed_sinks:
         names = tuple(sink_of_operator(each) for each in record.committed_sinks)
-        readers += f" {_listed(names)} showed it in the instant in which it completed."
+        readers += f" {_listed(names)} showed it as soon as it completed."
     if facts.shown is not None:
         readers += f" tidegate.read gives checkpoint {facts.shown} of them."
     problem = None if restoring else facts.committer.problem
@@ -128,7 +128,7 @@ def _why(reason: DoubtReason, facts: DoubtFacts) -> str:
     before = f" Before it: {committer.problem}" if committer.problem else ""
     match reason:
         case DoubtReason.COMMITTING:
-            return f"Attempt {committer.attempt} is at it, and gave a sign of life {seen}.{before}"
+            return f"Attempt {committer.attempt} is in progress, and gave a sign of life {seen}.{before}"
         case DoubtReason.STOPPED:
             return f"Attempt {committer.attempt} gave its last sign of life {seen}: its process has stopped.{before}"
         case DoubtReason.FAILED:
@@ -136,7 +136,7 @@ def _why(reason: DoubtReason, facts: DoubtFacts) -> str:
         case DoubtReason.RESTORING:
             return "The restore before it comes first."
         case DoubtReason.NOT_BEGUN:
-            return "The process that completed it has ended before the notify step, and no other one is at it."
+            return "The process that completed it has ended before the notify step, and no other one has begun it."
 
 
 def _advice(reason: DoubtReason, facts: DoubtFacts) -> str:

@@ -1,7 +1,7 @@
-"""Whether a DAG run may drain its pipeline. Draining cannot be taken back, and takes a right of its own.
+"""The permission of a DAG run to drain its pipeline. Draining cannot be undone, and needs a right of its own.
 
-Airflow lets whoever may trigger a DAG fill in its parameters, and tells a task who did, but not what else that user may
-do. So a DAG run drains only if a page has started it: a page checks the right, and records who asked.
+Airflow lets every user who may trigger a DAG fill in its parameters. A task learns the user's name, but not the user's
+other rights. So a DAG run drains only if a page has started it: a page checks the right, and records the user.
 """
 
 from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
@@ -12,21 +12,21 @@ from tidegate.protocol.observing.actions import ActionKind, ActorKind, AnswerSta
 def require_asked_on_page(
     known: AuditRecord | None, pipeline_id: str, run_id: str, user: str | None, cleared: bool
 ) -> None:
-    """`known` is what is on record of the request that the DAG run's id names. A DAG run that was cleared, by whomever,
-    drains nothing anew. Raises `IllegalRequestError` if the
-    record is not of this user's draining, and `CheckpointError` if it may still come: it is written when the DAG run
-    has been started. Performs no I/O."""
+    """Check that a page has started the DAG run. `known` is the record of the request that the DAG run's id names. A
+    DAG run that was cleared never drains again. Raises `IllegalRequestError` if the record is not of this user's
+    draining, and `CheckpointError` if it may still be written, which happens after the DAG run has started. Performs no
+    I/O."""
     if known is None and not cleared and asked_by_run(run_id) is not None:
         raise CheckpointError(
-            f"DAG run {run_id} is to drain pipeline {pipeline_id}, and it is not on record yet that a page has asked "
-            "for that. Nothing was changed. The task is repeated; if the record does not come, ask on the page again."
+            f"DAG run {run_id} is to drain pipeline {pipeline_id}, and no request of a page for that is on record yet. "
+            "Nothing was changed. The task is repeated. If no record appears, request it on the page again."
         )
     if known is None or cleared or not _is_granted(known, user):
         raise IllegalRequestError(
-            f"DAG run {run_id}, triggered by {user or 'nobody that Airflow knows'}, may not drain pipeline "
-            f"{pipeline_id}: whoever may trigger a DAG can fill in its parameters, and draining takes more than that. "
-            "Nothing was changed. Drain it on the Checkpoints page, which asks for the right, or with `tidegate stop "
-            f"{pipeline_id} --drain` where its code is."
+            f"DAG run {run_id}, triggered by {user or 'no user known to Airflow'}, may not drain pipeline "
+            f"{pipeline_id}: every user who may trigger a DAG can fill in its parameters, and draining needs a right "
+            "of its own. Nothing was changed. Drain it on the Checkpoints page, which checks the right, or with "
+            f"`tidegate stop {pipeline_id} --drain` on a machine with its code."
         )
 
 

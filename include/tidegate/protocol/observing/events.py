@@ -1,7 +1,8 @@
-"""What happens to a pipeline that somebody outside should hear of, and when each notifier is next told.
+"""The events of a pipeline for receivers outside, and the times of their deliveries.
 
-Events are rows: recorded in the transaction that makes them true, delivered afterwards to every notifier at least once,
-by whoever comes next. Listeners (protocol.md section 10) are told by the process in which it happens, or never.
+Events are rows. They are recorded in the transaction that makes them true, and delivered afterwards to every notifier
+at least once, by the next process. Listeners (protocol.md section 10) are called by the process in which the event
+happens, or never.
 """
 
 from collections.abc import Sequence
@@ -16,28 +17,28 @@ from tidegate.protocol.facts.reasons import FailureReason
 class EventKind(StrEnum):
     CHECKPOINT_COMPLETED = "CHECKPOINT_COMPLETED"
     CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
-    VERDICT_HELD = "VERDICT_HELD"  # a checkpoint waits for a person
+    VERDICT_HELD = "VERDICT_HELD"  # a checkpoint waits for manual approval
     PIPELINE_FAILED = "PIPELINE_FAILED"
     PIPELINE_STALE = "PIPELINE_STALE"
     PIPELINE_FRESH = "PIPELINE_FRESH"  # was stale, and is not any more
 
 
-#: Worth waking somebody for, or telling them that all is well again.
+#: Events that need attention, or that end such a state.
 ALERTS = frozenset(EventKind) - {EventKind.CHECKPOINT_COMPLETED}
 
-#: Of these there is one for each checkpoint, and one notifier: what is delivered is forgotten.
+#: Events that each checkpoint has, and that only one notifier takes. They are deleted once they are delivered.
 FORGOTTEN_ONCE_DELIVERED = frozenset({EventKind.CHECKPOINT_COMPLETED})
 
-#: An event that no notifier took for this long is news to nobody.
+#: An event that no notifier took for this long is deleted.
 KEPT_FOR = timedelta(days=7)
-#: For this long, a notifier that was begun belongs to the process that began it. Then it is taken for failed.
+#: A delivery belongs for this long to the process that began it. Then it counts as failed.
 LEASE = timedelta(minutes=1)
 MAX_PAUSE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`number` grows within a pipeline. `reason` is a `FailureReason`'s name."""
+    """An event of a pipeline. `number` grows within the pipeline. `reason` is a `FailureReason`'s name."""
 
     pipeline_id: str
     number: int
@@ -49,14 +50,14 @@ class Event:
 
     @property
     def event_id(self) -> str:
-        """The same each time that the event is delivered."""
+        """The id of the event, equal in all of its deliveries."""
         return f"{self.pipeline_id}/{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
     """An event that one notifier has not taken yet. It is tried again at `again_at`. `refused`: the notifier was
-    reached, and did not want this one."""
+    reached, and refused the event."""
 
     event: Event
     attempts: int = 0
@@ -73,7 +74,7 @@ class Undelivered:
 _SENTENCES = {
     EventKind.CHECKPOINT_COMPLETED: "The checkpoint has completed.",
     EventKind.CHECKPOINT_FAILED: "The checkpoint failed.",
-    EventKind.VERDICT_HELD: "A verdict is held: the checkpoint waits until somebody approves or rejects it.",
+    EventKind.VERDICT_HELD: "A verdict is held: the checkpoint waits until it is approved or rejected.",
     EventKind.PIPELINE_FAILED: "The pipeline has failed and takes no checkpoints until it is resumed.",
     EventKind.PIPELINE_STALE: "The pipeline has completed no checkpoint for too long.",
     EventKind.PIPELINE_FRESH: "The pipeline is not stale any more.",
@@ -81,15 +82,15 @@ _SENTENCES = {
 
 
 def sentence(event: Event) -> str:
-    """What happened, in general; the event's own message has the particulars. Performs no I/O."""
+    """Return a general sentence on the event, whose own message has the particulars. Performs no I/O."""
     return _SENTENCES[event.kind] if event.reason is None else FailureReason[event.reason].sentence
 
 
 def choose_next(undelivered: Sequence[Undelivered], now: datetime) -> Undelivered | None:
-    """What to deliver now, oldest first; None for nothing. Performs no I/O.
+    """Choose the event to deliver now, oldest first; None for none. Performs no I/O.
 
-    While another process is delivering, or the notifier could not be reached a moment ago, nothing is: what is down
-    costs one timeout in a while, not one an event. An event that was refused holds up no other.
+    Nothing is delivered while another process delivers, or while the notifier was unreachable a moment ago: a notifier
+    that is down costs one timeout now and then, not one for each event. An event that was refused holds up no other.
     """
     if any(each.waits(now) and not each.refused for each in undelivered):
         return None
@@ -97,7 +98,7 @@ def choose_next(undelivered: Sequence[Undelivered], now: datetime) -> Undelivere
 
 
 def next_try(attempts: int, now: datetime) -> datetime:
-    """When an event is tried again whose attempt number `attempts` begins now and never ends. Performs no I/O."""
+    """Return the time of the next try, if attempt number `attempts` begins now and never ends. Performs no I/O."""
     return now + _pause(attempts)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline's metrics, with the names that Flink has for them (protocol.md section 19)."""
+"""A pipeline's metrics, under the names that Flink uses (protocol.md section 19)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,12 +9,12 @@ from tidegate.protocol.observing.statistics import LatestFigures, count_checkpoi
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-#: What a source counts in that knows its rows without reading them.
+#: The unit of a source that can count its rows without reading them.
 ROWS = "rows"
-#: How far a pipeline is behind in one part of a source, such as a partition of a topic, by the name that Kafka's
-#: consumers have for it. It has attributes of its own: `source` and `partition`.
+#: The lag of a pipeline in one part of a source, such as a partition of a topic, under the name that Kafka's consumers
+#: use. It has attributes of its own: `source` and `partition`.
 PARTS = "recordsLag"
-#: Every other gauge, with its unit as OpenTelemetry writes it.
+#: All other gauges, with their units in OpenTelemetry's notation.
 UNITS = {
     "totalNumberOfCheckpoints": "{checkpoint}",
     "numberOfInProgressCheckpoints": "{checkpoint}",
@@ -35,8 +35,8 @@ UNITS = {
 
 
 def gauges(figures: LatestFigures) -> dict[str, int]:
-    """By name. Sizes are bytes, durations milliseconds, times milliseconds since 1970; -1 where there is no figure.
-    Performs no I/O."""
+    """Return the gauges by name. Sizes are bytes, durations milliseconds, times milliseconds since 1970; -1 means that
+    there is no figure. Performs no I/O."""
     counts = count_checkpoints(figures.by_status, figures.restores)
     latest, measured, restore = figures.latest_completed, figures.latest, figures.latest_restore
     return {
@@ -59,12 +59,12 @@ def gauges(figures: LatestFigures) -> dict[str, int]:
 
 
 def _pending_bytes(lag: Sequence[SourceLag]) -> int:
-    """Of a source alone in Flink; here of all of a pipeline's together."""
+    """Sum up the pending bytes of all sources. Flink has this figure for each source alone."""
     return -1 if not lag or any(each.bytes < 0 for each in lag) else sum(each.bytes for each in lag)
 
 
 def _pending_records(lag: Sequence[SourceLag]) -> int:
-    """As above. Sources that count files cannot say it."""
+    """Sum up the pending rows of all sources; -1 if a source counts files."""
     return -1 if not lag or any(each.unit != ROWS for each in lag) else sum(each.pending for each in lag)
 
 

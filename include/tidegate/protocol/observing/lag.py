@@ -1,7 +1,6 @@
-"""How far a pipeline is behind its sources: what their polls have found and not read yet.
+"""The lag of a pipeline behind its sources: input that their polls have found and not read yet.
 
-Nothing of a checkpoint depends on it. It is written down for those who look, so that they need neither the pipeline's
-code nor its sources.
+No checkpoint depends on it. It is recorded for readers that have neither the pipeline's code nor its sources.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,15 +9,16 @@ from datetime import datetime, timedelta
 
 from tidegate.protocol.facts.records import Pending, SubtaskId
 
-#: How often it is written while it changes, and while it does not: a continuous region polls many times a second.
+#: The time between two writes while the lag changes, and while it does not. A continuous region polls many times a
+#: second.
 CHANGES_EVERY = timedelta(seconds=1)
 SAME_EVERY = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """All splits of a source together. `polled_at` is when the one was polled whose last poll is the longest ago.
-    `parts`: of each that the source has by name."""
+    """The lag of all splits of a source together. `polled_at` is the oldest of their last polls. `parts` is the lag of
+    each part that has a name."""
 
     source: str
     pending: int
@@ -29,7 +29,7 @@ class SourceLag:
 
 
 def lag_of(polls: Mapping[SubtaskId, tuple[Pending, datetime]]) -> tuple[SourceLag, ...]:
-    """By source, from the last poll of each of its splits. Performs no I/O."""
+    """Compute the lag of each source from the last poll of each of its splits. Performs no I/O."""
     by_source: dict[str, list[tuple[Pending, datetime]]] = {}
     for subtask, poll in polls.items():
         by_source.setdefault(subtask.operator_id, []).append(poll)
@@ -49,7 +49,7 @@ def _sum(source: str, polled: Sequence[tuple[Pending, datetime]]) -> SourceLag:
 
 
 def needs_recording(recorded: Iterable[SourceLag], found: Iterable[SourceLag]) -> bool:
-    """Whether what was found since is worth a write. Performs no I/O."""
+    """Whether the lag found since must be written. Performs no I/O."""
     before, now = ({lag.source: lag for lag in lags} for lags in (recorded, found))
     if not now:
         return False

@@ -1,7 +1,7 @@
-"""Whether a pipeline has gone for too long without a completed checkpoint.
+"""Staleness: a pipeline has gone for too long without a completed checkpoint.
 
-That is no failure: nothing may have been asked for at all. So nobody who takes checkpoints can notice it, and somebody
-who watches must.
+That is no failure, because perhaps no checkpoint was requested at all. So the processes that take checkpoints cannot
+notice it, and a monitor must.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.text.durations import written
 
-#: A pipeline of this status should complete checkpoints. One that nobody has begun, or that somebody stopped, should
-#: not; one that failed should.
+#: A pipeline of this status should complete checkpoints. One that has not begun or was stopped should not. One that has
+#: failed should.
 EXPECTED = frozenset({PipelineStatus.RUNNING, PipelineStatus.STOPPING, PipelineStatus.FAILED})
 
 
@@ -29,7 +29,8 @@ class BecameFresh:
 
 @dataclass(frozen=True, slots=True)
 class AsBefore:
-    """`stale_at` is when it will be stale if nothing completes until then; None if it is, or if none is expected."""
+    """Nothing has changed. The pipeline becomes stale at `stale_at` if nothing completes until then; None if it is
+    stale, or if no checkpoint is expected."""
 
     stale_at: datetime | None
 
@@ -37,7 +38,7 @@ class AsBefore:
 def decide_staleness(
     pipeline: PipelineRecord, latest: CheckpointRecord | None, stale_after: timedelta | None, now: datetime
 ) -> BecameStale | BecameFresh | AsBefore:
-    """`latest` is the latest completed checkpoint. Performs no I/O."""
+    """Decide whether the pipeline is stale. `latest` is the latest completed checkpoint. Performs no I/O."""
     expected = stale_after is not None and pipeline.status in EXPECTED
     completed_at = None if latest is None else latest.completed_at
     if pipeline.stale_since is not None:
@@ -58,13 +59,14 @@ def decide_staleness(
     )
     return BecameStale(
         f"Pipeline {pipeline.pipeline_id} has completed no checkpoint for longer than {written(stale_after)}. {last}. "
-        f"It is {pipeline.status}. Committed data is untouched. See whether its DAG is paused, its region runs, and "
-        "its latest checkpoints fail."
+        f"It is {pipeline.status}. Committed data is untouched. Check whether its DAG is paused, whether its region "
+        "runs, and whether its latest checkpoints fail."
     )
 
 
 def _decide_stale(pipeline: PipelineRecord, since: CheckpointRecord | None, expected: bool) -> BecameFresh | AsBefore:
-    """`since` is the latest completed checkpoint if it has completed since the pipeline became stale."""
+    """Decide on a stale pipeline. `since` is the latest completed checkpoint if it has completed since the pipeline
+    became stale."""
     if not expected:
         what = "so none is expected" if pipeline.status not in EXPECTED else "and is no longer watched"
         return BecameFresh(f"Pipeline {pipeline.pipeline_id} is {pipeline.status}, {what}: it does not count as stale.")
@@ -77,5 +79,6 @@ def _decide_stale(pipeline: PipelineRecord, since: CheckpointRecord | None, expe
 
 
 def _begun(pipeline: PipelineRecord) -> datetime | None:
-    """From when on a checkpoint can have been missed. A pipeline that has failed runs on in nobody's eyes."""
+    """Return the time since when a checkpoint can have been missed; None for a pipeline that has failed, which does not
+    run."""
     return None if pipeline.status is PipelineStatus.FAILED else pipeline.since

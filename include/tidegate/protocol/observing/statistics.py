@@ -1,6 +1,6 @@
-"""What all checkpoints of a pipeline have cost (protocol.md section 19).
+"""Statistics over all checkpoints of a pipeline (protocol.md section 19).
 
-Sizes are bytes, durations milliseconds; -1 means that there is no figure yet.
+Sizes are bytes, durations milliseconds. -1 means that there is no figure yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,14 @@ from tidegate.protocol.facts.lifecycle import COMMITTED, Status
 from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.protocol.observing.lag import SourceLag
 
-#: Percentiles are of the newest checkpoints only; smallest, largest and average are of all.
+#: Percentiles cover the newest checkpoints only. The smallest, the largest and the average value cover all.
 PERCENTILE_WINDOW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One completed checkpoint. `end_to_end_duration` runs to the latest acknowledgement, without finalization."""
+    """The figures of one completed checkpoint. `end_to_end_duration` ends with the latest acknowledgement, before
+    finalization."""
 
     checkpoint_id: int
     end_to_end_duration: int
@@ -29,7 +30,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class LatestRestore:
-    """The checkpoint that a pipeline went on from after a failure, or that its region began with, and when."""
+    """The checkpoint that a pipeline went on from after a failure, or that its region began with, and the time."""
 
     checkpoint: CheckpointRecord
     at: datetime
@@ -37,9 +38,9 @@ class LatestRestore:
 
 @dataclass(frozen=True, slots=True)
 class LatestFigures:
-    """What a pipeline's metrics are made of: how many checkpoints have each status, how often it went on from one and
-    from which last, its latest completed checkpoint, how far behind its sources it was at their last polls, and
-    how many rows of state had expired and were removed on the way to that checkpoint."""
+    """The figures behind a pipeline's metrics: the number of checkpoints in each status, the number of restores and the
+    latest one, the latest completed checkpoint, the lag at the last polls, and the number of rows of state that had
+    expired and were removed up to that checkpoint."""
 
     by_status: Mapping[Status, int]
     restores: int
@@ -72,7 +73,8 @@ class Summary:
 
 
 def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Counts:
-    """A checkpoint that was subsumed or discarded later still counts as completed. Performs no I/O."""
+    """Count checkpoints by outcome. One that was subsumed or discarded later still counts as completed. Performs no
+    I/O."""
     return Counts(
         restored=restores,
         total=sum(by_status.values()),
@@ -83,7 +85,7 @@ def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Cou
 
 
 def summary_of(smallest: float, largest: float, average: float, newest: Sequence[int]) -> Summary:
-    """Summarizes one figure of all completed checkpoints. `newest` are values of it, newest first, and at least one.
+    """Summarize one figure of all completed checkpoints. `newest` are its values, newest first, and at least one.
     Performs no I/O."""
     recent = sorted(newest[:PERCENTILE_WINDOW])
     percentiles = [percentile(recent, percent) for percent in (50, 90, 95, 99, 99.9)]
@@ -91,7 +93,8 @@ def summary_of(smallest: float, largest: float, average: float, newest: Sequence
 
 
 def percentile(ordered: Sequence[int], percent: float) -> float:
-    """Interpolated between neighbours at `percent * (n + 1) / 100`, as Flink's figures are. `ordered` is not empty."""
+    """Return a percentile, interpolated between neighbours at `percent * (n + 1) / 100`, as in Flink. `ordered` is not
+    empty."""
     position = percent * (len(ordered) + 1) / 100
     below = int(position)
     if below < 1:

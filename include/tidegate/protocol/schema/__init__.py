@@ -1,1 +1,1 @@
-"""Columns: of inputs, of keyed state and when its rows expire, of tables."""
+"""Columns of inputs, of keyed state and of tables, and the expiry of state."""

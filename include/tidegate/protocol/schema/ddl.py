@@ -1,4 +1,4 @@
-"""Schemas as text in Spark DDL: the columns that such a text names."""
+"""Parse the columns of a schema that is text in Spark DDL."""
 
 import re
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ _COLON = re.compile(r"\w+\s*:")
 
 
 def columns_of(ddl: str) -> list[tuple[str, str]]:
-    """Names and types. Nothing if the text is not a list of columns. Performs no I/O."""
+    """Return names and types; none if the text is not a list of columns. Performs no I/O."""
     columns = [_column(part.strip()) for part in parts_of(ddl)]
     return [column for column in columns if column is not None] if all(columns) else []
 
 
 def parts_of(ddl: str) -> Iterator[str]:
-    """The text of each column: what lies between commas that are in no bracket and no quotes."""
+    """Split the text into columns at commas outside of brackets and quotes."""
     depth, quote, start = 0, "", 0
     for index, letter in enumerate(ddl):
         if quote:
@@ -30,7 +30,7 @@ def parts_of(ddl: str) -> Iterator[str]:
 
 
 def _column(text: str) -> tuple[str, str] | None:
-    """`name type` or `name: type`, without what follows the type."""
+    """Parse `name type` or `name: type`, without options behind the type."""
     if text.startswith("`"):
         name, _, rest = text[1:].partition("`")
     else:

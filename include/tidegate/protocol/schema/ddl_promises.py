@@ -1,8 +1,8 @@
-"""What a schema says of a column and Tidegate does not keep: each is refused, because nothing would notice later.
+"""Promises of a schema that Tidegate does not keep. Each is refused, because a violation would go unnoticed later.
 
-Keys are compared by their bytes, so a collation would give other keys than Spark has. Readers of files enforce neither
+Keys are compared by their bytes, so a collation would give other keys than in Spark. Readers of files enforce neither
 NOT NULL nor the length of CHAR and VARCHAR, and no DEFAULT is filled in. State and tables have no column for VARIANT,
-VOID, intervals of months and places on a map. A COMMENT promises nothing, and stays.
+VOID, intervals of months and geographic types. A COMMENT promises nothing, and stays.
 """
 
 import re
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from tidegate.protocol.schema.ddl import parts_of
 
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/|\w+|[^\s\w]", re.DOTALL)
-_JUDGED = "let an expectation judge it, such as expect("
-#: By the word that says it, the way out.
+_JUDGED = "let an expectation check it, such as expect("
+#: The way out for each keyword.
 _MODIFIERS: Mapping[str, str] = {
     "NOT NULL": f'leave NOT NULL out, and {_JUDGED}"column_values_to_not_be_null", column={{column!r}})',
     "DEFAULT": "leave DEFAULT out, and fill nulls in a transform, such as df.fillna(…)",
@@ -28,7 +28,7 @@ _TYPES: Mapping[str, str] = {
     "GEOMETRY": "declare it BINARY (WKB) or STRING (WKT)",
     "GEOGRAPHY": "declare it BINARY (WKB) or STRING (WKT)",
 }
-#: What stands before and behind a type. A struct's field may have the name of a type.
+#: The tokens before and behind a type. A struct's field may have the name of a type.
 _BEFORE_TYPE = (":", "<", ",")
 _AFTER_TYPE = ("", "(", ">", ",", "NOT", "COMMENT")
 #: Spark's own name for bytes, by which state and keys compare.
@@ -36,20 +36,21 @@ _BYTES = "UTF8_BINARY"
 
 
 def unkept_promises(ddl: str) -> Iterator[str]:
-    """A phrase for each promise of a schema (Spark DDL) that is not kept: the column, what it says, and the way out.
+    """Return a phrase for each promise of a schema (Spark DDL) that is not kept: the column, the promise, and the way
+    out.
 
-    Looks into arrays, maps and structs. Performs no I/O.
+    Covers arrays, maps and structs. Performs no I/O.
     """
     for part in parts_of(ddl):
         tokens = [token for token in _TOKEN.findall(part) if not token.startswith(("--", "/*"))]
         if not tokens:
             continue
         column = tokens[0][1:-1].replace("``", "`") if tokens[0].startswith("`") else tokens[0]
-        for said, way_out in _said([token.upper() for token in tokens[1:]]):
-            yield f"column {column!r} is declared {said}: {way_out.format(column=column)}"
+        for promise, way_out in _promises([token.upper() for token in tokens[1:]]):
+            yield f"column {column!r} is declared {promise}: {way_out.format(column=column)}"
 
 
-def _said(words: list[str]) -> Iterator[tuple[str, str]]:
+def _promises(words: list[str]) -> Iterator[tuple[str, str]]:
     for at, word in enumerate(words):
         before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
         is_type = (not at or before in _BEFORE_TYPE) and after in _AFTER_TYPE

@@ -1,10 +1,10 @@
-"""State that ends: when a row of keyed state has expired, and what a change of that means for rows that are there.
+"""State TTL: the expiry of rows of keyed state, and the effect of a changed TTL on existing rows.
 
 A row has expired once its time is at or before the *horizon*, which lies the time to live before the operator's clock.
 By processing time a row's time is its last change, and the clock is the checkpoint's trigger or the micro-batch's
 beginning. By event time both come from a column of the state: the clock is the largest value that earlier checkpoints
-have written. The horizon is computed from facts that are on record, never from the time of a retry, and does not go
-back while the state goes forward.
+have written. The horizon is computed from recorded facts, never from the time of a retry, and does not go back while
+the state goes forward.
 
 Times are microseconds since 1970.
 """
@@ -19,16 +19,16 @@ from tidegate.protocol.facts.keygroups import key_group_of
 from tidegate.protocol.facts.records import CheckpointRecord, StateHandle
 from tidegate.protocol.text.durations import written
 
-#: The column of state that says when a row was last changed, by processing time.
+#: The column of state with the time of a row's last change, by processing time.
 UPDATED = "_updated"
 
-#: The detail of a run that says which times its rows have.
+#: The detail of a run with the times of its rows.
 TTL = "ttl"
 
-#: The detail of a staged file that says up to where rows had expired, and were left out of it.
+#: The detail of a staged file with the horizon up to which expired rows were left out of it.
 HORIZON = "horizon"
 
-#: A time at which nothing has expired but what has by the times of runs.
+#: A time at which only rows have expired that have expired by the times of runs.
 BY_RUNS_ALONE = 0
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -37,7 +37,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class TimeToLive:
-    """How long rows of state live, in microseconds, counted from the time in `column`."""
+    """The time to live of rows of state, in microseconds from the time in `column`."""
 
     column: str
     after: int
@@ -50,8 +50,8 @@ class TimeToLive:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What had expired when the time to live was changed, and stays so: rows of runs older than the layout's `version`,
-    by the id of the column that counted then. `default` is the time of rows older than that column."""
+    """Rows that had expired when the TTL was changed, and that stay expired: rows of runs older than the layout's
+    `version`, by the id of the column of the old TTL. `default` is the time of rows older than that column."""
 
     column: str
     horizon: int
@@ -64,9 +64,9 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTtl:
-    """What a run says of its rows: the time to live with which it was written, its column by id, and the oldest and
-    newest time; None if no row has any. `clock` is the operator's time when it was written, `default` the time of rows
-    that are older than the column. `removed` counts the expired rows that merges have left out so far."""
+    """A run's record of its rows: the TTL with which it was written, its column by id, and the oldest and newest time,
+    None if no row has a time. `clock` is the operator's time when it was written. `default` is the time of rows that
+    are older than the column. `removed` counts the expired rows that merges have left out so far."""
 
     column: str
     after: int
@@ -87,13 +87,13 @@ class RecordedTtl:
 
 
 def microseconds(at: datetime) -> int:
-    """A time as state holds it. Performs no I/O."""
+    """Convert a time to its form in state. Performs no I/O."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When expiry is judged: for which checkpoint, and the time of its trigger, or of a micro-batch."""
+    """The moment at which expiry is decided: the checkpoint, and the time of its trigger or of a micro-batch."""
 
     checkpoint_id: int
     at: int
@@ -106,8 +106,8 @@ class Moment:
 def find_horizon(
     column: str, after: int, processing_time: bool, runs: Iterable[StateHandle], moment: Moment
 ) -> int | None:
-    """Up to where rows have expired, `runs` being those of all subtasks of the operator, and `column` an id. None: none
-    has, because no event time is known yet. Performs no I/O."""
+    """Find the horizon up to which rows have expired. `runs` are those of all subtasks of the operator, and `column` is
+    an id. None if no event time is known yet, so that no row has expired. Performs no I/O."""
     clock = find_clock(column, runs, moment.checkpoint_id)
     if processing_time:
         clock = moment.at if clock is None else max(clock, moment.at)
@@ -115,8 +115,8 @@ def find_horizon(
 
 
 def find_clock(column: str, runs: Iterable[StateHandle], checkpoint_id: int) -> int | None:
-    """What the time was to those who wrote runs, and what these brought; but not what the checkpoint itself does: its
-    subtasks do not know that of each other. None if no time is known. Performs no I/O."""
+    """Find the operator's clock: the largest time that the writers of the runs knew or wrote. The checkpoint's own rows
+    do not count, because its subtasks do not know those of each other. None if no time is known. Performs no I/O."""
     seen = []
     for run in runs:
         recorded = RecordedTtl.of(run)
@@ -126,12 +126,12 @@ def find_clock(column: str, runs: Iterable[StateHandle], checkpoint_id: int) -> 
 
 
 def newest_recorded(runs: Sequence[StateHandle]) -> RecordedTtl | None:
-    """By what the rows of an operator live, as its newest run says; None if they do not expire. Performs no I/O."""
+    """Return the TTL of an operator's rows from its newest run; None if they do not expire. Performs no I/O."""
     return RecordedTtl.of(max(runs, key=lambda run: (layout_version(run), run.created_by))) if runs else None
 
 
 def recorded_horizon(current: RecordedTtl | None, runs: Iterable[StateHandle], moment: Moment) -> int | None:
-    """`find_horizon`, None also if rows do not expire. Performs no I/O."""
+    """Find the horizon as `find_horizon` does; None also if rows do not expire. Performs no I/O."""
     if current is None:
         return None
     return find_horizon(current.column, current.after, current.processing_time, runs, moment)
@@ -140,22 +140,22 @@ def recorded_horizon(current: RecordedTtl | None, runs: Iterable[StateHandle], m
 def may_expire_between(
     current: RecordedTtl | None, runs: Iterable[StateHandle], before: int | None, now: int | None
 ) -> bool:
-    """Whether a row of these runs may be there at one of two horizons and have expired at the other. A clock that is
-    set back may take the horizon back: what had expired by then is there again. Performs no I/O."""
+    """Whether a row of these runs may exist at one of two horizons and have expired at the other. A clock that is set
+    back may take the horizon back, and then expired rows exist again. Performs no I/O."""
     if current is None or now is None:
         return False
     return any(_may_be_between(*_times(current, run), before, now) or was_merged_since(run, before) for run in runs)
 
 
 def was_merged_since(run: StateHandle, before: int | None) -> bool:
-    """Whether rows are gone that were there at a horizon: nothing in the run tells of their times."""
+    """Whether a merge has removed rows that existed at a horizon, and whose times the run no longer has."""
     recorded = RecordedTtl.of(run)
     return recorded is not None and recorded.removed_to is not None and (before is None or recorded.removed_to > before)
 
 
 def _times(current: RecordedTtl, run: StateHandle) -> tuple[int | None, int | None, bool]:
-    """Oldest and newest time of a run, and whether these are known. A run that is older than the column of the last
-    change has that column's default throughout."""
+    """Return the oldest and newest time of a run, and whether they are known. All rows of a run that is older than the
+    column of the last change have that column's default."""
     recorded = RecordedTtl.of(run)
     if recorded is not None and recorded.column == current.column:
         return recorded.oldest, recorded.newest, True
@@ -172,8 +172,8 @@ def _may_be_between(oldest: int | None, newest: int | None, known: bool, before:
 
 
 def merged(current: RecordedTtl, runs: Sequence[StateHandle], checkpoint_id: int) -> RecordedTtl:
-    """What a run says that takes the place of others, apart from its own rows: it must not forget what time it was.
-    Performs no I/O."""
+    """Return the record of a run that replaces others, apart from the times of its rows: it keeps their clock. Performs
+    no I/O."""
     recorded = [each for run in runs if (each := RecordedTtl.of(run)) and each.column == current.column]
     return replace(
         current,
@@ -185,7 +185,7 @@ def merged(current: RecordedTtl, runs: Sequence[StateHandle], checkpoint_id: int
 
 
 def with_removed(recorded: RecordedTtl, rows: int, horizon: int | None) -> RecordedTtl:
-    """The same without so many rows that had expired up to a horizon. Performs no I/O."""
+    """Add to the record a number of removed rows that had expired up to a horizon. Performs no I/O."""
     if not rows or horizon is None:
         return recorded
     before = recorded.removed_to
@@ -194,7 +194,7 @@ def with_removed(recorded: RecordedTtl, rows: int, horizon: int | None) -> Recor
 
 
 def with_times(recorded: RecordedTtl, oldest: int, newest: int) -> RecordedTtl:
-    """The same with rows of such times. Performs no I/O."""
+    """Add rows with these times to the record. Performs no I/O."""
     return replace(
         recorded,
         oldest=oldest if recorded.oldest is None else min(recorded.oldest, oldest),
@@ -203,8 +203,8 @@ def with_times(recorded: RecordedTtl, oldest: int, newest: int) -> RecordedTtl:
 
 
 def may_have_alive(run: StateHandle, horizon: int | None) -> bool:
-    """Whether a row of the run may be there at a horizon: one without a time never expires, and is not counted among
-    the times. Performs no I/O."""
+    """Whether a row of the run may exist at a horizon. A row without a time never expires, and is not counted among the
+    times. Performs no I/O."""
     recorded = RecordedTtl.of(run)
     if recorded is None or horizon is None or recorded.newest is None or not recorded.processing_time:
         return True
@@ -212,8 +212,8 @@ def may_have_alive(run: StateHandle, horizon: int | None) -> bool:
 
 
 def count_removed(runs: Iterable[StateHandle]) -> int:
-    """The rows that had expired and were removed, as far as these runs stand for them. After a rescale several subtasks
-    may share a run: it counts where its smallest hash is. Performs no I/O."""
+    """Count the expired rows that merges have removed from these runs. After a rescale several subtasks may share a
+    run, which counts only in the one that has its smallest hash. Performs no I/O."""
     return sum(each.removed for run in runs if (each := RecordedTtl.of(run)) and _has_smallest(run))
 
 

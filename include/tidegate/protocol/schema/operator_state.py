@@ -1,4 +1,4 @@
-"""The keyed state of one operator at one checkpoint, as a reader finds it: which checkpoints have it, and its files."""
+"""The keyed state of one operator at one checkpoint, for readers: the checkpoints that have it, and its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from tidegate.protocol.facts.records import (
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """The runs of every subtask, oldest first. There are as many subtasks as the operator had then. What had expired
-    when the checkpoint was triggered is not there."""
+    """The runs of every subtask, oldest first. There are as many subtasks as the operator had at the checkpoint. Rows
+    that had expired when the checkpoint was triggered are left out by readers."""
 
     pipeline_id: str
     operator_id: str
@@ -32,7 +32,7 @@ class OperatorState:
 
     @property
     def runs(self) -> list[StateHandle]:
-        """Those of all subtasks."""
+        """The runs of all subtasks."""
         return [run for runs in self.subtasks for run in runs]
 
     def where(self) -> str:
@@ -58,7 +58,7 @@ class OperatorState:
 def state_of(
     record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], operator_id: str
 ) -> OperatorState | None:
-    """What a checkpoint keeps of an operator; None if it has no such operator or no keyed state of it.
+    """Return an operator's keyed state at a checkpoint; None if it has no such operator or no keyed state of it.
 
     Performs no I/O.
     """
@@ -81,16 +81,16 @@ def state_of(
 def require_state(
     record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], operator_id: str
 ) -> OperatorState:
-    """`state_of`. Raises `OperatorNotFoundError` where that is None. Performs no I/O."""
+    """Return `state_of`. Raises `OperatorNotFoundError` if it is None. Performs no I/O."""
     found = state_of(record, subtasks, operator_id)
     if found is not None:
         return found
     where = f"checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id}"
-    there = [plan.operator_id for plan in record.operators]
-    keyed = [id_ for id_ in there if state_of(record, subtasks, id_) is not None]
+    operators = [plan.operator_id for plan in record.operators]
+    keyed = [id_ for id_ in operators if state_of(record, subtasks, id_) is not None]
     what = (
         f"Operator {operator_id!r} has no keyed state at {where}"
-        if operator_id in there
+        if operator_id in operators
         else f"There is no operator {operator_id!r} at {where}"
     )
     raise OperatorNotFoundError(f"{what}. Those with keyed state: {', '.join(keyed) or 'none'}.")
@@ -99,9 +99,9 @@ def require_state(
 def choose_kept(
     pipeline_id: str, kept: Sequence[CheckpointRecord], wanted: int | None, found: CheckpointRecord | None = None
 ) -> CheckpointRecord:
-    """The checkpoint to read: the one that is `wanted`, or else the latest that no restore has left behind.
+    """Choose the checkpoint to read: the one that is `wanted`, or else the latest that no restore has left behind.
 
-    `kept` are the pipeline's checkpoints with status COMPLETED, oldest first; `found` is the wanted one's row, whatever
+    `kept` are the pipeline's checkpoints with status COMPLETED, oldest first. `found` is the wanted one's row, whatever
     its status. Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`. Performs no I/O.
     """
     if wanted is None:
@@ -130,9 +130,9 @@ def choose_kept(
 
 
 def choose_history(kept: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
-    """Of `kept`, those that the pipeline has behind it: that no restore has left behind. Performs no I/O."""
+    """Choose from `kept` the checkpoints that no restore has left behind. Performs no I/O."""
     return [record for record in kept if record.abandoned_by is None]
 
 
-def _runs(known: SubtaskRecord) -> tuple[StateHandle, ...]:
-    return tuple(handle for handle in known.snapshot.handles if handle.kind is HandleKind.RUN)
+def _runs(record: SubtaskRecord) -> tuple[StateHandle, ...]:
+    return tuple(handle for handle in record.snapshot.handles if handle.kind is HandleKind.RUN)

@@ -1,8 +1,8 @@
-"""Whether stored state fits what an operator's definition says now, and what becomes of its columns.
+"""The comparison of stored state with an operator's present definition, and the resulting schema.
 
-State is never rewritten for a change: runs keep the columns they were written with, and readers bring their rows to the
-newest schema. A column is known by an id, which stays when it is renamed. One that is dropped and comes back later gets
-another id, so that what old runs hold of it is not taken for its values.
+State is never rewritten for a change. Runs keep the columns they were written with, and readers bring their rows to the
+newest schema. A column is identified by an id, which stays when it is renamed. A column that is dropped and added again
+later gets another id, so that old runs have no values for it.
 """
 
 import re
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from tidegate.protocol.schema.expiry import UPDATED, TimeToLive
 
-#: The columns in which the bounds of a window are: the last ones of the key of state that has windows.
+#: The columns with the bounds of a window: the last ones of the key of state that has windows.
 BOUNDS = ("window_start", "window_end")
-#: What the state of a declared join has besides: the versions of its right side, and how often results were updated.
+#: Further columns of a declared join's state: the versions of its right side, and the number of updates of results.
 JOINED = ("right_versions", "result_updates")
 
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """`type` is named as in Spark SQL; None if only Spark can tell. `default` is what rows have that were written
-    before the column was there (JSON)."""
+    """A column. `type` is named as in Spark SQL; None if only Spark can determine it. `default` is the value (JSON) in
+    rows that are older than the column."""
 
     name: str
     type: str | None
@@ -33,8 +33,7 @@ class StateColumn:
 
 
 class StateAggregate(NamedTuple):
-    """A declared aggregate, and the columns that hold what it needs. Its state does not depend on the options that are
-    `changeable`."""
+    """A declared aggregate, and the columns of its accumulators. Its state does not depend on `changeable` options."""
 
     name: str
     function: str
@@ -45,11 +44,11 @@ class StateAggregate(NamedTuple):
     changeable: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = [name for name in (self.column, self.ordering) if name]
-        return f"{self.function}({', '.join([*said, *(f'{name}={value}' for name, value in self.options)]) or '*'})"
+        columns = [name for name in (self.column, self.ordering) if name]
+        return f"{self.function}({', '.join([*columns, *(f'{name}={value}' for name, value in self.options)]) or '*'})"
 
     def over(self, former: Mapping[str, str | None]) -> tuple[object, ...]:
-        """What its state depends on, with its input columns called as they were."""
+        """Return everything that its state depends on, with its input columns under their former names."""
         column, ordering = (name and (former.get(name) or name) for name in (self.column, self.ordering))
         fixed = sorted((name, value) for name, value in self.options if name not in self.changeable)
         return self.function, column, ordering, *fixed
@@ -57,9 +56,9 @@ class StateAggregate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateSchema:
-    """The columns of an operator's state. `values` are None if only Spark can tell them. `version` counts the changes
-    since the state was begun. With a `ttl` by processing time the last value is when a row was last changed. Rows of
-    `sessions` are placed by their key without bounds."""
+    """The columns of an operator's state. `values` are None if only Spark can determine them. `version` counts the
+    changes since the state began. With a `ttl` by processing time, the last value is the time of a row's last change.
+    Rows of `sessions` are placed by their key without bounds."""
 
     keys: tuple[StateColumn, ...]
     values: tuple[StateColumn, ...] | None
@@ -70,18 +69,18 @@ class StateSchema:
 
     @property
     def updated(self) -> StateColumn | None:
-        """The column that says when a row was last changed."""
+        """The column with the time of a row's last change."""
         if self.ttl is None or not self.ttl.processing_time:
             return None
         return next((column for column in self.values or () if column.name == UPDATED), None)
 
     @property
     def declared(self) -> tuple[StateColumn, ...] | None:
-        """The values without that column."""
+        """The values without the column `updated`."""
         return None if self.values is None else tuple(column for column in self.values if column is not self.updated)
 
     def lives_by(self) -> tuple[str, int, bool] | None:
-        """What the rows' lives depend on: the id of the column, how long, and whether by processing time."""
+        """Return the TTL: the id of its column, its length, and whether it is by processing time."""
         if self.ttl is None:
             return None
         ids = {column.name: column.id for column in (*self.keys, *(self.values or ()))}
@@ -90,8 +89,8 @@ class StateSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """`schema`: the definition's, with the ids and defaults that stored columns have. `changes` say what is different,
-    `problems` what cannot be, a phrase each."""
+    """A compared schema: that of the definition, with the ids and defaults of stored columns. `changes` are the
+    differences, and `problems` the impossible ones, a phrase for each."""
 
     schema: StateSchema
     changes: tuple[str, ...] = ()
@@ -99,12 +98,12 @@ class SchemaChange:
 
 
 def compare_schemas(stored: StateSchema, defined: StateSchema, former: Mapping[str, str | None]) -> SchemaChange:
-    """What becomes of `stored` state under a definition. `former` names are by the column's or aggregate's name now;
-    None says that it is new, whatever it looks like. Performs no I/O."""
+    """Compare `stored` state with a definition. `former` has the former names of columns and aggregates, by their names
+    now; None means that one is new, even if it resembles an old one. Performs no I/O."""
     comparison = _Comparison(stored, defined, former)
     keys = comparison.keys()
     values = comparison.values()
-    comparison.say_ttl(replace(defined, keys=keys, values=values))
+    comparison.compare_ttl(replace(defined, keys=keys, values=values))
     changes, problems = tuple(comparison.changes), tuple(comparison.problems)
     if not changes:
         return SchemaChange(replace(defined, keys=keys, values=values, version=stored.version), problems=problems)
@@ -146,7 +145,7 @@ class _Comparison:
         names = ({column.name for column in columns} & set(JOINED) for columns in (before, now))
         if len(set(map(frozenset, names))) > 1:
             self.problems.append(
-                "it was another kind of join: what is kept of both sides depends on as_of, on row_key, and on whether "
+                "it was another kind of join: the state of both sides depends on as_of, on row_key, and on whether "
                 "the right side has versions"
             )
             return now
@@ -158,7 +157,7 @@ class _Comparison:
                 [column for column in before if column.name not in pairs.values()],
                 [column for column in now if column.name not in pairs],
             )
-            self._say_added_and_dropped(pairs)
+            self._report_added_and_dropped(pairs)
         old = {column.name: column for column in before}
         matched = (
             self._matched(old[pairs[column.name]], column) if column.name in pairs else self._new(column)
@@ -167,18 +166,18 @@ class _Comparison:
         return (*matched, *self._updated())
 
     def _updated(self) -> tuple[StateColumn, ...]:
-        """When rows were last changed is known only where it has been kept ever since."""
+        """Return the column of the last change. It has an id of its own unless the stored state has it already."""
         old, new = self._stored.updated, self._defined.updated
         if new is None:
             return ()
         return (self._new(new) if old is None else old,)
 
-    def say_ttl(self, now: StateSchema) -> None:
-        """What becomes of rows that are there, whose lives depended on something else."""
+    def compare_ttl(self, now: StateSchema) -> None:
+        """Report the effect of a changed TTL on existing rows."""
         before, after = self._stored.ttl, self._defined.ttl
         if self._stored.lives_by() == now.lives_by():
             return
-        gone = "; what has expired until then stays so" if before else ""
+        gone = "; rows that have expired until then stay expired" if before else ""
         if after is None:
             self.changes.append(f"rows do not expire any more, and did {before}: those that are left stay{gone}")
         elif before is None and after.processing_time:
@@ -190,14 +189,14 @@ class _Comparison:
             self.changes.append(f"rows expire {after}{begins}, and did {before}{gone}")
 
     def _former_name(self, name: str, stored: Sequence[str]) -> str | None:
-        """What a column is called in the state; None if it is not there."""
+        """Return the name of a column in the state; None if the state does not have it."""
         if name in stored:
             return name
         former = self._former.get(name)
         return former if former in stored else None
 
     def _paired(self, before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-        """By name now, the name in the state. A name that is still in use is nobody's former name."""
+        """Pair the names now with those in the state. A name that is still in use is no former name."""
         pairs = {name: name for name in now if name in before}
         for name in now:
             former = self._former_name(name, before)
@@ -230,7 +229,7 @@ class _Comparison:
         return replace(column, id=f"{column.name}#{self._stored.version + 1}")
 
     def _require_no_rename(self, gone: Sequence[StateColumn], added: Sequence[StateColumn]) -> None:
-        """A column that was renamed without saying so would lose its values."""
+        """Refuse columns that may have been renamed without a former name: they would lose their values."""
         for new in added:
             if new.name in self._former:
                 continue
@@ -238,7 +237,7 @@ class _Comparison:
             if same:
                 self.problems.append(_maybe_renamed("column", same[0], new.name))
 
-    def _say_added_and_dropped(self, pairs: Mapping[str, str]) -> None:
+    def _report_added_and_dropped(self, pairs: Mapping[str, str]) -> None:
         for column in self._defined.declared or ():
             if column.name not in pairs:
                 value = "null" if column.default is None else repr(column.default)
@@ -308,8 +307,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def can_widen(old: str, new: str) -> bool:
-    """Whether every value of one type is a value of the other, as Parquet and Iceberg widen types, and Spark reads
-    them. Types are named as in Spark SQL. Performs no I/O."""
+    """Whether every value of one type is a value of the other, by the rules by which Parquet and Iceberg widen types
+    and Spark reads them. Types are named as in Spark SQL. Performs no I/O."""
     if old == new or old == "void":
         return True
     if old.startswith("array<") and new.startswith("array<"):
@@ -330,8 +329,8 @@ def can_widen(old: str, new: str) -> bool:
 
 
 def keeps_hash(old: str, new: str) -> bool:
-    """Whether a key that is widened has the hash it had: numbers up to 32 bits are hashed alike, and decimals of one
-    scale by their digits, up to 18 of them in another way than more. Performs no I/O."""
+    """Whether a widened key keeps its hash. Numbers up to 32 bits are hashed alike. Decimals of one scale are hashed by
+    their digits, in one way up to 18 digits and in another beyond. Performs no I/O."""
     if old == new or old == "void":
         return True
     if (narrow := _decimal(old)) and (wide := _decimal(new)):
@@ -341,6 +340,6 @@ def keeps_hash(old: str, new: str) -> bool:
 
 
 def _decimal(type_: str) -> tuple[int, int] | None:
-    """Precision and scale."""
-    found = _DECIMAL.fullmatch(type_)
-    return (int(found[1]), int(found[2])) if found else None
+    """Parse the precision and the scale."""
+    match = _DECIMAL.fullmatch(type_)
+    return (int(match[1]), int(match[2])) if match else None

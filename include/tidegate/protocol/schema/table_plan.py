@@ -1,8 +1,8 @@
-"""What becomes of a table that is appended to when the columns of its rows change: whether it can still be read as a
-whole, and with which option of its reader.
+"""The effect of changed columns on a table of appended rows: whether it can still be read as a whole, and with which
+option of its reader.
 
-Rows that were committed are never written again, so a table has files with the old columns beside those with the new
-ones. What readers do with them was tried with Spark 4 and pyarrow; `tests/spark/test_changed_tables.py` tries it again.
+Committed rows are never written again, so a table has both files with the old columns and files with the new ones.
+`tests/spark/test_changed_tables.py` verifies with Spark and pyarrow how readers treat them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ class TableKind(StrEnum):
     FILES = "files"  # each with the columns of its rows
     EVOLVES = "evolves"  # the table's own columns follow those of the rows
     FIXED = "fixed"  # the user defines the table's columns
-    UNKNOWN = "unknown"  # the sink does not say
+    UNKNOWN = "unknown"  # the sink does not declare it
 
 
 class ColumnChange(StrEnum):
-    """From harmless to harmful."""
+    """The kinds of changes, from harmless to harmful."""
 
     DROPPED = "dropped"  # null in new rows
-    NEW = "new"  # missing in files of before
+    NEW = "new"  # missing in earlier files
     RENAMED = "renamed"  # two columns, each null in the rows of the other
     WIDENED = "widened"  # files differ in its type, and one type has all values
     OTHER_TYPE = "of another type"  # no type has all values
@@ -38,7 +38,7 @@ class ColumnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """`said` is for a person: what a reader has to do."""
+    """The effect on a table. `said` is the advice for its readers."""
 
     verdict: TableVerdict
     said: str
@@ -48,7 +48,7 @@ Changes = Mapping[str, ColumnChange]
 
 
 def changed_state(stored: StateSchema, now: StateSchema) -> Changes:
-    """How the columns that people see of an operator's rows differ. Performs no I/O."""
+    """Find the differences in the visible columns of an operator's rows. Performs no I/O."""
     found: dict[str, ColumnChange] = {}
     owners = {name: each.name for each in now.aggregates for name in each.accumulators}
     before = {column.id: column for column in _columns(stored)}
@@ -75,7 +75,7 @@ def _columns(schema: StateSchema) -> tuple[StateColumn, ...]:
 
 
 def _change(old: StateColumn | None, new: StateColumn, is_shown: bool) -> ColumnChange | None:
-    """What is kept for an aggregate and not shown may be widened: the aggregate's own type stays."""
+    """Classify the change of a column. A hidden accumulator may be widened: the aggregate's own type stays."""
     if old is None:
         return ColumnChange.NEW
     if is_shown and old.type is not None and new.type is not None and old.type != new.type:
@@ -84,7 +84,7 @@ def _change(old: StateColumn | None, new: StateColumn, is_shown: bool) -> Column
 
 
 def changed_rows(before: object, now: object) -> Changes:
-    """The same for the schemas of a source, which are DDL. Performs no I/O."""
+    """Find the differences of a source's schemas, which are DDL. Performs no I/O."""
     if not isinstance(before, str) or not isinstance(now, str) or before == now:
         return {}
     old, new = ({name: type_.lower() for name, type_ in columns_of(ddl)} for ddl in (before, now))
@@ -102,14 +102,14 @@ _SAME = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyi
 
 
 def plain_type(type_: str) -> str:
-    """A type of DDL in lower case under the one name that is compared. Performs no I/O."""
+    """Return a type of DDL in lower case, under the name that is used in comparisons. Performs no I/O."""
     plain = type_.removesuffix(" not null").replace(", ", ",").strip()
     return _SAME.get(plain, plain)
 
 
 def plan_table(changes: Sequence[Changes], is_exact: bool, kind: TableKind = TableKind.FILES) -> TableChange:
-    """`changes` are those of all operators and sources that the table's rows come from. Not `is_exact`: code in between
-    decides which of the columns reach the table. Performs no I/O."""
+    """Plan the effect on a table. `changes` are those of all operators and sources that its rows come from. Unless
+    `is_exact`, code in between decides which of the columns reach the table. Performs no I/O."""
     columns = {name: change for each in changes for name, change in each.items()}
     if not columns:
         return TableChange(TableVerdict.AS_BEFORE, "")
@@ -125,30 +125,30 @@ def plan_table(changes: Sequence[Changes], is_exact: bool, kind: TableKind = Tab
         return _unknown(worst, names, maybe)
     match worst:
         case ColumnChange.DROPPED:
-            said = f"rows of before keep {names}, which is null in new ones{maybe}; the table is read as before"
+            said = f"earlier rows keep {names}, which is null in new ones{maybe}; the table is read as before"
             return TableChange(TableVerdict.AS_BEFORE, said)
         case ColumnChange.OTHER_TYPE:
             said = (
-                f"{names} has another type, and rows of before keep theirs{maybe}: no reader reads both as one table. "
+                f"{names} has another type, and earlier rows keep theirs{maybe}: no reader reads both as one table. "
                 "Give the sink another directory (`tidegate relocate` confirms that), or the column another name"
             )
             return TableChange(TableVerdict.NOT_AS_A_WHOLE, said)
         case ColumnChange.WIDENED:
             said = (
-                f"rows of before keep the narrower type of {names}{maybe}: read the table with the new columns named, "
+                f"earlier rows keep the narrower type of {names}{maybe}: read the table with the new columns named, "
                 "in Spark spark.read.schema(…).parquet(…), in pyarrow read_table(…, schema=…). Without that, and with "
                 "mergeSchema, Spark fails or reads wrong values, and pyarrow fails or cuts values off"
             )
         case _:
             said = (
-                f"files of before do not have {names}{maybe}: read the table in Spark with the option mergeSchema, in "
+                f"earlier files do not have {names}{maybe}: read the table in Spark with the option mergeSchema, in "
                 "pyarrow with read_table(…, schema=…). Without that a reader may leave out the column"
             )
     return TableChange(TableVerdict.WITH_OPTION, said)
 
 
 def _evolved(worst: ColumnChange, names: str, maybe: str) -> TableChange:
-    """Of a table that tells columns apart by number."""
+    """Plan the effect on a table that identifies columns by number."""
     match worst:
         case ColumnChange.OTHER_TYPE:
             said = (
@@ -164,14 +164,15 @@ def _evolved(worst: ColumnChange, names: str, maybe: str) -> TableChange:
                 "sink renames that instead"
             )
         case ColumnChange.NEW:
-            said = f"the table gets {names}{maybe}, which is null in rows of before"
+            said = f"the table gets {names}{maybe}, which is null in earlier rows"
         case _:
             said = f"the table keeps {names}, which is null in new rows{maybe}"
     return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
 
 
 def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
-    """Of a table whose columns the user defines. What does not fit is refused before anything is visible."""
+    """Plan the effect on a table whose columns the user defines. Rows that do not fit are refused before anything is
+    visible."""
     match worst:
         case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
             said = (
@@ -192,7 +193,7 @@ def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
 
 
 def _unknown(worst: ColumnChange, names: str, maybe: str) -> TableChange:
-    """Of a sink of the user's own."""
+    """Plan the effect on a table of the user's own sink."""
     match worst:
         case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
             said = f"{names} has another type in new rows"
@@ -200,5 +201,5 @@ def _unknown(worst: ColumnChange, names: str, maybe: str) -> TableChange:
             said = f"new rows have a column {names}"
         case _:
             said = f"new rows have no column {names}"
-    said = f"{said}{maybe}. The sink does not say what becomes of its table then: its own description may"
+    said = f"{said}{maybe}. The sink does not declare the effect on its table: see its own description"
     return TableChange(TableVerdict.AS_BEFORE, said)

@@ -1,1 +1,1 @@
-"""The steps of a checkpoint, one file each, from `trigger` to `notify` and `abort`, and what they use."""
+"""The steps of a checkpoint, one file each, from `trigger` to `notify` and `abort`, and the decisions they share."""

@@ -19,5 +19,5 @@ class AlreadyEnded:
 
 
 def decide_abort(record: CheckpointRecord) -> Abort | AlreadyEnded:
-    """Performs no I/O."""
+    """Decide whether the checkpoint can be aborted. Performs no I/O."""
     return Abort() if record.status is Status.IN_PROGRESS else AlreadyEnded(record)

@@ -20,7 +20,7 @@ def decide_acknowledgements(
     expected: Mapping[SubtaskId, SubtaskRecord],
     acknowledgements: Sequence[Acknowledgement],
 ) -> list[AcknowledgeResult]:
-    """One answer per acknowledgement, in order. A report of an attempt that is not the subtask's current one is
+    """Decide on each acknowledgement, in order. A report of an attempt that is not the subtask's current one is
     `UNKNOWN`: its driver was superseded, and its files may differ from its successor's. Performs no I/O.
     """
     results: list[AcknowledgeResult] = []
@@ -44,8 +44,8 @@ def decide_acknowledgements(
 def garbage_of(
     checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], results: Sequence[AcknowledgeResult]
 ) -> list[Deletion]:
-    """The new files of acknowledgements that do not count. Files carried over from older checkpoints stay. So do the
-    files of a duplicate, which belong to the first report."""
+    """Return the new files of acknowledgements that do not count. Files carried over from older checkpoints stay. So do
+    the files of a duplicate, which belong to the first report."""
     unwanted = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
     return [
         Deletion(owner_of(acknowledgement.subtask.operator_id, handle.kind), handle.path)
@@ -57,5 +57,5 @@ def garbage_of(
 
 
 def owner_of(operator_id: str, kind: HandleKind) -> str:
-    """Who can delete a file: the checkpoint storage, or the sink that staged it."""
+    """Return the owner of a file, which can delete it: the checkpoint storage, or the sink that staged it."""
     return staged_by(operator_id) if kind is HandleKind.STAGED else STORAGE

@@ -1,7 +1,7 @@
-"""Which of the waiting requests may start a checkpoint now, and which will never (protocol.md section 3).
+"""The admission of waiting requests, some of which may start a checkpoint now or never (protocol.md section 3).
 
 Savepoints come before checkpoints, forced requests before others, manual before periodic ones, older before newer. Only
-the first in this order is looked at: if it has to wait, so do all others.
+the first in this order is considered. If it has to wait, so do all others.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ LEASE = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """This request may start now."""
+    """The request may start now."""
 
     request: CheckpointRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """This request will not start. Nothing was recorded, no failure is counted, and asking again later is fine."""
+    """The request will not start. Nothing was recorded, and no failure is counted. It may be made again later."""
 
     request: CheckpointRequest
     reason: FailureReason
@@ -40,20 +40,20 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class DropUntil(Drop):
-    """It comes too soon after the latest completed checkpoint; after `again_in` it does not."""
+    """The request comes too soon after the latest completed checkpoint. It may be made again after `again_in`."""
 
     again_in: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing may start now. `message` says what is waited for."""
+    """Nothing may start now. `message` is the reason."""
 
     message: str
 
 
 def precedence(request: CheckpointRequest) -> tuple[bool, bool, bool, datetime, str]:
-    """Sorts the best first. Performs no I/O."""
+    """Return a sort key that puts the best request first. Performs no I/O."""
     is_checkpoint = request.kind is CheckpointKind.CHECKPOINT
     return is_checkpoint, not request.forced, request.periodic, request.asked_at, request.request_id
 
@@ -62,7 +62,7 @@ _BY_AGE = 3  # where age begins to count in `precedence`
 
 
 def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
-    """The requests that still want to start, best first. Performs no I/O."""
+    """Choose the requests that still wait to start, best first. Performs no I/O."""
     waiting = [r for r in requests if r.dropped is None and now - r.seen_at <= LEASE]
     return sorted(waiting, key=precedence)
 
@@ -70,8 +70,8 @@ def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list
 def choose_forgotten(
     requests: Sequence[CheckpointRequest], region: RegionRecord, now: datetime
 ) -> list[CheckpointRequest]:
-    """The requests, dropped or not, that were not repeated within the lease, or that an attempt of the region made that
-    is not current: it makes no more. Performs no I/O."""
+    """Choose the requests, dropped or not, that were not repeated within the lease, or that come from an attempt of the
+    region which is no longer current and makes no more of them. Performs no I/O."""
     return [request for request in requests if now - request.seen_at > LEASE or _is_orphaned(request, region)]
 
 
@@ -81,17 +81,17 @@ def _is_orphaned(request: CheckpointRequest, region: RegionRecord) -> bool:
 
 
 def takes_turn(request: CheckpointRequest, waiting: Sequence[CheckpointRequest]) -> bool:
-    """Whether the request that is being made may start once anything may: it is the first in line, or only requests
-    are before it that are older and otherwise alike, of processes that may have died while they waited. Only of the one
-    that asks it is certain that it lives; the others keep their places. Performs no I/O."""
-    mine = precedence(request)
-    before = [other for other in waiting if precedence(other) < mine]
-    return all(is_of_process(other.request_id) and precedence(other)[:_BY_AGE] == mine[:_BY_AGE] for other in before)
+    """Whether the request that is being made may start as soon as any may. It is the first in line, or all requests
+    before it are equal but older, and come from processes that may have died while they waited. Only the requester of
+    this one is certain to live. The others keep their places. Performs no I/O."""
+    own = precedence(request)
+    before = [other for other in waiting if precedence(other) < own]
+    return all(is_of_process(other.request_id) and precedence(other)[:_BY_AGE] == own[:_BY_AGE] for other in before)
 
 
 def choose_ahead(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
-    """The requests that were last repeated too far in the future (`clocks`), as if that had been now. Performs no
-    I/O."""
+    """Choose the requests that were last repeated too far in the future (`clocks`), and correct that time to now.
+    Performs no I/O."""
     ahead = [request for request in requests if is_ahead(request.seen_at, LEASE, now)]
     return [replace(request, asked_at=min(request.asked_at, now), seen_at=now) for request in ahead]
 
@@ -99,18 +99,20 @@ def choose_ahead(requests: Sequence[CheckpointRequest], now: datetime) -> list[C
 def choose_to_repeat(
     requests: Sequence[CheckpointRequest], now: datetime, is_busy: bool, unaligned: bool
 ) -> list[CheckpointRequest]:
-    """Of the requests that were handed over to a region, those that it asks for now, best first. While it takes part in
-    as many checkpoints as it may, one to stop comes all the same, and so does what is forced; the others only keep
-    their place. Performs no I/O."""
-    mine = [request for request in choose_waiting(requests, now) if is_handed_over(request.request_id)]
+    """Choose the requests handed over to a region that it repeats now, best first. While it takes part in as many
+    checkpoints as it may, it repeats a savepoint to stop with and forced requests. The others are only repeated in time
+    to keep their place. Performs no I/O."""
+    handed_over = [request for request in choose_waiting(requests, now) if is_handed_over(request.request_id)]
     if not is_busy:
-        return mine
+        return handed_over
     waiting = {CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT} if unaligned else {CheckpointKind.CHECKPOINT}
-    return [request for request in mine if request.kind not in waiting or is_over(request.seen_at, LEASE / 2, now)]
+    return [
+        request for request in handed_over if request.kind not in waiting or is_over(request.seen_at, LEASE / 2, now)
+    ]
 
 
 def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:
-    """Which request to drop so that this one can join those that wait; it may be this one itself. A full queue evicts
+    """Choose the request to drop so that this one can join the queue. It may be this one itself. A full queue evicts
     only a periodic request. Performs no I/O.
     """
     if len(waiting) < CAPACITY or any(other.request_id == request.request_id for other in waiting):
@@ -134,9 +136,9 @@ def choose_request(
     now: datetime,
     committing: Sequence[CheckpointRecord] = (),
 ) -> Start | Drop | Wait:
-    """Decides on the best of the waiting requests, of which there is at least one. `in_progress` must not contain
-    checkpoints whose deadline has passed. `committing` are those that have completed and whose sinks have not all
-    committed: they count too, or sinks that are slow would fall behind without end. Performs no I/O.
+    """Decide on the best of the waiting requests, of which there is at least one. `in_progress` must not contain
+    checkpoints whose deadline has passed. `committing` are completed checkpoints whose sinks have not all committed.
+    They count too, or slow sinks would fall behind without end. Performs no I/O.
     """
     best = min(waiting, key=precedence)
     busy = [*committing, *in_progress]
@@ -151,10 +153,10 @@ def choose_request(
 
 
 def precedence_message(first: CheckpointRequest) -> str:
-    """What a request waits for while nothing else stands in its way. Performs no I/O."""
+    """Return the message of a request that only waits for one with precedence. Performs no I/O."""
     return (
-        f"Request {first.request_id} has precedence and starts as soon as it is repeated. If nobody repeats it any "
-        f"more, it loses its place {LEASE.total_seconds():g} s after the last time. Nothing was changed."
+        f"Request {first.request_id} has precedence and starts as soon as it is repeated. It loses its place "
+        f"{LEASE.total_seconds():g} s after its last repetition. Nothing was changed."
     )
 
 
@@ -184,9 +186,9 @@ def _pause(latest: CheckpointRecord, min_pause: timedelta, remaining: timedelta)
 def choose_misdated(
     in_progress: Sequence[CheckpointRecord], timeout: timedelta, now: datetime
 ) -> list[CheckpointRecord]:
-    """The checkpoints whose deadline was set by a clock that was ahead by more than their timeout (`clocks`), with the
-    deadline that takes its place. It then lies before the trigger, which stays: state ends by it. `timeout` is that of
-    those that were corrected before. Performs no I/O."""
+    """Choose the checkpoints whose deadline was set by a clock that was ahead by more than their timeout (`clocks`),
+    and return them with a new deadline. The new deadline lies before the time of the trigger, which stays, because the
+    TTL of state is measured from it. `timeout` applies to checkpoints that were corrected before. Performs no I/O."""
     corrected: list[CheckpointRecord] = []
     for record in in_progress:
         given = record.deadline - record.triggered_at
@@ -197,20 +199,20 @@ def choose_misdated(
 
 
 def must_clean_first(cleaning: int, max_concurrent: int) -> bool:
-    """Whether files must be deleted before a new checkpoint starts, because too many checkpoints wait for that.
-    Otherwise garbage could grow faster than it is deleted. Performs no I/O."""
+    """Whether files must be deleted before a new checkpoint starts, because too many checkpoints wait for their
+    deletion. Otherwise garbage could grow faster than it is deleted. Performs no I/O."""
     return cleaning > max_concurrent
 
 
 def choose_overdue(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """The checkpoints whose deadline passed before all subtasks had acknowledged (protocol.md section 5.3), and those
-    whose hold has ended. Performs no I/O."""
+    """Choose the checkpoints whose deadline passed before all subtasks had acknowledged (protocol.md section 5.3), and
+    those whose hold has ended. Performs no I/O."""
     enforced = (Phase.TRIGGERED, Phase.HELD)
     return [record for record in in_progress if record.phase in enforced and now >= record.ends_at]
 
 
 def choose_abandoned(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """The checkpoints that a new request may abort: past their deadline, in any phase, or past that of their
-    hold. The process that drove one died between two steps; otherwise it would have completed or failed. Performs no
-    I/O."""
+    """Choose the checkpoints that a new request may abort: past their deadline, in any phase, or past that of their
+    hold. The process that drove such a checkpoint died between two steps; otherwise it would have completed or failed.
+    Performs no I/O."""
     return [record for record in in_progress if now >= record.ends_at]

@@ -1,7 +1,8 @@
-"""Who commits the sinks of a pipeline: one committer at a time. If two believe they are it, the newest one.
+"""The committer of a pipeline's sinks. There is one at a time; if two processes take themselves for it, the newest
+wins.
 
 Attempts fence: each committer gets the next number, and every step of an older one fails (see `ports.Sink.commit`).
-Safety does not depend on the lease, and clocks may be wrong: it only says how long a healthy committer is left alone.
+Safety does not depend on the lease, and clocks may be wrong. The lease only limits how long a committer is left alone.
 """
 
 from dataclasses import dataclass, replace
@@ -11,18 +12,18 @@ from tidegate.protocol.facts.clocks import is_over
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.text.masking import masked
 
-#: A committer that was not seen for this long is stopped, hangs or is dead: the next one takes over.
+#: A committer without a sign of life for this long is stopped, hangs or is dead. The next one takes over.
 COMMIT_LEASE = timedelta(seconds=10)
-#: How often a committer's sign of life is written.
+#: The time between two signs of life of a committer.
 SIGN_EVERY = COMMIT_LEASE / 4
-#: How often a process that waits for a committer looks again: a commit takes milliseconds.
+#: The time between two reads of a process that waits for a committer. A commit takes milliseconds.
 LOOK_EVERY = timedelta(seconds=0.2)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitterRecord:
     """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: no process commits.
-    `problem` says why the newest attempt that has ended had failed; None if it had not."""
+    `problem` is the failure of the newest attempt that has ended; None if it has not failed."""
 
     attempt: int = 0
     seen_at: datetime | None = None
@@ -36,12 +37,12 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDone:
-    """Another attempt has done the work, and that is recorded, or it is not wanted any more."""
+    """The work is recorded as done by another attempt, or is not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForCommitter:
-    """Another committer is at work; its current record was first seen at `since`. Look again after `pause`."""
+    """Another committer is at work. Its current record was first read at `since`. Read it again after `pause`."""
 
     pause: timedelta
     committer: CommitterRecord
@@ -51,10 +52,10 @@ class WaitForCommitter:
 def decide_take(
     done: bool, committer: CommitterRecord, waited: WaitForCommitter | None, now: datetime
 ) -> Take | WaitForCommitter | AlreadyDone:
-    """Whether sinks are to be changed now, unless that is `done`; `waited` is the answer of the look before.
+    """Decide whether this process may change sinks now, unless the work is `done`. `waited` is the previous answer.
 
-    A lease ends `COMMIT_LEASE` after the last sign, which the committer's clock has dated. If that clock is far ahead,
-    it ends once this process has watched for that long without a new sign. Performs no I/O.
+    A lease ends `COMMIT_LEASE` after the last sign of life, which the committer's clock has dated. If that clock is far
+    ahead, it ends once this process has waited for that long without a new sign. Performs no I/O.
     """
     if done:
         return AlreadyDone()
@@ -68,25 +69,26 @@ def decide_take(
 
 
 def is_committing(committer: CommitterRecord, attempt: int) -> bool:
-    """Whether this attempt is the newest and was not ended, however long ago it was last seen. Performs no I/O."""
+    """Whether this attempt is the newest and has not ended, however old its last sign of life is. Performs no I/O."""
     return committer.seen_at is not None and committer.attempt == attempt
 
 
 def begun(committer: CommitterRecord, at: datetime) -> CommitterRecord:
-    """The next attempt, whatever became of the one before. Performs no I/O."""
+    """Return the record of the next attempt, whatever the outcome of the one before. Performs no I/O."""
     return CommitterRecord(committer.attempt + 1, at, committer.problem)
 
 
 def ended(committer: CommitterRecord, problem: str | None = None) -> CommitterRecord:
-    """The same attempt, which may do nothing any more; `problem` says why it has failed. Performs no I/O."""
+    """Return the record of the ended attempt, which may do nothing any more. `problem` is the reason if it has failed.
+    Performs no I/O."""
     return replace(committer, seen_at=None, problem=problem)
 
 
 def describe_failure(what: str, error: Exception) -> str:
-    """What is on record of an attempt that has failed. `what` it was at is said in words such as "committing the sinks
-    of checkpoint 3". Performs no I/O."""
-    said = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
-    return f"{what[:1].upper()}{what[1:]} failed: {masked(said)}"
+    """Return the message to record for a failed attempt. `what` describes its work in words such as "committing the
+    sinks of checkpoint 3". Performs no I/O."""
+    message = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
+    return f"{what[:1].upper()}{what[1:]} failed: {masked(message)}"
 
 
 def needs_sign(seen_at: datetime, now: datetime) -> bool:
@@ -95,5 +97,5 @@ def needs_sign(seen_at: datetime, now: datetime) -> bool:
 
 
 def reserved(committer: CommitterRecord, attempt: int) -> CommitterRecord:
-    """The record, after which only attempts are given out that are newer than this one. Performs no I/O."""
+    """Return a record after which only newer attempts than this one are given out. Performs no I/O."""
     return CommitterRecord(max(committer.attempt, attempt))

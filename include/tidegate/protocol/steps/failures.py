@@ -1,8 +1,8 @@
-"""When failed checkpoints fail the whole pipeline (protocol.md section 8).
+"""The decision whether failed checkpoints fail the whole pipeline (protocol.md section 8).
 
 Only failures in a row count: those since the last success and since the pipeline was last resumed. Each checkpoint
-counts once. No report says which subtask a failure came from, so every failure is one of the whole job. `stopping`
-decides what follows from a failed savepoint to stop with.
+counts once. No report names the subtask that a failure came from, so every failure is one of the whole job. `stopping`
+decides on the failure of a savepoint to stop with.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Tolerated:
 
 @dataclass(frozen=True, slots=True)
 class TooManyFailures:
-    """The pipeline has failed; `message` lists what happened."""
+    """The pipeline has failed. `message` lists the failures."""
 
     message: str
 
@@ -30,7 +30,8 @@ class TooManyFailures:
 def decide_pipeline_failure(
     failed: Sequence[CheckpointRecord], tolerable: int | None, validation_failures_count: bool
 ) -> Tolerated | TooManyFailures:
-    """`failed` since the last success and the last resume, oldest first; `tolerable` None tolerates everything.
+    """Decide whether the pipeline fails. `failed` are the checkpoints that have failed since the last success and the
+    last resume, oldest first. `tolerable` None tolerates everything.
 
     The number is compared even if the newest failure does not count. Performs no I/O.
     """
@@ -45,7 +46,7 @@ def decide_pipeline_failure(
 
 
 def _counts(record: CheckpointRecord, validation_failures_count: bool) -> bool:
-    """A person asks for a savepoint: its failure never counts."""
+    """Whether the failure counts. That of a savepoint never does, because the user has requested it."""
     if record.kind is not CheckpointKind.CHECKPOINT or record.failure_reason is None:
         return False
     if record.failure_reason in (FailureReason.VALIDATION_FAILED, FailureReason.HOLD_EXPIRED):

@@ -1,5 +1,5 @@
-"""The finalize step: which files are verified before it, the sizes in the checkpoint's row, and whether its commit
-landed. What is written down of it is in `metadata`."""
+"""The finalize step: the files to verify before it, the sizes in the checkpoint's row, and whether its commit landed.
+See `metadata` for the document that it writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from tidegate.protocol.facts.records import CheckpointRecord, HandleKind, Snapsh
 SAMPLE_BYTES = 8 << 20
 SAMPLE_PART = 64
 
-#: What a restore needs from checkpoint storage. Staged files lie elsewhere, and exchanged rows are used up.
+#: The files that a restore needs from checkpoint storage. Staged files lie elsewhere, and exchanged rows are used up.
 _ON_STORAGE = (HandleKind.RUN, HandleKind.POSITION, HandleKind.CHANNEL)
 
 
 def referred_files(snapshots: Iterable[Snapshot]) -> list[StateHandle]:
-    """The files on checkpoint storage that a restore from these snapshots needs, each once.
+    """Return the files on checkpoint storage that a restore from these snapshots needs, each once.
 
     Performs no I/O.
     """
@@ -28,9 +28,9 @@ def referred_files(snapshots: Iterable[Snapshot]) -> list[StateHandle]:
 
 
 def choose_sample(checkpoint_id: int, files: Sequence[StateHandle]) -> set[str]:
-    """Which files to read in full: those of older checkpoints in turns, or all of them if they have few bytes.
+    """Choose the files to read in full: those of older checkpoints in turns, or all of them if they have few bytes.
 
-    What this checkpoint wrote was read by its writer. Performs no I/O.
+    The files of this checkpoint were read by their writer. Performs no I/O.
     """
     carried = [handle for handle in files if handle.created_by != checkpoint_id]
     total = sum(handle.bytes for handle in carried)
@@ -39,9 +39,9 @@ def choose_sample(checkpoint_id: int, files: Sequence[StateHandle]) -> set[str]:
 
 
 def sizes(checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> tuple[int, int]:
-    """State size (bytes of all files referred to) and checkpointed size (of those that this checkpoint wrote),
-    protocol.md section 19. A file counts once, however many subtasks share it: after a rescale each of them refers to
-    the runs that overlap its key groups. Performs no I/O."""
+    """Return the state size (bytes of all files referred to) and the checkpointed size (bytes of those that this
+    checkpoint wrote), see protocol.md section 19. A file counts once, however many subtasks share it: after a rescale
+    each of them refers to the runs that overlap its key groups. Performs no I/O."""
     files = {
         (subtask.operator_id if handle.kind is HandleKind.STAGED else None, handle.path): handle
         for subtask, snapshot in snapshots.items()
@@ -59,13 +59,14 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class NotLanded:
-    """It is not, and `now` says what it is."""
+    """The checkpoint is not complete. `now` is its present status, in words."""
 
     now: str
 
 
 def decide_landing(record: CheckpointRecord | None) -> Landed | NotLanded:
-    """`record` as it is once no commit is under way any more; None if there is no such checkpoint. Performs no I/O."""
+    """Decide whether a commit of unknown outcome landed. `record` was read after no commit was in progress any more;
+    None if there is no such checkpoint. Performs no I/O."""
     if record is None:
-        return NotLanded("it is not there")
+        return NotLanded("it does not exist")
     return Landed(record) if record.status in COMMITTED else NotLanded(record.status)

@@ -1,8 +1,8 @@
 """Checkpoints of a pipeline that has finished in part (protocol.md section 13).
 
-A source split has finished when it says so, an operator or sink when all its inputs have. In later checkpoints it is
-neither asked nor notified: it counts as acknowledged from the start, with the snapshot it finished with. Sinks that
-keep what each checkpoint showed are notified nevertheless.
+A source split has finished when its snapshot reports it, an operator or sink when all its inputs have. In later
+checkpoints it is neither triggered nor notified. It counts as acknowledged from the start, with the snapshot it
+finished with. Sinks that keep the rows that each checkpoint showed are notified nevertheless.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -32,24 +32,24 @@ _NOTHING_DONE = SubtaskMetrics(0, 0, 0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """Which subtasks count as acknowledged from the start, and for which the checkpoint waits."""
+    """The subtasks that count as acknowledged from the start, and those that the checkpoint waits for."""
 
     finished: Mapping[SubtaskId, Snapshot]
     wait: Sequence[SubtaskId]
 
     def acknowledgements(self) -> list[Acknowledgement]:
-        """What counts from the start. Attempt 0 says that the subtask was not asked."""
+        """Return the acknowledgements that count from the start. Attempt 0 means that the subtask was not triggered."""
         return [Acknowledgement(id_, 0, snapshot, _NOTHING_DONE) for id_, snapshot in self.finished.items()]
 
 
 def plan_checkpoint(
     subtasks: Sequence[SubtaskId], restored: Mapping[SubtaskId, Snapshot], showing_state: Set[str]
 ) -> CheckpointPlan:
-    """The plan of the next checkpoint, `restored` being what its subtasks start from.
+    """Plan the next checkpoint, whose subtasks start from the `restored` snapshots.
 
-    `showing_state` are the sinks that have what a state has. They are asked even after they have finished, because
-    where they write may have changed; that costs nothing if it has not. Other staged files were committed with their
-    checkpoint and are not carried over. Performs no I/O.
+    `showing_state` are the sinks that show the rows of a state. They are triggered even after they have finished,
+    because their place may have changed; without a change that costs nothing. Other staged files were committed with
+    their checkpoint and are not carried over. Performs no I/O.
     """
     finished = {
         id_: replace(restored[id_], handles=_kept(restored[id_]))
@@ -66,7 +66,7 @@ def _kept(snapshot: Snapshot) -> tuple[StateHandle, ...]:
 def decide_trigger(
     latest: CheckpointRecord | None, plan: CheckpointPlan, checkpoints_after_tasks_finish: bool
 ) -> Dropped | None:
-    """Why no checkpoint can be triggered now; None if one can. Performs no I/O."""
+    """Return the reason why no checkpoint can be triggered now; None if one can. Performs no I/O."""
     if latest is None or not latest.num_finished:
         return None
     if not checkpoints_after_tasks_finish:
@@ -87,7 +87,7 @@ def decide_trigger(
 
 
 def finished_operators(operators: Sequence[OperatorPlan], snapshots: Mapping[SubtaskId, Snapshot]) -> frozenset[str]:
-    """The operators whose subtasks have all finished. Performs no I/O."""
+    """Return the operators whose subtasks have all finished. Performs no I/O."""
     return frozenset(
         plan.operator_id
         for plan in operators
@@ -98,15 +98,15 @@ def finished_operators(operators: Sequence[OperatorPlan], snapshots: Mapping[Sub
 
 
 def choose_triggered(waited_for: Sequence[str], finished: Set[str], upstreams: Upstreams) -> list[str]:
-    """The operators in `waited_for` that are asked directly, because no upstream operator runs that would send a
-    barrier. Sources are among them. Performs no I/O."""
+    """Choose the operators in `waited_for` that are triggered directly, because no upstream operator runs that would
+    send a barrier. Sources are among them. Performs no I/O."""
     return [id_ for id_ in waited_for if set(upstreams.get(id_, ())) <= finished]
 
 
 def choose_notified(subtasks: Mapping[SubtaskId, SubtaskRecord], keeping: Collection[str]) -> set[str]:
-    """The operators that took part in a checkpoint. Those that finished earlier are not notified, apart from sinks that
-    keep, for each checkpoint, what they showed. Performs no I/O."""
-    return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0 or id_.operator_id in keeping}
+    """Choose the operators that took part in a checkpoint. Those that finished earlier are not notified, apart from
+    sinks that keep the rows that each checkpoint showed. Performs no I/O."""
+    return {id_.operator_id for id_, record in subtasks.items() if record.attempt > 0 or id_.operator_id in keeping}
 
 
 def require_legal_restore(
@@ -116,7 +116,7 @@ def require_legal_restore(
     upstreams: Upstreams,
     renamed: Renamed | None = None,
 ) -> None:
-    """Raises `StateSchemaError` for what `find_illegal` finds. Performs no I/O."""
+    """Raise `StateSchemaError` with the refusals that `find_illegal` finds. Performs no I/O."""
     require_none(find_illegal(latest, operators, restored, upstreams, former_names(latest, renamed)))
 
 
@@ -127,11 +127,11 @@ def find_illegal(
     upstreams: Upstreams,
     renamed: Renamed,
 ) -> list[Refusal]:
-    """A finished operator may read only from finished ones: a changed definition may not send it rows again. A source
-    of which splits have finished keeps their number. Performs no I/O."""
+    """Find changes that finished operators forbid. They may read only from finished ones, because a changed definition
+    must not send them rows again. A source with finished splits keeps its number of splits. Performs no I/O."""
     finished = finished_operators(operators, restored)
     before = {plan.operator_id: plan for plan in latest.operators}
-    found = []
+    refusals = []
     for plan in operators:
         ids = [SubtaskId(plan.operator_id, index) for index in range(plan.parallelism)]
         if not any(restored.get(id_, Snapshot()).finished for id_ in ids):
@@ -141,7 +141,7 @@ def find_illegal(
         )
         old = before[renamed.get(plan.operator_id, plan.operator_id)]
         if running := sorted(set(upstreams.get(plan.operator_id, ())) - finished):
-            found.append(
+            refusals.append(
                 Refusal(
                     plan.operator_id,
                     f"{what}, but now reads {', '.join(running)}, which has not: it would receive rows after its end.",
@@ -149,12 +149,12 @@ def find_illegal(
                 )
             )
         if not upstreams.get(plan.operator_id) and plan.parallelism != old.parallelism:
-            found.append(
+            refusals.append(
                 Refusal(
                     plan.operator_id,
                     f"Splits of the source {what}, when it had {old.parallelism} splits. Now it has "
-                    f"{plan.parallelism}, so it is unknown what is still to be read.",
+                    f"{plan.parallelism}, so the unread rest is unknown.",
                     "Set the number of splits back.",
                 )
             )
-    return found
+    return refusals

@@ -1,7 +1,7 @@
-"""A checkpoint that waits for a person, because every rule that its data broke says `on_failure="hold"`.
+"""The hold: a checkpoint waits for manual approval if every rule that its data broke has `on_failure="hold"`.
 
-While it waits it is `HELD`: in progress, so that nothing newer starts, and not expired by its own deadline. A person
-approves or rejects it by its id, once. The first decision stands; after the hold's deadline nobody can approve it.
+While it waits it is `HELD`: in progress, so that nothing newer starts, and not expired by its own deadline. It is
+approved or rejected once, by its id. The first decision stands. After the hold's deadline it cannot be approved.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,19 @@ from tidegate.protocol.facts.records import CheckpointRecord, Decided, Decision,
 from tidegate.protocol.steps.verdicts import is_met
 from tidegate.protocol.text.sentences import reassured
 
-LONGEST_NAME = 200  # characters of who decides
+LONGEST_NAME = 200  # characters of the name of the person who decides
 LONGEST_COMMENT = 2000
 
-#: By target, how long a failure of each expectation of its suite may wait for a person; None if it aborts.
+#: By target, how long a failure of each expectation of its suite may wait for manual approval; None if it aborts.
 HoldRules = Mapping[Target, Sequence[timedelta | None]]
 
 
 def decide_hold(targets: Sequence[Target], verdicts: Sequence[Verdict], rules: HoldRules) -> timedelta | None:
-    """How long a checkpoint that these verdicts reject may wait for a person; None if it must be aborted at once.
+    """Decide how long a checkpoint that these verdicts reject may wait for manual approval; None if it must be aborted
+    at once.
 
-    It may wait if everything that is wrong is a failed expectation that says so. A judgement that failed or is missing
-    says nothing about the data, so nobody could decide about it. The shortest of the waits holds. Performs no I/O.
+    It may wait if every problem is a failed expectation that holds. A validation that failed or is missing reveals
+    nothing about the data, so it leaves no basis for a decision. The shortest of the waits applies. Performs no I/O.
     """
     by_target = {verdict.target: verdict for verdict in verdicts}
     waits: list[timedelta] = []
@@ -35,15 +36,16 @@ def decide_hold(targets: Sequence[Target], verdicts: Sequence[Verdict], rules: H
         if verdict is None or verdict.success is None:
             return None
         if not verdict.success:
-            found = _waits(verdict, rules.get(target, ()))
-            if not found:
+            allowed = _waits(verdict, rules.get(target, ()))
+            if not allowed:
                 return None
-            waits += found
+            waits += allowed
     return min(waits, default=None)
 
 
 def _waits(verdict: Verdict, rules: Sequence[timedelta | None]) -> list[timedelta]:
-    """Of the expectations that failed; empty if one of them aborts, or if it is not known which ones failed."""
+    """Return the waits of the expectations that failed; empty if one of them aborts, or if it is unknown which ones
+    failed."""
     if len(verdict.results) != len(rules):
         return []
     failed = [rule for result, rule in zip(verdict.results, rules, strict=True) if not is_met(result)]
@@ -52,43 +54,44 @@ def _waits(verdict: Verdict, rules: Sequence[timedelta | None]) -> list[timedelt
 
 
 def is_held(record: CheckpointRecord) -> bool:
-    """Whether it waits for a person. Performs no I/O."""
+    """Whether the checkpoint waits for manual approval. Performs no I/O."""
     return (record.status, record.phase) == (Status.IN_PROGRESS, Phase.HELD)
 
 
 def is_approved(record: CheckpointRecord) -> bool:
-    """Whether a person approved it, and it is still to complete. Performs no I/O."""
+    """Whether the checkpoint was approved manually, and has not completed yet. Performs no I/O."""
     return record.status is Status.IN_PROGRESS and record.decision is Decision.APPROVED
 
 
 def is_with_people(record: CheckpointRecord) -> bool:
-    """Whether a person decides about it, or has approved it: nothing else that happens may end it. Performs no I/O."""
+    """Whether the checkpoint waits for manual approval or has received it. Then no other event may end it. Performs no
+    I/O."""
     return is_held(record) or is_approved(record)
 
 
 def held_error(record: CheckpointRecord) -> CheckpointHeldError:
-    """What a step says that cannot go on before a person has decided. Performs no I/O."""
+    """Return the error of a step that cannot go on before the manual decision. Performs no I/O."""
     name, id_ = record.pipeline_id, record.checkpoint_id
     return CheckpointHeldError(
-        f"Checkpoint {id_} of pipeline {name} is held until {record.ends_at:%Y-%m-%d %H:%M:%S} UTC, and waits for a "
-        f"person. {record.held_message} Look at it with `tidegate checkpoint {name} {id_}`, then decide with `tidegate "
-        f"approve {name} {id_}` or `tidegate reject {name} {id_}`. Once it is approved, `tidegate run {name}` "
-        "completes it, unless a DAG run or a continuous run does."
+        f"Checkpoint {id_} of pipeline {name} is held until {record.ends_at:%Y-%m-%d %H:%M:%S} UTC, and waits for "
+        f"manual approval. {record.held_message} Inspect it with `tidegate checkpoint {name} {id_}`, then decide with "
+        f"`tidegate approve {name} {id_}` or `tidegate reject {name} {id_}`. Once it is approved, `tidegate run "
+        f"{name}` completes it, unless a DAG run or a continuous run does."
     )
 
 
 def expired_message(record: CheckpointRecord) -> str:
-    """Why a held checkpoint is aborted at the end of its hold. Performs no I/O."""
+    """Return the reason why a held checkpoint is aborted at the end of its hold. Performs no I/O."""
     assert record.held_at is not None
     return (
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was held at "
-        f"{record.held_at:%Y-%m-%d %H:%M:%S} UTC, and nobody approved it by {record.ends_at:%Y-%m-%d %H:%M:%S} UTC. "
+        f"{record.held_at:%Y-%m-%d %H:%M:%S} UTC, and was not approved by {record.ends_at:%Y-%m-%d %H:%M:%S} UTC. "
         + reassured(record.held_message or "")
     )
 
 
 def rejected_message(record: CheckpointRecord, decided: Decided) -> str:
-    """Why a rejected checkpoint is aborted. Performs no I/O."""
+    """Return the reason why a rejected checkpoint is aborted. Performs no I/O."""
     return (
         f"{decided.by} rejected checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id}"
         + (f": {decided.comment}" if decided.comment else "")
@@ -98,7 +101,7 @@ def rejected_message(record: CheckpointRecord, decided: Decided) -> str:
 
 
 def decided_sentence(record: CheckpointRecord) -> str:
-    """What was decided about a checkpoint, and what comes next. Performs no I/O."""
+    """Return a sentence on the decision about a checkpoint and on the next step. Performs no I/O."""
     assert record.decided is not None
     if record.decided.decision is Decision.REJECTED:
         then = "Nothing of it became visible; the next checkpoint takes the same data."
@@ -111,7 +114,7 @@ def decided_sentence(record: CheckpointRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDecided:
-    """The same was decided before: nothing changes."""
+    """An equal decision was recorded before. Nothing changes."""
 
     record: CheckpointRecord
 
@@ -125,7 +128,7 @@ class Decide:
 
 
 def require_legal_decision(decided: Decided) -> None:
-    """Somebody decides, and says it in so many words. Raises `IllegalRequestError`. Performs no I/O."""
+    """Check the name and the comment of the person who decides. Raises `IllegalRequestError`. Performs no I/O."""
     by, comment = decided.by, decided.comment
     if not by.isprintable() or not 1 <= len(by.strip()) == len(by) <= LONGEST_NAME:
         raise IllegalRequestError(
@@ -139,11 +142,12 @@ def require_legal_decision(decided: Decided) -> None:
 
 
 def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | AlreadyDecided:
-    """What a person's decision about a checkpoint leads to.
+    """Decide whether to record a manual decision about a checkpoint.
 
-    An approved checkpoint has until the end of its hold, and at least its timeout anew, to complete. If its deadline
-    was corrected, because a clock was wrong (`clocks`), that is what was left when all had acknowledged. Raises
-    `NotHeldError` if it was decided otherwise, is not held, or was held for too long. Performs no I/O.
+    An approved checkpoint has until the end of its hold, and at least its timeout again, to complete. If its deadline
+    was corrected because a clock was wrong (`clocks`), the timeout is the time that was left when all subtasks had
+    acknowledged. Raises `NotHeldError` if the checkpoint was decided otherwise, is not held, or was held for too long.
+    Performs no I/O.
     """
     if record.decision is decided.decision:
         return AlreadyDecided(record)
@@ -154,7 +158,7 @@ def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | Alre
     if decided.at >= record.ends_at:
         raise NotHeldError(
             f"{_name(record)} was held until {record.ends_at:%Y-%m-%d %H:%M:%S} UTC, and that has passed. Nothing was "
-            "changed; whoever looks at it next aborts it, and the next checkpoint takes the same data."
+            "changed. The next process that reads it aborts it, and the next checkpoint takes the same data."
         )
     assert record.acknowledged_at is not None
     is_corrected = record.deadline < record.triggered_at
@@ -163,13 +167,13 @@ def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | Alre
 
 
 def choose_held(pipeline_id: str, in_progress: Sequence[CheckpointRecord]) -> CheckpointRecord:
-    """The checkpoint that a person means who names none. Raises `NotHeldError`. Performs no I/O."""
+    """Choose the checkpoint for a decision that names none. Raises `NotHeldError`. Performs no I/O."""
     held = [record for record in in_progress if is_held(record)]
     if len(held) > 1:
         ids = ", ".join(str(record.checkpoint_id) for record in held)
         raise NotHeldError(
-            f"Checkpoints {ids} of pipeline {pipeline_id} wait for a decision. Nothing was changed. Name the one that "
-            "is meant: the newest has the rows of the older ones too."
+            f"Checkpoints {ids} of pipeline {pipeline_id} wait for a decision. Nothing was changed. Name one of them: "
+            "the newest has the rows of the older ones too."
         )
     if not held:
         raise NotHeldError(
@@ -186,8 +190,8 @@ def _name(record: CheckpointRecord) -> str:
 def _what_was_decided(record: CheckpointRecord) -> str:
     decided = record.decided
     assert decided is not None
-    said = f" ({decided.comment})" if decided.comment else ""
-    return f"{decided.decision.lower()} by {decided.by} at {decided.at:%Y-%m-%d %H:%M:%S} UTC{said}."
+    comment = f" ({decided.comment})" if decided.comment else ""
+    return f"{decided.decision.lower()} by {decided.by} at {decided.at:%Y-%m-%d %H:%M:%S} UTC{comment}."
 
 
 def _where(record: CheckpointRecord) -> str:

@@ -1,4 +1,4 @@
-"""In-flight data of an unaligned checkpoint under a changed definition: whether it can be put back where it was.
+"""Checks of an unaligned checkpoint's in-flight data against a changed definition.
 
 It lies in the position of each operator's first subtask, by channel: `NAME`, or `NAME/SPLIT` of a source.
 """
@@ -9,14 +9,14 @@ from typing import Any
 from tidegate.protocol.facts.records import OperatorPlan, Snapshot, SubtaskId
 from tidegate.protocol.steps.refusal import Refusal
 
-#: The detail of a file of emitted rows that says which columns its operator declared.
+#: The detail of a file of emitted rows that holds the columns its operator declared.
 OUTPUT = "output"
 
 _SAVEPOINT = "and take a savepoint, which holds no in-flight data; then change the pipeline."
 
 
 def without_channel(pipeline_id: str, channel: str, operator_id: str) -> Refusal:
-    """The operator does not read from there any more."""
+    """Refuse in-flight data of a channel that its operator does not read any more."""
     return Refusal(
         operator_id,
         f"The latest checkpoint of pipeline {pipeline_id} holds in-flight data from {channel} to {operator_id}, which "
@@ -33,9 +33,8 @@ def find_stranded(
     changed: Collection[str],
     outputs: Mapping[str, str],
 ) -> list[Refusal]:
-    """In-flight data of channels that are gone, or that has other columns than its operator has now: one whose state
-    has `changed`, or that emits, as `outputs` says, other rows. `restored` is what subtasks start from. Performs no
-    I/O."""
+    """Find in-flight data whose channel is gone, or whose columns its operator no longer has: the operator's state has
+    `changed`, or it emits other rows, as `outputs` shows. Subtasks start from `restored`. Performs no I/O."""
     plans = {plan.operator_id: plan for plan in operators}
     found = []
     for plan in operators:
@@ -50,7 +49,7 @@ def find_stranded(
 
 
 def _is_in_other_columns(files: Sequence[Mapping[str, Any]], is_changed: bool, output: str | None) -> bool:
-    """Rows that are emitted do not depend on the state's columns."""
+    """Whether the files have other columns than the operator. Emitted rows do not depend on the state's columns."""
     written = {file["details"].get(OUTPUT) for file in files}
     return bool(written - {output}) or (output is None and is_changed)
 
@@ -65,6 +64,6 @@ def _in_other_columns(pipeline_id: str, channel: str, operator_id: str) -> Refus
 
 
 def _channels(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[Mapping[str, Any]] | None]]:
-    """Each channel with data, and its files if that was sent by an operator."""
+    """Return each channel with data, and the files of those that come from an operator."""
     for channel, data in (snapshot.position or {}).get("in_flight", ()):
         yield channel, data.get("handles")

@@ -1,4 +1,4 @@
-"""Why a definition cannot go on from a checkpoint: said by a plan beforehand, and by a run in the same words."""
+"""The reasons why a definition cannot go on from a checkpoint. A plan and a run report them in the same words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tidegate.protocol.facts.errors import StateSchemaError
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`why` and `way_out` are whole sentences."""
+    """A reason for a refusal. `why` and `way_out` are whole sentences."""
 
     operator_id: str
     why: str
@@ -16,7 +16,7 @@ class Refusal:
 
 
 def require_none(refusals: Sequence[Refusal]) -> None:
-    """Raises `StateSchemaError` with all of them. Performs no I/O."""
+    """Raise `StateSchemaError` with all refusals, if there are any. Performs no I/O."""
     if refusals:
         why = " ".join(dict.fromkeys(refusal.why for refusal in refusals))
         ways = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
@@ -24,7 +24,8 @@ def require_none(refusals: Sequence[Refusal]) -> None:
 
 
 def unfit_state(pipeline_id: str, operator_id: str, problems: Sequence[str]) -> Refusal:
-    """The columns of an operator's state do not fit its definition: see `state_schema.SchemaChange.problems`."""
+    """Refuse an operator whose state has columns that do not fit its definition (see
+    `state_schema.SchemaChange.problems`)."""
     return Refusal(
         operator_id,
         f"The state of operator {operator_id} of pipeline {pipeline_id} does not fit its definition: "

@@ -1,4 +1,4 @@
-"""The restore step of every checkpoint: which snapshots its subtasks start from.
+"""The restore step of every checkpoint: the snapshots that its subtasks start from.
 
 A checkpoint always starts from the whole latest completed one. No data moves: a subtask opens the runs that overlap its
 key groups, also when the parallelism has changed (docs/reference/state-format.md).
@@ -26,7 +26,7 @@ from tidegate.protocol.steps.watermarks import is_watermark_alone
 #: The detail of a handle that names the operator which wrote the file, if it was renamed since.
 WRITTEN_AS = "written_as"
 
-#: By operator, what it was called in earlier checkpoints.
+#: By operator, its name in earlier checkpoints.
 Renamed = Mapping[str, str]
 
 
@@ -38,9 +38,9 @@ def restore_snapshots(
     allow_non_restored_state: bool,
     renamed: Renamed | None = None,
 ) -> dict[SubtaskId, Snapshot]:
-    """What each subtask of `operators` starts from; operators unknown to `latest` start empty.
+    """Return the snapshot that each subtask of `operators` starts from. Operators unknown to `latest` start empty.
 
-    Raises `StateSchemaError` for what `find_unrestorable` finds.
+    Raises `StateSchemaError` with the refusals that `find_unrestorable` finds.
     """
     if latest is None:
         return {}
@@ -55,8 +55,8 @@ def assign_snapshots(
     operators: Sequence[OperatorPlan],
     renamed: Renamed,
 ) -> dict[SubtaskId, Snapshot]:
-    """Which snapshots each subtask would start from, whether it may or not. With another max parallelism a subtask gets
-    all runs that have keys of its own, and these also have keys of others: they must be rewritten (see `editing`).
+    """Assign snapshots to the subtasks, whether the restore is legal or not. With another max parallelism a subtask
+    gets all runs that have keys of its own. These also have keys of others, so they must be rewritten (see `editing`).
     Performs no I/O."""
     old = {plan.operator_id: plan for plan in latest.operators}
     restored: dict[SubtaskId, Snapshot] = {}
@@ -71,7 +71,8 @@ def assign_snapshots(
 
 
 def _has_keys_as_before(before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> bool:
-    """Sources and sinks have no keyed state, and an operator may have none yet."""
+    """Whether the key groups are as before, or there is no keyed state: sources and sinks have none, and an operator
+    may have none yet."""
     if before.max_parallelism == plan.max_parallelism:
         return True
     handles = (handle for id_ in _subtasks(before) for handle in snapshots.get(id_, Snapshot()).handles)
@@ -79,20 +80,22 @@ def _has_keys_as_before(before: OperatorPlan, plan: OperatorPlan, snapshots: Map
 
 
 def kept_max_parallelism(record: CheckpointRecord, parallelism: int) -> int | None:
-    """That with which a checkpoint was taken; None if a pipeline of this parallelism cannot keep it. Performs no
+    """Return the max parallelism of a checkpoint; None if a pipeline of this parallelism cannot keep it. Performs no
     I/O."""
-    found = {plan.max_parallelism for plan in record.operators}
-    return min(found) if len(found) == 1 and parallelism <= min(found) else None
+    values = {plan.max_parallelism for plan in record.operators}
+    return min(values) if len(values) == 1 and parallelism <= min(values) else None
 
 
 def former_names(latest: CheckpointRecord, renamed: Renamed | None) -> Renamed:
-    """Those that count: an operator that the checkpoint has under its name of now was renamed before."""
+    """Return the former names that apply to the checkpoint. An operator that the checkpoint already has under its
+    present name was renamed before."""
     known = {plan.operator_id for plan in latest.operators}
     return {new: old for new, old in (renamed or {}).items() if new not in known and old in known}
 
 
 def _renamed(snapshots: Mapping[SubtaskId, Snapshot], former: str, operator_id: str) -> dict[SubtaskId, Snapshot]:
-    """An operator's snapshots under its new name. Each file says in whose directory it lies (see `own_files`)."""
+    """Return an operator's snapshots under its new name. Each file names the operator whose directory it lies in (see
+    `own_files`)."""
     return {
         SubtaskId(operator_id, id_.subtask_index): replace(
             snapshot,
@@ -112,15 +115,15 @@ def find_unrestorable(
     allow_non_restored_state: bool,
     renamed: Renamed,
 ) -> list[Refusal]:
-    """Operators whose max parallelism changed (their key groups would mean something else), and, unless that is
-    allowed, those with state or a position that are gone (protocol.md section 14). Performs no I/O."""
-    found = [] if allow_non_restored_state else find_lost(latest, snapshots, operators, renamed)
+    """Find operators whose max parallelism changed, so that their key groups would mean something else. Unless it is
+    allowed, also find operators that are gone and had state or a position (protocol.md section 14). Performs no I/O."""
+    refusals = [] if allow_non_restored_state else find_lost(latest, snapshots, operators, renamed)
     old = {plan.operator_id: plan for plan in latest.operators}
     for plan in operators:
         before = old.get(renamed.get(plan.operator_id, plan.operator_id))
         if before is not None and before.max_parallelism != plan.max_parallelism:
-            found.append(_in_other_key_groups(latest.pipeline_id, before.max_parallelism, plan))
-    return found
+            refusals.append(_in_other_key_groups(latest.pipeline_id, before.max_parallelism, plan))
+    return refusals
 
 
 def _in_other_key_groups(pipeline_id: str, before: int, plan: OperatorPlan) -> Refusal:
@@ -138,7 +141,7 @@ def _in_other_key_groups(pipeline_id: str, before: int, plan: OperatorPlan) -> R
 def find_unmatched(
     snapshots: Mapping[SubtaskId, Snapshot], operators: Sequence[OperatorPlan], renamed: Renamed
 ) -> list[str]:
-    """The operators with state or a position that no operator of the definition goes on from."""
+    """Find the operators with state or a position that no operator of the definition goes on from."""
     known = {plan.operator_id for plan in operators} | set(renamed.values())
     kept = {HandleKind.RUN, HandleKind.POSITION}
     return sorted(
@@ -162,14 +165,14 @@ def find_lost(
     operators: Sequence[OperatorPlan],
     renamed: Renamed,
 ) -> list[Refusal]:
-    """State and positions that no operator goes on from. Performs no I/O."""
+    """Find state and positions that no operator goes on from. Performs no I/O."""
     return [
         Refusal(
             operator_id,
             f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
             f"{operator_id}, which the pipeline no longer has: it was renamed or removed. Under another name an "
             "operator would start empty, and a source would read everything again.",
-            "Restore the old name, say what it was called with previous=…, or set "
+            "Restore the old name, give the former name with previous=…, or set "
             "CheckpointConfig(allow_non_restored_state=True) to discard them for good.",
         )
         for operator_id in find_unmatched(snapshots, operators, renamed)
@@ -187,9 +190,11 @@ def _subtasks(plan: OperatorPlan) -> list[SubtaskId]:
 def _rescaled(
     before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]
 ) -> dict[SubtaskId, Snapshot]:
-    """Keyed state follows key-group overlap. Every split of a source gets what all old ones had read, by their files;
-    a position without files stays with its split, also that of one that is gone: the others go on from there. Staged
-    files each belong to one old subtask and cannot be divided, so a sink stages anew."""
+    """Assign the snapshots after a change of the parallelism.
+
+    Keyed state follows key-group overlap. Every split of a source gets the files of all old positions. A position
+    without files stays with its split, even if the split is gone: the others go on from there. A staged file belongs to
+    one old subtask and cannot be divided, so a sink stages again."""
     owned = [key_groups_of(index, before.parallelism, before.max_parallelism) for index in range(before.parallelism)]
     runs = [
         _of_kind(snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()), HandleKind.RUN)
@@ -220,11 +225,11 @@ def _of_kind(snapshot: Snapshot, kind: HandleKind) -> tuple[StateHandle, ...]:
 def _views(
     old: Iterable[tuple[KeyGroupRange, tuple[StateHandle, ...]]], groups: KeyGroupRange
 ) -> tuple[StateHandle, ...]:
-    """The runs of old subtasks as a new one sees them: each restricted to the key groups that its old subtask owned.
+    """Return the runs of old subtasks for a new one, each restricted to the key groups that its old subtask owned.
 
     For those groups the old subtask's list is complete and in order. A shared file may hold rows of other groups that
-    are older than those their owner has merged since, whatever the files' ages say. So no two lists overlap, and any
-    order that keeps each list's own is right. This one joins the parts of a file that several lists share.
+    are older than those their owner has merged since, whatever the files' ages are. So no two lists overlap, and any
+    order that keeps the order of each list is right. This one joins the parts of a file that several lists share.
     """
     lists = [[view for run in runs if (view := _narrowed(run, owned, groups))] for owned, runs in old]
     result: list[StateHandle] = []
@@ -240,7 +245,7 @@ def _views(
 
 
 def _narrowed(run: StateHandle, *ranges: KeyGroupRange) -> StateHandle | None:
-    """The run restricted to the key groups that all ranges have in common; None if there are none."""
+    """Restrict the run to the key groups that all ranges have in common; None if there are none."""
     first = max(_groups(run).first, *(groups.first for groups in ranges))
     last = min(_groups(run).last, *(groups.last for groups in ranges))
     return _with_groups(run, first, last) if first <= last else None
@@ -260,7 +265,8 @@ def _groups(run: StateHandle) -> KeyGroupRange:
 
 
 def _carried(snapshot: Snapshot) -> Snapshot:
-    """Rows on their way to a downstream operator were consumed before the barrier and are no part of the state."""
+    """Return the snapshot without rows on their way to a downstream operator. They were consumed before the barrier and
+    are no part of the state."""
     kept = tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE)
     return replace(snapshot, handles=kept)
 
@@ -268,8 +274,8 @@ def _carried(snapshot: Snapshot) -> Snapshot:
 def apply_compactions(
     snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]
 ) -> dict[SubtaskId, Snapshot]:
-    """Put each compacted run in the place of the consecutive runs it replaces, if all of them are still there with the
-    key groups it was made for. A run made for a rescaled subtask does not fit the old one of the same index."""
+    """Put each compacted run in the place of the consecutive runs that it replaces, if all of them are still there with
+    the same key groups. A run made for a rescaled subtask does not fit the old one of the same index."""
     result = dict(snapshots)
     for compaction in compactions:
         merged = _compacted(result.get(compaction.subtask), compaction)
@@ -279,7 +285,7 @@ def apply_compactions(
 
 
 def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot | None:
-    """The snapshot with the compacted run in it; None if it does not fit."""
+    """Put the compacted run into the snapshot; None if it does not fit."""
     if snapshot is None:
         return None
     handles, count = snapshot.handles, len(compaction.replaces)
@@ -291,13 +297,13 @@ def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot 
 
 
 def choose_obsolete(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
-    """Compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
+    """Choose compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
     return [run for run in compactions if _compacted(snapshots.get(run.subtask), run) is None]
 
 
 def choose_newer(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
-    """Compactions with newer columns than the state has: those of a definition that a restore leaves behind, and whose
-    columns the one that goes on may not have."""
+    """Choose compactions with newer columns than the state has. They come from a definition that a restore leaves
+    behind, and the definition that goes on may lack those columns."""
     newest: dict[str, int] = {}
     for id_, snapshot in snapshots.items():
         versions = (layout_version(handle) for handle in snapshot.handles)

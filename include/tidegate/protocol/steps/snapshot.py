@@ -1,7 +1,7 @@
-"""The snapshot step: what a region is asked to do for a checkpoint, in a first attempt or a later one.
+"""The snapshot step: the task of a region for a checkpoint, in a first attempt or a later one.
 
-A later attempt does not redo what was acknowledged, and must read exactly the same cut. Source splits acknowledge
-before any operator runs. So either the cut is on record and is replayed, or nothing that depends on it counts.
+A later attempt does not repeat acknowledged work, and must read exactly the same cut. Source splits acknowledge before
+any operator runs. So either the cut is on record and is replayed, or nothing that depends on it counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ from tidegate.protocol.text.sentences import reassured
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """What a region needs to take its part of a checkpoint.
+    """A region's task for its part of a checkpoint.
 
     `attempts` holds the subtasks that have not acknowledged, with their current attempt. `restored` holds the snapshots
     of the latest completed checkpoint, compactions applied. `acknowledged` holds the snapshots that earlier attempts
-    acknowledged, or with which subtasks had finished before. `stop`: how the pipeline stops with this checkpoint, if it
-    does.
+    acknowledged, or with which subtasks had finished before. `stop` is the way in which the pipeline stops with this
+    checkpoint, if it does.
     """
 
     checkpoint_id: int
@@ -49,7 +49,7 @@ class SnapshotTask:
 
 
 def needs_attempt(record: CheckpointRecord) -> bool:
-    """Whether the checkpoint still waits for snapshots. False once all are in, also long after.
+    """Whether the checkpoint still waits for snapshots. False once all have arrived, even long after.
 
     Raises `CheckpointNotInProgressError` if it was aborted. Performs no I/O.
     """
@@ -61,8 +61,8 @@ def needs_attempt(record: CheckpointRecord) -> bool:
 
 
 def require_same_plan(record: CheckpointRecord, plan: Sequence[OperatorPlan]) -> None:
-    """A process that continues a checkpoint must have the operators it was triggered for: with others, rows would be
-    lost or remain without a verdict. Raises `PipelineDefinitionError` with the differences. Performs no I/O.
+    """Check that a process that continues a checkpoint has the operators it was triggered for. With others, rows would
+    be lost or remain without a verdict. Raises `PipelineDefinitionError` with the differences. Performs no I/O.
     """
     before = {operator.operator_id: operator for operator in record.operators}
     now = {operator.operator_id: operator for operator in plan}
@@ -77,7 +77,7 @@ def require_same_plan(record: CheckpointRecord, plan: Sequence[OperatorPlan]) ->
     ]
     raise PipelineDefinitionError(
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was triggered for another definition of "
-        f"the pipeline: {'; '.join(changes)}. Nothing was run or judged, because rows would be lost. Committed data "
+        f"the pipeline: {'; '.join(changes)}. Nothing was run or validated, because rows would be lost. Committed data "
         "and the latest completed checkpoint are untouched. The next checkpoint uses the new definition: let this one "
         "be aborted (in Airflow: let the DAG run fail, then clear it), or put the old definition back to finish it."
     )
@@ -92,20 +92,20 @@ def plan_attempt(
     subtasks: Mapping[SubtaskId, SubtaskRecord],
     restored: Mapping[SubtaskId, Snapshot],
 ) -> SnapshotTask:
-    """The task of the attempt that has just begun. Performs no I/O."""
+    """Return the task of the attempt that has just begun. Performs no I/O."""
     return SnapshotTask(
         checkpoint_id=record.checkpoint_id,
         triggered_at=record.triggered_at,
-        attempts={key: known.attempt for key, known in subtasks.items() if known.acknowledged_at is None},
+        attempts={id_: known.attempt for id_, known in subtasks.items() if known.acknowledged_at is None},
         restored=restored,
-        acknowledged={key: known.snapshot for key, known in subtasks.items() if known.acknowledged_at is not None},
+        acknowledged={id_: known.snapshot for id_, known in subtasks.items() if known.acknowledged_at is not None},
         kind=record.kind,
         stop=stop_mode(record),
     )
 
 
 def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
-    """The error of a step that came too late, with the recorded cause."""
+    """Return the error of a step that came too late, with the recorded cause."""
     reason = record.failure_reason.name if record.failure_reason else record.status
     return CheckpointNotInProgressError(
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
@@ -115,8 +115,8 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
 
 
 def late_error(record: CheckpointRecord) -> CheckpointExpiredError | CheckpointNotInProgressError:
-    """The error of a snapshot for a checkpoint that failed. An expired checkpoint has an error of its own. Performs no
-    I/O."""
+    """Return the error of a snapshot for a checkpoint that failed. An expired checkpoint has an error of its own.
+    Performs no I/O."""
     if record.failure_reason is FailureReason.CHECKPOINT_EXPIRED:
         return CheckpointExpiredError(record.failure_message)
     return ended_error(record)
@@ -125,8 +125,8 @@ def late_error(record: CheckpointRecord) -> CheckpointExpiredError | CheckpointN
 def fenced_error(
     record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], task: SnapshotTask
 ) -> SupersededAttemptError | CheckpointExpiredError | CheckpointNotInProgressError | None:
-    """Why an attempt does not count any more; None if it is the current one. This takes precedence over any other error
-    of the attempt.
+    """Return the error of an attempt that does not count any more; None for the current one. It takes precedence over
+    any other error of the attempt.
 
     `subtasks` are the current records, at least those of the task; of a checkpoint whose history is rolled up there are
     none. Performs no I/O.
@@ -136,7 +136,7 @@ def fenced_error(
     if not subtasks.keys() >= task.attempts.keys():
         return SupersededAttemptError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} completed so long ago that its "
-            f"attempts are not kept any more. What attempt {max(task.attempts.values())} did since then does not "
+            f"attempts are not kept any more. The work of attempt {max(task.attempts.values())} since then does not "
             "count. No action is needed."
         )
     newest = max((subtasks[key].attempt for key in task.attempts), default=0)
@@ -144,6 +144,6 @@ def fenced_error(
         return None
     return SupersededAttemptError(
         f"Attempt {max(task.attempts.values())} at checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} "
-        f"was superseded by attempt {newest}. Nothing it did counts, and what it wrote will be deleted. No action is "
+        f"was superseded by attempt {newest}. Nothing it did counts, and its files will be deleted. No action is "
         "needed: the later attempt continues the checkpoint."
     )

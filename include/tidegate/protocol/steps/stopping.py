@@ -1,7 +1,8 @@
-"""Stopping with a savepoint, and when a pipeline has ended (protocol.md sections 3, 8, 13 and 18).
+"""Stopping with a savepoint, and the end of a pipeline (protocol.md sections 3, 8, 13 and 18).
 
-The order makes it safe. First nothing else may complete any more, then the savepoint is taken, and only when its sinks
-have committed has the pipeline finished. If the savepoint fails, the pipeline goes on, unless a subtask was the cause.
+The order makes it safe. First, no other checkpoint may complete any more. Then the savepoint is taken. Only when its
+sinks have committed has the pipeline finished. If the savepoint fails, the pipeline goes on, unless a subtask was the
+cause.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.text.sentences import reassured
 
-#: Reasons that a subtask gives, or the task that ran it. The subtask has stopped emitting and cannot undo that (section
-#: 8).
+#: Reasons that come from a subtask, or from the task that ran it. The subtask has stopped emitting and cannot undo that
+#: (section 8).
 _OF_SUBTASKS = frozenset(
     {
         FailureReason.CHECKPOINT_DECLINED,
@@ -34,7 +35,7 @@ LONGEST_REQUEST_ID = 500
 
 
 def require_legal_id(request_id: str) -> None:
-    """An id must be fit to be recorded and shown. Raises `IllegalRequestError`. Performs no I/O."""
+    """Check that an id can be recorded and shown. Raises `IllegalRequestError`. Performs no I/O."""
     if not request_id.isprintable() or not 1 <= len(request_id) <= LONGEST_REQUEST_ID:
         shown = ascii(request_id if len(request_id) <= 100 else f"{request_id[:100]}…")
         raise IllegalRequestError(
@@ -44,10 +45,7 @@ def require_legal_id(request_id: str) -> None:
 
 
 def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
-    """Only a savepoint to stop with may drain. Raises `IllegalRequestError`, also as `require_legal_id`.
-
-    Performs no I/O.
-    """
+    """Check the id, and that only a savepoint to stop with drains. Raises `IllegalRequestError`. Performs no I/O."""
     require_legal_id(request_id)
     if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
         raise IllegalRequestError(
@@ -58,14 +56,15 @@ def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
 
 
 def stop_mode(record: CheckpointRecord) -> StopMode | None:
-    """How the pipeline stops with this checkpoint, if it does. It is sent ahead of the barriers. Performs no I/O."""
+    """Return the way in which the pipeline stops with this checkpoint, if it does. It is sent ahead of the barriers.
+    Performs no I/O."""
     if record.kind is not CheckpointKind.SYNC_SAVEPOINT:
         return None
     return StopMode.DRAIN if record.drain else StopMode.SUSPEND
 
 
 def stopping_message(record: CheckpointRecord) -> str:
-    """The pipeline's message while it stops."""
+    """Return the pipeline's message while it stops."""
     again = "`tidegate stop" + (" --drain`" if record.drain else "`")
     return (
         f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} continues with it, "
@@ -80,13 +79,13 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class StopFailed:
-    """The pipeline has failed, whatever it tolerates; `message` says why."""
+    """The pipeline has failed, whatever it tolerates. `message` is the reason."""
 
     message: str
 
 
 def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message: str) -> Restart | StopFailed:
-    """What follows when the savepoint to stop with fails. Performs no I/O."""
+    """Decide what happens to the pipeline after the savepoint to stop with has failed. Performs no I/O."""
     if reason not in _OF_SUBTASKS:
         return Restart()
     return StopFailed(
@@ -98,7 +97,7 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
 
 @dataclass(frozen=True, slots=True)
 class PipelineEnd:
-    """The pipeline has ended; `message` says how."""
+    """The pipeline has ended. `message` describes its end."""
 
     message: str
 
@@ -106,7 +105,8 @@ class PipelineEnd:
 def decide_end(
     pipeline: PipelineRecord, latest: CheckpointRecord | None, in_progress: Sequence[CheckpointRecord]
 ) -> PipelineEnd | None:
-    """Whether the latest completed checkpoint was the last one. Its sinks must have committed. Performs no I/O."""
+    """Decide whether the latest completed checkpoint was the last one. Its sinks must have committed. Performs no
+    I/O."""
     if latest is None or latest.notified_at is None or in_progress:
         return None
     if PipelineStatus.FINISHED not in PIPELINE_TRANSITIONS[pipeline.status]:
@@ -122,7 +122,7 @@ def decide_end(
 
 
 def may_end(pipeline: PipelineRecord, record: CheckpointRecord) -> bool:
-    """Whether the pipeline may be over once the sinks have committed this checkpoint: `decide_end` says whether it is.
+    """Whether the pipeline may end once the sinks have committed this checkpoint. `decide_end` decides it then.
     Performs no I/O."""
     return pipeline.status is PipelineStatus.STOPPING or is_at_end(record)
 
@@ -133,7 +133,7 @@ def is_at_end(latest: CheckpointRecord) -> bool:
 
 
 def require_resumable(pipeline: PipelineRecord, latest: CheckpointRecord | None) -> None:
-    """Raises `PipelineStatusError` for a pipeline that is about to stop, or that nothing can follow any more.
+    """Raise `PipelineStatusError` for a pipeline that is about to stop, or that has read everything to its end.
     Performs no I/O."""
     if pipeline.status is PipelineStatus.STOPPING:
         raise PipelineStatusError(

@@ -1,7 +1,7 @@
-"""The trigger step: what a request for a checkpoint leads to, also when it is repeated.
+"""The trigger step: the outcome of a request for a checkpoint, first made or repeated.
 
 A request completes at most once. Repeated while its checkpoint is in progress, it resumes that one. Repeated after that
-completed, it changes nothing. Repeated after that failed, or while the request waits, it asks anew.
+completed, it changes nothing. Repeated after that failed, or while it waits, it counts as a new request.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The request's checkpoint is in progress already; go on with it."""
+    """The request's checkpoint is in progress already. Go on with it."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCompleted:
-    """The request's checkpoint completed earlier; every further step has no effect."""
+    """The request's checkpoint completed earlier. No further step has an effect."""
 
     checkpoint_id: int
 
@@ -46,7 +46,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine."""
+    """The request was not admitted. Nothing was recorded, and no failure is counted. It may be made again later."""
 
     reason: FailureReason
     message: str
@@ -54,7 +54,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class DroppedUntil(Dropped):
-    """It came too soon after the latest completed checkpoint; after `again_in` it does not."""
+    """The request came too soon after the latest completed checkpoint. It may be made again after `again_in`."""
 
     again_in: timedelta
 
@@ -63,8 +63,8 @@ TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Queued | Dropped
 
 
 def decide_repeated(previous: CheckpointRecord | None) -> Resumed | AlreadyCompleted | None:
-    """`previous` is the newest checkpoint of the same request. None: it asks anew, also if a restore has left that
-    checkpoint behind. Performs no I/O."""
+    """Decide on a repeated request by `previous`, the newest checkpoint of the same request. None if it counts as a new
+    request, which it also does after a restore has left that checkpoint behind. Performs no I/O."""
     if previous is not None and previous.abandoned_by is not None:
         return None
     if previous is not None and previous.status in COMMITTED:
@@ -75,9 +75,9 @@ def decide_repeated(previous: CheckpointRecord | None) -> Resumed | AlreadyCompl
 
 
 def decide_standing(pipeline: PipelineRecord, periodic: bool) -> Dropped | None:
-    """Only a running pipeline takes checkpoints (protocol.md sections 2 and 4). None: it does. Performs no I/O.
+    """Drop the request if the pipeline is not running; None if it is (protocol.md sections 2 and 4). Performs no I/O.
 
-    Raises `PipelineFailedError` for a failed one: dropping its requests silently would hide the failure.
+    Raises `PipelineFailedError` for a failed pipeline, because dropping its requests silently would hide the failure.
     """
     if pipeline.status in ACTIVE:
         return None
@@ -111,7 +111,7 @@ def pending_checkpoint(
     drain: bool = False,
     label: Label = UNLABELLED,
 ) -> CheckpointRecord:
-    """The row that makes a checkpoint durable before any subtask is asked for anything. Its deadline runs from here."""
+    """Return the row that makes a checkpoint durable before any subtask is triggered. Its deadline runs from here."""
     return CheckpointRecord(
         pipeline_id=pipeline_id,
         checkpoint_id=checkpoint_id,

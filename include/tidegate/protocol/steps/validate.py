@@ -1,6 +1,6 @@
-"""The validate step: whether the staged data may be committed, and the permit that says so.
+"""The validate step: whether the staged data may be committed, and the permit for the commit.
 
-`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: no code can commit without a verdict.
+`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one. So no code can commit without a verdict.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _SEAL = object()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedCheckpoint:
-    """Proof that every expected subtask acknowledged and every target was judged good, or a person approved it all the
-    same, for one set of handles."""
+    """Proof, for one set of handles, that every expected subtask has acknowledged, and that every verdict is good or
+    the checkpoint was approved manually."""
 
     record: CheckpointRecord
     seal: object
@@ -31,10 +31,10 @@ class ValidatedCheckpoint:
 
 
 def needs_validation(record: CheckpointRecord) -> bool:
-    """Whether the staged data still waits for its verdicts; False once they are recorded: the first verdicts stand.
+    """Whether the staged data still waits for its verdicts. False once they are recorded: the first verdicts stand.
 
     Raises `CheckpointNotInProgressError` if the checkpoint was aborted, `ValidationFailedError` if it is not fully
-    acknowledged yet, `CheckpointHeldError` if it waits for a person. Performs no I/O.
+    acknowledged yet, `CheckpointHeldError` if it waits for manual approval. Performs no I/O.
     """
     if record.status is Status.FAILED:
         raise ended_error(record)
@@ -50,9 +50,8 @@ def needs_validation(record: CheckpointRecord) -> bool:
 
 
 def decide_rejection(record: CheckpointRecord, targets: Sequence[Target], verdicts: Sequence[Verdict]) -> str | None:
-    """Why the checkpoint must be aborted, or None. A failed verdict, an error and a missing verdict all reject it.
-    Performs no I/O.
-    """
+    """Return the reason why the checkpoint must be aborted, or None. A failed verdict, an error and a missing verdict
+    all reject it. Performs no I/O."""
     complaints = find_complaints(targets, verdicts)
     if not complaints:
         return None
@@ -64,7 +63,7 @@ def decide_rejection(record: CheckpointRecord, targets: Sequence[Target], verdic
 
 
 def find_complaints(targets: Sequence[Target], verdicts: Sequence[Verdict]) -> list[str]:
-    """What is wrong, a sentence for each target. Performs no I/O."""
+    """Return a sentence for each target with a problem. Performs no I/O."""
     by_target = {verdict.target: verdict for verdict in verdicts}
     return [text for target in targets if (text := _complaint(target, by_target.get(target)))]
 
@@ -73,7 +72,7 @@ def _complaint(target: Target, verdict: Verdict | None) -> str | None:
     if verdict is None:
         return f"{target}: no verdict was given."
     if verdict.success is None:
-        return f"{target}: the judgement itself failed: {verdict.error}"
+        return f"{target}: the validation itself failed: {verdict.error}"
     if verdict.success:
         return None
     failed = [result for result in verdict.results if not is_met(result)]
@@ -98,17 +97,17 @@ def _expectation(result: object) -> str:
 
 
 def permit(record: CheckpointRecord) -> ValidatedCheckpoint:
-    """The permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and
+    """Return the permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and
     `ValidationFailedError` if it was not validated or not approved."""
     if is_held(record):
         raise ValidationFailedError(
-            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} is held, and nobody has approved it. "
-            f"Nothing is committed without that. {record.held_message}"
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} is held, and was not approved yet. "
+            f"Nothing is committed without approval. {record.held_message}"
         )
     if needs_validation(record):
         raise ValidationFailedError(
-            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the "
-            "validate step; nothing is committed without it."
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Nothing is "
+            "committed without verdicts. Run the validate step."
         )
     assert record.phase is Phase.VALIDATED or record.status in COMMITTED
     return ValidatedCheckpoint(record, _SEAL)

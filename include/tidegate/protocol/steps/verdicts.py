@@ -1,4 +1,4 @@
-"""What failed of a validation, expectation by expectation: for a table, or for lines of a log."""
+"""The failed expectations of a validation, for a table or for lines of a log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 from tidegate.protocol.facts.records import Verdict
 
-#: Keys of a result: digests of the rows that fail a rule that holds; what was approved of it before, and with which
-#: checkpoint; and with which one all that fails it was approved (`protocol.steps.approvals`).
+#: Keys of a result: digests of the rows that fail a rule that holds; the rows that were approved before, with their
+#: checkpoint; and the checkpoint with which all failing rows were approved (`protocol.steps.approvals`).
 FAILING, APPROVED, APPROVED_FROM = "failing", "approved", "approved_from"
 _SAMPLES = 5
 _NAMING = ("column", "column_A", "column_B", "column_list")
@@ -15,8 +15,9 @@ _NAMING = ("column", "column_A", "column_B", "column_list")
 
 @dataclass(frozen=True, slots=True)
 class FailedExpectation:
-    """`observed` is what was found of a whole column or table, or why it could not be judged; `unexpected` how many
-    rows broke a rule about rows, and `samples` some of their values. What there is not is empty."""
+    """A failed expectation in words. `observed` is the value of a whole column or table, or the reason why it could not
+    be validated. `unexpected` is the number of rows that broke a rule about rows, and `samples` are some of their
+    values. A missing field is empty."""
 
     target: str
     expectation: str
@@ -27,30 +28,30 @@ class FailedExpectation:
 
     def __str__(self) -> str:
         on = f" on {self.column}" if self.column else ""
-        found = [self.unexpected, self.observed and f"observed {self.observed}"]
+        parts = [self.unexpected, self.observed and f"observed {self.observed}"]
         if self.samples:
-            found.append(f"such as {self.samples}")
-        return f"{self.target}: {self.expectation}{on}: {', '.join(filter(None, found)) or 'failed'}"
+            parts.append(f"such as {self.samples}")
+        return f"{self.target}: {self.expectation}{on}: {', '.join(filter(None, parts)) or 'failed'}"
 
 
 def is_met(result: Mapping[str, Any]) -> bool:
-    """Whether an expectation stops nothing: it holds, or a person has approved all that fails it. Performs no I/O."""
+    """Whether an expectation is met, or all rows that fail it were approved manually. Performs no I/O."""
     return result.get("success") is True or APPROVED_FROM in result
 
 
 def failed_expectations(verdicts: Sequence[Verdict]) -> list[FailedExpectation]:
-    """Of all verdicts, in their order. Performs no I/O."""
+    """List the failed expectations of all verdicts, in their order. Performs no I/O."""
     return [each for v in verdicts for each in failed_of(str(v.target), v.success, v.error, v.results)]
 
 
 def failed_of(
     target: str, success: bool | None, error: str | None, results: Sequence[Mapping[str, Any]]
 ) -> list[FailedExpectation]:
-    """Of one verdict. If no expectation was judged, what stood in the way. Performs no I/O."""
-    found = [_failed(target, result) for result in results if result.get("success") is not True]
-    if not found and success is None:
-        found.append(FailedExpectation(target, "not judged", "", error or "", "", ""))
-    return found
+    """List the failed expectations of one verdict, or the obstacle if no expectation was validated. Performs no I/O."""
+    failed = [_failed(target, result) for result in results if result.get("success") is not True]
+    if not failed and success is None:
+        failed.append(FailedExpectation(target, "not judged", "", error or "", "", ""))
+    return failed
 
 
 def _failed(target: str, result: Mapping[str, Any]) -> FailedExpectation:

@@ -1,1 +1,1 @@
-"""The steps of one subtask for a checkpoint, and the messages that they answer and give."""
+"""The steps of one subtask for a checkpoint, and their events and effects."""

@@ -1,4 +1,4 @@
-"""The events that reach a subtask about checkpoints, and the effects that follow: the vocabulary of `steps`."""
+"""The vocabulary of `steps`: the events of a subtask's checkpoints, and the effects that follow from them."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from tidegate.protocol.facts.reasons import FailureReason
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A snapshot is due: the gate says so or, to a source, the coordinator. `last`: a savepoint to stop with."""
+    """A snapshot is due, by the gate or, for a source, by the coordinator. `last`: it is a savepoint to stop with."""
 
     checkpoint_id: int
     options: BarrierOptions
@@ -38,7 +38,7 @@ class WriteEnded:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The snapshot could not be written; `reason` if the error has one."""
+    """The snapshot could not be written. `reason` is that of the error, if it has one."""
 
     checkpoint_id: int
     reason: FailureReason | None = None
@@ -46,7 +46,7 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentAborted:
-    """The gate aborted the checkpoint, perhaps before the subtask was asked for it."""
+    """The gate aborted the checkpoint, perhaps before the subtask began it."""
 
     checkpoint_id: int
     reason: FailureReason
@@ -54,7 +54,7 @@ class AlignmentAborted:
 
 @dataclass(frozen=True, slots=True)
 class NotifyComplete:
-    """The coordinator says that the checkpoint completed. `subsumed` is the newest checkpoint that it pushed out, if
+    """The coordinator reports that the checkpoint completed. `subsumed` is the newest checkpoint that it pushed out, if
     any."""
 
     checkpoint_id: int
@@ -63,7 +63,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAborted:
-    """The coordinator says that the checkpoint was aborted. `latest_completed` makes up for a lost completion."""
+    """The coordinator reports that the checkpoint was aborted. `latest_completed` replaces a lost completion."""
 
     checkpoint_id: int
     latest_completed: int = -1
@@ -76,14 +76,15 @@ SubtaskEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Step 1: operators flush what should go before the barrier."""
+    """Step 1: operators flush rows that belong before the barrier."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastBarrier:
-    """Step 2: to every channel downstream, before the snapshot; ahead of queued output if unaligned."""
+    """Step 2: send the barrier to every channel downstream, before the snapshot, and ahead of queued output if it is
+    unaligned."""
 
     checkpoint_id: int
     options: BarrierOptions
@@ -91,7 +92,7 @@ class BroadcastBarrier:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOperators:
-    """Step 4: the synchronous part, from the last operator to the first; then hand the rest over for writing."""
+    """Step 4: take the synchronous part, from the last operator to the first. Then hand the rest over for writing."""
 
     checkpoint_id: int
 
@@ -109,21 +110,21 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCancel:
-    """Tell downstream not to wait for a barrier from here."""
+    """Notify downstream that no barrier follows from here."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AbortCapture:
-    """Drop the data that was captured in flight for the checkpoint."""
+    """Drop the in-flight data that was captured for the checkpoint."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardSnapshot:
-    """Stop writing it, discard what was written, and report metrics only, as far as they are known."""
+    """Stop writing the snapshot, discard its files, and report the metrics that are known, but nothing else."""
 
     checkpoint_id: int
 
@@ -152,7 +153,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The subtask fails: it was to stop with a savepoint that was aborted, and cannot go on without it."""
+    """The subtask fails: the savepoint that it was to stop with was aborted, and it cannot go on without it."""
 
     checkpoint_id: int
 

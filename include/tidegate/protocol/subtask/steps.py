@@ -1,11 +1,12 @@
-"""What a subtask does for a checkpoint, in which order, and what notifications change: protocol.md sections 10 and 12.
+"""The steps of a subtask for a checkpoint, their order, and the effects of notifications: protocol.md sections 10 and
+12.
 
-One step at a time: the subtask carries out an answer and reports `StepDone`, so an abort that arrives between two steps
-is honoured before the next begins. Until the barrier has gone downstream an abort sends a cancel marker in its place;
-afterwards it discards the snapshot; once everything is written and captured it changes nothing any more.
+The subtask carries out one answer at a time and reports `StepDone`. So an abort that arrives between two steps takes
+effect before the next begins. Until the barrier has gone downstream, an abort sends a cancel marker in its place.
+Afterwards it discards the snapshot. Once everything is written and captured, it has no effect any more.
 
-Section 12's steps 2b and 3 have nothing to do here: an operator's output has one queue, at the receiving gate, which
-keeps the timer and captures what is in it. An error in a synchronous step is no event: it ends the region.
+Section 12's steps 2b and 3 do not exist here: an operator's output has one queue, at the receiving gate, which keeps
+the timer and captures the queued data. An error in a synchronous step is no event: it ends the region.
 """
 
 from collections import deque
@@ -42,7 +43,7 @@ from tidegate.protocol.subtask.messages import (
 
 
 class _Step(Enum):
-    """Where a snapshot stands. The steps before WRITE are synchronous: one checkpoint at a time."""
+    """The progress of a snapshot. The steps before WRITE are synchronous: one checkpoint at a time."""
 
     PREPARE = auto()
     BROADCAST = auto()
@@ -51,8 +52,8 @@ class _Step(Enum):
 
 
 class _Running:
-    """A snapshot that was neither completed nor discarded. Either removes it from the running ones, and only the first
-    can: that is section 12's compare-and-set."""
+    """A snapshot that was neither completed nor discarded. Only the first of the two removes it from the running ones,
+    which is section 12's compare-and-set."""
 
     def __init__(self, options: BarrierOptions) -> None:
         self.options = options
@@ -62,7 +63,7 @@ class _Running:
 
 
 class SubtaskSteps:
-    """One attempt of a subtask that runs. `max_concurrent_checkpoints` bounds how many aborted ones it remembers."""
+    """The steps of one attempt of a running subtask. It remembers at most `max_concurrent_checkpoints` aborted ones."""
 
     def __init__(self, max_concurrent_checkpoints: int = 1) -> None:
         self._last_started = -1
@@ -74,7 +75,7 @@ class SubtaskSteps:
         self._newest_aborted = -1
 
     def step(self, event: SubtaskEvent) -> list[Effect]:
-        """Take one event; returns the effects in the order they must be carried out. Performs no I/O."""
+        """Take one event, and return the effects in the order in which they must be carried out. Performs no I/O."""
         match event:
             case Begin():
                 return self._begin(event)
@@ -146,7 +147,7 @@ class SubtaskSteps:
         return [*self._discard(id_), Decline(id_, reason or FailureReason.CHECKPOINT_ASYNC_EXCEPTION)]
 
     def _alignment_aborted(self, id_: int, reason: FailureReason) -> list[Effect]:
-        """Section 11.1: on any abort the subtask declines, aborts its snapshot and passes a cancel marker on."""
+        """Decline, abort the snapshot and pass a cancel marker on, as on any abort (section 11.1)."""
         self._last_started = max(self._last_started, id_)
         discarded = self._discard(id_) if id_ in self._running else []
         return [*discarded, Decline(id_, reason), BroadcastCancel(id_), *self._fail_if_stopping(id_)]
@@ -167,7 +168,7 @@ class SubtaskSteps:
     # -- section 10
 
     def _complete(self, id_: int, subsumed: int = -1) -> list[Effect]:
-        """Monotonic, so that duplicates and reordering are safe."""
+        """Complete a checkpoint. Ids only grow, so that duplicates and reordering are safe."""
         if id_ <= self._last_completed:
             return []
         self._last_completed = id_
@@ -196,12 +197,14 @@ class SubtaskSteps:
         self._newest_aborted = max(self._newest_aborted, id_)
 
     def _forget_abort(self, id_: int) -> bool:
-        """Whether the checkpoint was aborted before it started here. One too old to be remembered counts as aborted."""
+        """Forget an abort, and return whether the checkpoint was aborted before it started here. One too old to be
+        remembered counts as aborted."""
         if id_ in self._aborted:
             self._aborted.remove(id_)
             return True
         return id_ < self._newest_aborted - self._bound
 
     def _fail_if_stopping(self, id_: int) -> list[Effect]:
-        """Section 18: a subtask that was to stop with a savepoint has stopped emitting, and cannot go on without it."""
+        """Fail a subtask that was to stop with this savepoint: it has stopped emitting, and cannot go on without it
+        (section 18)."""
         return [Fail(id_)] if id_ == self._stop_with else []

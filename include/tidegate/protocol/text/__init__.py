@@ -1,1 +1,1 @@
-"""Text that is stored or shown: durations, causes of errors, secrets taken out, whole sentences."""
+"""Text that is stored or shown: durations, causes of errors, masked secrets, whole sentences."""

@@ -1,25 +1,25 @@
-"""The causes of an error, as texts to read: without the stacks of Java and Python."""
+"""The causes of an error as readable texts, without the stacks of Java and Python."""
 
 import re
 
 from tidegate.protocol.text.masking import masked
 
 _MOST = 10  # causes
-_LONGEST = 1500  # characters of each
-#: The lines of a stack, Java's or Python's: frames are indented, and so is what is left out of them.
+_LONGEST = 1500  # characters of one cause
+#: The lines of a stack, Java's or Python's. Frames are indented, and so are remarks on omitted frames.
 _STACK = re.compile(r"\s|Traceback \(most recent")
 
 
 def causes_of(error: BaseException) -> list[str]:
-    """The chain below an error, nearest first, a text for each. Performs no I/O."""
-    found: list[str] = []
+    """Return a text for each error in the chain below an error, nearest first. Performs no I/O."""
+    causes: list[str] = []
     seen = {id(error)}
     below = _below(error)
-    while below is not None and id(below) not in seen and len(found) < _MOST:
+    while below is not None and id(below) not in seen and len(causes) < _MOST:
         seen.add(id(below))
-        found.append(_said(below))
+        causes.append(_text_of(below))
         below = _below(below)
-    return found
+    return causes
 
 
 def _below(error: BaseException) -> BaseException | None:
@@ -28,8 +28,8 @@ def _below(error: BaseException) -> BaseException | None:
     return None if error.__suppress_context__ else error.__context__
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     text = str(error).partition("\n\nJVM stacktrace")[0]
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip() and not _STACK.match(line)]
-    said = masked("\n".join(lines))[:_LONGEST]
-    return f"{type(error).__module__}.{type(error).__qualname__}: {said}".removeprefix("builtins.").rstrip(": ")
+    message = masked("\n".join(lines))[:_LONGEST]
+    return f"{type(error).__module__}.{type(error).__qualname__}: {message}".removeprefix("builtins.").rstrip(": ")

@@ -1,4 +1,4 @@
-"""Durations as people write them: `10 min`, `0 s`, `500 ms`, `1 h 30 min`, and as Spark has them: `1 hour`."""
+"""Durations as users write them (`10 min`, `0 s`, `500 ms`, `1 h 30 min`) and as Spark writes them (`1 hour`)."""
 
 import re
 from datetime import timedelta
@@ -21,7 +21,7 @@ def duration(text: str | timedelta) -> timedelta:
     if isinstance(text, timedelta):
         return text
     total, at = timedelta(), 0
-    text = str(text)  # a bare number is no duration either, and is refused below
+    text = str(text)  # a bare number has no unit, and is refused below
     while match := _PART.match(text, at):
         try:
             total += int(match[1]) * _UNITS[match[2] or _SPELT_OUT[match[3]]]
@@ -36,7 +36,7 @@ def duration(text: str | timedelta) -> timedelta:
 
 
 def written(duration: timedelta) -> str:
-    """As `30 min` or `1 h 30 min`; what is shorter than a millisecond is left out. `duration` reads what this writes.
+    """Format a duration as `30 min` or `1 h 30 min`, without parts of a millisecond. `duration` parses the result.
 
     Performs no I/O.
     """

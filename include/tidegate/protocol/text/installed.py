@@ -1,11 +1,12 @@
-"""What it means that a package is not installed, or is of another version than its twin: which extra brings it.
+"""The errors for a package that is not installed, with the extra that brings it, and for a pair of packages of
+different versions.
 
-Pure: names and versions are handed in.
+Pure: names and versions are arguments.
 """
 
 from tidegate.protocol.facts.errors import NotInstalledError
 
-#: The extra that brings a module. What is not here, the library itself asks for.
+#: The extra that brings a module. Other modules come with the library itself.
 EXTRAS = {
     "airflow": "airflow",
     "asyncpg": "airflow",
@@ -26,7 +27,7 @@ EXTRAS = {
 
 
 def not_installed(module: str | None) -> NotInstalledError | None:
-    """The error for a module that cannot be imported; None if it is none of those that an extra brings."""
+    """Return the error for a module that cannot be imported; None if no extra brings it."""
     name = (module or "").partition(".")[0]
     if name not in EXTRAS:
         return None
@@ -37,8 +38,8 @@ def not_installed(module: str | None) -> NotInstalledError | None:
 
 
 def unequal_pair(pyspark: str | None, client: str | None) -> NotInstalledError | None:
-    """The error for pyspark and pyspark-client of different versions: they write into one folder, which then holds a
-    mixture of both. None where only one is installed, or both are equal."""
+    """Return the error for pyspark and pyspark-client of different versions, which share a folder and leave a mixture
+    of both in it. None if only one is installed, or if both are equal."""
     if pyspark is None or client is None or pyspark == client:
         return None
     return NotInstalledError(

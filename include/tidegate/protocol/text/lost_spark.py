@@ -1,8 +1,8 @@
-"""Which of Spark's errors say that Spark itself is away, by their text alone, and what a Connect client's error says.
+"""Recognise by their text the errors which mean that Spark itself is gone, and read the details of a Connect client's
+error.
 
-Spark may be a JVM of this process or a server elsewhere. What calls it raises the errors of py4j, gRPC and PySpark, and
-Great Expectations passes on their texts only. A repetition helps against such an error, and correcting nothing does.
-Pure.
+Spark may be a JVM of this process or a server elsewhere. Calls to it raise the errors of py4j, gRPC and PySpark, and
+Great Expectations passes on their texts only. Such an error needs a repetition, not a correction. Pure.
 """
 
 import re
@@ -21,7 +21,7 @@ _GONE = (
     "NO_ACTIVE_SESSION",
     "All masters are unresponsive",
 )
-#: What starting Spark says of a setting, which no repetition corrects.
+#: Errors from starting Spark about a setting, which no repetition corrects.
 _WRONG = (
     "Could not parse Master URL",
     "INVALID_CONF_VALUE",
@@ -37,7 +37,7 @@ _ADDRESS = re.compile(r"^(?:UNKNOWN: )?(?:ipv[46]:\S+: )?")
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error of Spark, py4j or gRPC says that Spark is away. Performs no I/O."""
+    """Whether an error of Spark, py4j or gRPC means that Spark is gone. Performs no I/O."""
     kinds = type(error).__mro__
     if not any(kind.__module__.partition(".")[0] in _OF_SPARK for kind in kinds):
         return False
@@ -45,7 +45,8 @@ def is_lost(error: BaseException) -> bool:
 
 
 def lost_error(text: str, what: str) -> SparkUnavailableError:
-    """What to raise in place of an error with this text that `is_lost`; `what` was done on Spark. Performs no I/O."""
+    """Return the error to raise in place of one with this text that `is_lost`. `what` describes the work that ran on
+    Spark. Performs no I/O."""
     return SparkUnavailableError(
         f"Spark was lost while {what} ({details_of(text)}). Committed data is untouched. See whether Spark runs, "
         "then repeat it."
@@ -53,17 +54,18 @@ def lost_error(text: str, what: str) -> SparkUnavailableError:
 
 
 def says_gone(text: str) -> bool:
-    """Whether the text of an error of Spark's says that nothing more can be asked of it. Performs no I/O."""
+    """Whether the text of an error means that Spark accepts no further calls. Performs no I/O."""
     return any(sign in text for sign in _GONE)
 
 
 def says_wrong_setting(text: str) -> bool:
-    """Whether the text of an error of starting or reaching Spark names what the user has set. Performs no I/O."""
+    """Whether the text of an error from starting or reaching Spark is about a setting of the user. Performs no I/O."""
     return any(sign in text for sign in _WRONG)
 
 
 def details_of(text: str) -> str:
-    """The sentence within a gRPC error, and else the first line of the text, without a full stop. Performs no I/O."""
-    found = _DETAILS.search(text)
-    said = _ADDRESS.sub("", found.group(1)) if found else (text.strip().splitlines() or [""])[0]
-    return said.strip().rstrip(".")[:500]
+    """Return the sentence within a gRPC error, or else the first line of the text, without a full stop. Performs no
+    I/O."""
+    match = _DETAILS.search(text)
+    details = _ADDRESS.sub("", match.group(1)) if match else (text.strip().splitlines() or [""])[0]
+    return details.strip().rstrip(".")[:500]

@@ -1,12 +1,12 @@
-"""What the error of an object store means to the user, without the library's own words: those have ids of requests and
-keys, and name no way out."""
+"""Explanations of an object store's errors. The library's own texts hold ids of requests and keys, and name no way
+out."""
 
 import re
 from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """Why a store did not do what it should, as the end of a sentence, and what to do about it."""
+    """The reason why a store refused a request, as the end of a sentence, and advice for the user."""
 
     why: str
     advice: str
@@ -39,6 +39,6 @@ _KNOWN = (
 
 
 def refusal_in(error: BaseException) -> Refusal | None:
-    """None if it is no error of an object store, or an unknown one."""
+    """Return the refusal behind an error; None if it is no error of an object store, or an unknown one."""
     text = str(error)
     return next((refusal for pattern, refusal in _KNOWN if "AWS Error" in text and re.search(pattern, text)), None)

@@ -1,10 +1,10 @@
-"""Messages are whole sentences, even if a part of them comes from elsewhere."""
+"""Whole sentences for messages of which a part comes from elsewhere."""
 
 UNTOUCHED = "Committed data and the latest completed checkpoint are untouched."
 
 
 def reassured(what: str) -> str:
-    """The text with a full stop, and with `UNTOUCHED` unless it says so itself."""
+    """Return the text with a full stop, and with `UNTOUCHED` unless it has such a sentence."""
     text = what.strip()
     if text and text[-1] not in ".!?…":
         text += "."

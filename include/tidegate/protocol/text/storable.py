@@ -1,7 +1,7 @@
-"""Text from data, from Spark or from a user's function, made fit to be stored whatever it holds.
+"""Make text from data, from Spark or from a user's function fit for storage, whatever it holds.
 
-This is for text that a person reads: messages, verdicts. Text that identifies something (ids, paths, positions) is
-never altered: a store refuses it if it cannot hold it. A store calls this itself, so that its callers need not.
+This is for text that people read, such as messages and verdicts. Text that identifies something (ids, paths, positions)
+is never altered: a store refuses it if it cannot hold it. Stores call this themselves.
 """
 
 import math
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: Characters. A longer text keeps its beginning and its end, where errors say what happened.
+#: Characters. A longer text keeps its beginning and its end, where errors have their message.
 LONGEST_TEXT = 10_000
 
 # PostgreSQL holds no NUL, and UTF-8 has no lone surrogates.
@@ -17,7 +17,7 @@ _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable_text(text: str) -> str:
-    """The text with what cannot be stored replaced by U+FFFD, cut to `LONGEST_TEXT` and a remark if it is longer."""
+    """Replace characters that cannot be stored by U+FFFD, and cut a long text to `LONGEST_TEXT` and a remark."""
     if len(text) > LONGEST_TEXT:
         half = LONGEST_TEXT // 2
         text = f"{text[:half]} … ({len(text) - 2 * half} characters are left out) … {text[-half:]}"
@@ -25,7 +25,7 @@ def storable_text(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value whose texts, keys included, are storable, and whose numbers are finite: NaN becomes "NaN"."""
+    """Return a JSON value whose texts, keys included, are storable, and whose numbers are finite: NaN becomes "NaN"."""
     match value:
         case str():
             return storable_text(value)
