@@ -72,7 +72,7 @@ def test_a_table_whose_columns_the_user_defines(before, now, said):
     [
         ("k string, v int", "k string, v int", ""),
         ("k string, v int", "k string", "new rows have no column 'v'. The sink does not declare"),
-        ("k string", "k string, v int", "new rows have a column 'v'. The sink does not declare the effect on its table"),
+        ("k string", "k string, v int", "new rows have a column 'v'. The sink does not declare the effect"),
         ("v int", "v bigint", "'v' has another type in new rows. The sink does not declare"),
     ],
 )
