@@ -78,9 +78,7 @@ def _after_the_commit(record: CheckpointRecord) -> tuple[str, ...]:
 
 def _restoring(facts: DoubtFacts, restore: Restore, sinks: tuple[str, ...], now: datetime) -> Doubt:
     goal = restore.goes_on_from
-    before = (
-        f"checkpoint {restore.previous_checkpoint_id}" if restore.previous_checkpoint_id else "their former rows"
-    )
+    before = f"checkpoint {restore.previous_checkpoint_id}" if restore.previous_checkpoint_id else "their former rows"
     reason = _reason(facts.committer, now)
     return Doubt(
         goal,
