@@ -1,4 +1,4 @@
-"""The flight delays pipeline as an Airflow DAG: every ten minutes, whatever has arrived becomes a checkpoint."""
+"""The flight delays pipeline as an Airflow DAG. Every ten minutes, the data that has arrived becomes a checkpoint."""
 
 from flights.pipeline import pipeline
 from tidegate.airflow import checkpoint_dag

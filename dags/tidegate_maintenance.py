@@ -1,4 +1,4 @@
-"""Cleans up after the flight delays pipeline once a day, and says what of it is kept."""
+"""A daily clean-up after the flight delays pipeline, which reports the retained checkpoints."""
 
 from flights.pipeline import pipeline
 from tidegate.airflow import maintenance_dag

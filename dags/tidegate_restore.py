@@ -1,4 +1,4 @@
-"""Takes the flight delays pipeline back to an earlier checkpoint: trigger it, and its form asks to where."""
+"""Restores the flight delays pipeline to an earlier checkpoint. Trigger the DAG; its form has the target."""
 
 from flights.pipeline import pipeline
 from tidegate.airflow import restore_dag

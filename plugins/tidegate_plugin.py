@@ -1,6 +1,6 @@
-"""Registers Tidegate's pages where the package is on the path but not installed.
+"""Registers Tidegate's pages if the package is on the path but not installed.
 
-An installed package registers them by itself, and two plugins of one name are an import error in Airflow.
+An installed package registers them by itself, and two plugins of the same name are an import error in Airflow.
 """
 
 from importlib.metadata import entry_points

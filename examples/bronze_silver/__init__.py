@@ -1,1 +1,1 @@
-"""Two pipelines in a chain: bronze takes files into an Iceberg table, and silver reads what is appended to that."""
+"""Two pipelines in a chain: bronze appends files to an Iceberg table, and silver reads the appended rows."""

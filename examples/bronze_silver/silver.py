@@ -1,4 +1,4 @@
-"""What each customer has spent, from the table of the bronze pipeline."""
+"""The total of each customer, from the table of the bronze pipeline."""
 
 from tidegate import CheckpointConfig, IcebergSink, IcebergSource, Pipeline, count, sum_
 

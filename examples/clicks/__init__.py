@@ -1,5 +1,5 @@
-"""Clicks of a topic, to Postgres, to Iceberg and to topics by one checkpoint: `web` is the pipeline, `traffic` makes
-clicks, and `plain` computes the same without Spark.
+"""Clicks of a topic, delivered to Postgres, Iceberg and topics by one checkpoint.
 
-docs/how-to/read-and-write-kafka.md explains it.
+`web` is the pipeline, `traffic` generates clicks, and `plain` computes the same without Spark. docs/how-to/read-and-write-kafka.md explains
+it.
 """

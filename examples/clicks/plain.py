@@ -1,4 +1,4 @@
-"""What the tables and topics of `web` must hold, counted in Python, and without anything of ours."""
+"""The expected content of the tables and topics of `web`, computed in plain Python without Tidegate."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from clicks.traffic import PAGES, Click
 
 
 def by_minute(made: Iterable[Click]) -> "Counter[tuple[str, datetime]]":
-    """By page, and the minute's beginning in UTC."""
+    """Count clicks by page and the beginning of the minute in UTC."""
     return Counter((click.page, click.at.replace(second=0, microsecond=0, tzinfo=None)) for click in made)
 
 
@@ -17,5 +17,5 @@ def by_campaign(made: Iterable[Click]) -> "Counter[str]":
 
 
 def joined(made: Iterable[Click]) -> list[tuple[int, str, int, str]]:
-    """By id: the click, and its campaign."""
+    """Return each click with its campaign, by id."""
     return sorted((click.id, click.page, click.visitor, PAGES[click.page]) for click in made)

@@ -1,6 +1,6 @@
-"""Invented clicks: the same ones for the same seed.
+"""Generated clicks, the same for the same seed.
 
-`python -m clicks.traffic clicks 1000` writes so many to a topic of the connection `kafka_default`.
+`python -m clicks.traffic clicks 1000` writes 1000 clicks to the topic `clicks` of the connection `kafka_default`.
 """
 
 import json
@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-#: By page, its campaign.
+#: The campaign of each page.
 PAGES = {f"/{name}": f"campaign {number % 5}" for number, name in enumerate("abcdefghijklm")}
 
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """`at`: in UTC, and the time of its record."""
+    """A click. `at` is in UTC, and is the time of its record."""
 
     id: int
     page: str
@@ -30,7 +30,7 @@ class Click:
 
 
 def clicks(seed: int, begin: datetime, first: int = 0) -> Iterator[Click]:
-    """Without an end, from a moment on: some hundred a minute, each up to some seconds earlier than the one before."""
+    """Yield clicks without end, from a moment on: several hundred a minute, each up to a few seconds out of order."""
     random, id_ = Random(seed), first
     pages, now = list(PAGES), begin
     while True:
@@ -41,12 +41,12 @@ def clicks(seed: int, begin: datetime, first: int = 0) -> Iterator[Click]:
 
 
 def pages_file() -> str:
-    """What the file of pages says."""
+    """Return the content of the file of pages."""
     return "page,campaign\n" + "".join(f"{page},{campaign}\n" for page, campaign in PAGES.items())
 
 
 def produce(settings: Mapping[str, Any], topic: str, made: Iterable[Click]) -> None:
-    """Write clicks, those of a visitor to the same partition. `settings`: of librdkafka."""
+    """Write clicks, those of a visitor to the same partition. `settings` are librdkafka's."""
     from confluent_kafka import Producer
 
     producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 20})

@@ -1,8 +1,7 @@
-"""What visitors of a site click: how often each page in each minute, and how often each campaign, as a file of pages
-says which campaign a page is of.
+"""Clicks on the pages of a site, counted by page and minute, and by campaign. A file maps pages to campaigns.
 
-Counts go to Postgres, to Iceberg and to topics. All of them are of the same clicks: the tables change in the
-transaction that completes the checkpoint, and the topics by one transaction after it.
+Counts go to Postgres, to Iceberg and to topics. All of them cover the same clicks: the tables change in the transaction
+that completes the checkpoint, and the topics by one transaction after it.
 """
 
 from tidegate import (
@@ -19,12 +18,12 @@ from tidegate import (
     window,
 )
 
-#: Values are JSON. When it was is the record's own time.
+#: Values are JSON. The time of a click is that of its record.
 CLICKS = "id BIGINT, page STRING, visitor BIGINT"
 PAGES = "page STRING, campaign STRING"
-#: How far clicks of one partition may be behind those of another one.
+#: The largest delay between clicks of different partitions.
 DELAY = "2 min"
-#: A page that the file does not have stops the checkpoint, and nothing of it is visible anywhere.
+#: A page that the file lacks fails the checkpoint, and none of its rows become visible.
 KNOWN = suite("known pages", expect("column_values_to_not_be_null", column="campaign"))
 
 
@@ -36,7 +35,7 @@ def clicks_pipeline(
     checkpoints: CheckpointConfig | None = None,
     max_rows: int | None = 100_000,
 ) -> Pipeline:
-    """`clicks`, `minutes` and `campaigns` are topics."""
+    """Return the pipeline. `clicks`, `minutes` and `campaigns` are topics."""
     pipeline = Pipeline("web", parallelism=2, max_parallelism=16, checkpoints=checkpoints)
     topic = KafkaSource(clicks, splits=2, schema=CLICKS, metadata={"at": "timestamp"}, max_rows=max_rows)
     clicked = pipeline.source("clicks", topic, event_time="at", delay=DELAY)

@@ -1,1 +1,1 @@
-"""Tables that follow a file which is delivered whole every day, described in docs/how-to/load-dimension-tables.md."""
+"""Tables that follow a file that is delivered as a whole every day. docs/how-to/load-dimension-tables.md explains them."""

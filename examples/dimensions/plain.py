@@ -1,11 +1,11 @@
-"""The same tables in plain Python, from the versions that were read, each with the time from which it is valid."""
+"""The expected tables, computed in plain Python from the versions read, each with the time from which it is valid."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 Row = tuple[Any, ...]
-#: By customer, the other columns.
+#: The time of a version, and its rows: the other columns by customer.
 Version = tuple[datetime, Mapping[Any, Row]]
 
 
@@ -15,7 +15,9 @@ def current(versions: Sequence[Version]) -> list[Row]:
 
 
 def history(versions: Sequence[Version]) -> list[Row]:
-    """A row for each time that a customer was the same: the customer, from when and until when, and the columns."""
+    """Return a row for each period in which a customer did not change: the customer, its beginning and end, and the
+    columns.
+    """
     found, opened = [], dict[Any, tuple[datetime, Row]]()
     for at, rows in versions:
         for customer, (since, row) in list(opened.items()):
@@ -28,14 +30,14 @@ def history(versions: Sequence[Version]) -> list[Row]:
 
 
 def with_customer(orders: Sequence[Row], version: Mapping[Any, Row], left: bool) -> list[Row]:
-    """Orders by customer, order id, amount and time, with the name and the city."""
-    nobody = (None, None) if left else None
-    found = [(order, version.get(order[0], nobody)) for order in orders]
+    """Return orders as customer, order id, amount and time, with name and city."""
+    missing = (None, None) if left else None
+    found = [(order, version.get(order[0], missing)) for order in orders]
     return [(*order, *row) for order, row in found if row is not None]
 
 
 def then(orders: Sequence[Row], versions: Sequence[Version]) -> list[Row]:
-    """Each order with the version that was valid at its time, among those that were read by then."""
+    """Return each order with the version that was valid at its time, among those read by then."""
     found = []
     for order in orders:
         valid = [rows for at, rows in versions if order[3] is not None and at <= order[3]]

@@ -1,7 +1,7 @@
-"""A shop's customers, delivered whole every day under one name, and its orders.
+"""A shop's customers, delivered as a whole every day under one name, and its orders.
 
-Tables: who the customers are, who they were when, and the orders with their customers: as of the checkpoint that read
-the order, as of the order's time, and as they are now.
+Tables: the current customers, their history, and the orders with their customers as of the checkpoint that read the
+order, as of the order's time, and as of now.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ ORDERS = "order_id bigint, customer string, amount bigint, at timestamp"
 
 
 def customers_source(path: Path, **options: Any) -> FileSource:
-    """Each version of the file takes the place of the one before it."""
+    """Return a source in which each version of the file replaces the one before it."""
     return FileSource(str(path), schema=CUSTOMERS, mode="snapshot", key=["customer"], **options)
 
 

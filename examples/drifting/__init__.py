@@ -1,1 +1,1 @@
-"""Meter readings whose files drift, and a table of the meters with derived columns (file-source.md)."""
+"""Meter readings whose files drift, and a table of the meters with derived columns. See file-source.md."""

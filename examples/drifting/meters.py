@@ -1,5 +1,6 @@
-"""Readings of meters. The first files had other columns and types, a column was added, and one was renamed. The table
-has a row for each meter that was read more than once: how much on the average, and the highest voltage.
+"""Readings of meters from files that drift: types changed, a column was added, and one was renamed.
+
+The table has a row for each meter that was read more than once: the average reading and the highest voltage.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Operators that emit: each file is a worked example of one, `shop` puts them together, and `plain` computes the
-same without Spark.
+"""Operators that emit rows. Each file is an example of one, `shop` combines them, and `plain` computes the same without
+Spark.
 
 docs/how-to/join-streams-and-emit-rows.md explains them.
 """

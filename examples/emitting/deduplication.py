@@ -1,4 +1,4 @@
-"""Deduplication: an order that is delivered again, now or in a year, is passed on once."""
+"""Deduplication: an order that is delivered again, even a year later, is emitted once."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def add_deduplication(pipeline: Pipeline, orders: Any) -> Any:
 def first_of_each(orders: Any, known: Any) -> Update:
     from pyspark.sql import functions as F
 
-    # Of deliveries that differ, the smallest: which one comes first is open.
+    # If deliveries of an order differ, take the smallest, because their order is not defined.
     one = orders.groupBy("order_id").agg(F.min(F.struct("customer", "amount")).alias("order"))
     seen = known.withColumnRenamed("order_id", "seen_id")
     new = one.join(seen, F.col("order_id").eqNullSafe(F.col("seen_id")), "left_anti")

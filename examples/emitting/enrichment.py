@@ -1,6 +1,6 @@
-"""Enrichment: each order leaves once, with its customer, whichever of the two comes first.
+"""Enrichment: each order is emitted once, with its customer, regardless of which arrives first.
 
-An order whose customer is not known yet waits in the customer's state.
+An order whose customer is still unknown waits in the customer's state.
 """
 
 from typing import Any

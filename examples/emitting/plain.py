@@ -1,4 +1,4 @@
-"""What the tables of the examples must hold, computed from the whole input, in Python and without anything of ours."""
+"""The expected content of the examples' tables, computed from the whole input in plain Python without Tidegate."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def ranking(orders: Iterable[Row], customers: Iterable[Row]) -> dict[tuple[Any, 
 
 
 def sessions(clicks: Iterable[tuple[Any, datetime]]) -> tuple[Counter[Row], dict[Any, Row]]:
-    """Those that are closed, and by visitor the one that is not."""
+    """Return the closed sessions, and the open one of each visitor."""
     closed: Counter[Row] = Counter()
     unfinished: dict[Any, Row] = {}
     for visitor, at in clicks:
@@ -50,7 +50,7 @@ def sessions(clicks: Iterable[tuple[Any, datetime]]) -> tuple[Counter[Row], dict
 
 
 def final_places(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, int], int]:
-    """Of an emitted ranking: whoever holds a place has the largest amount that was ever reported for it."""
+    """Return the final places of an emitted ranking: the largest amount that was ever reported for each place."""
     best: dict[tuple[Any, int], int] = {}
     for row in rows:
         place = (row["city"], row["place"])

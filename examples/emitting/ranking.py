@@ -1,4 +1,4 @@
-"""A running top-n: the three largest orders of each city, a row for each place that somebody else takes."""
+"""A running top-n: the three largest orders of each city, with a row for each place that changes."""
 
 from typing import Any
 

@@ -1,5 +1,7 @@
-"""Sessions: the clicks of a visitor with no pause of more than half an hour between them are a row, once the next
-session begins. The clicks of a visitor must arrive in order.
+"""Sessions: the clicks of a visitor without a pause of more than half an hour become one row, emitted when the next
+session begins.
+
+The clicks of a visitor must arrive in order.
 """
 
 from typing import Any

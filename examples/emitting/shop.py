@@ -1,4 +1,4 @@
-"""The four examples in one pipeline: orders are deduplicated, get customers and are ranked; clicks become sessions."""
+"""The four examples in one pipeline: orders are deduplicated, enriched and ranked; clicks become sessions."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""State that ends: customers who are active, and events that are passed on once a week. See expire-state.md."""
+"""State that expires: active customers, and events that are emitted once a week. See expire-state.md."""

@@ -1,4 +1,4 @@
-"""Two operators whose state ends: by processing time, and by a column of event time."""
+"""Two operators whose state expires: by processing time, and by a column of event time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def activity_pipeline(
 def first_of_each(events: Any, known: Any) -> Update:
     from pyspark.sql import functions as F
 
-    # Of deliveries that differ, the smallest: which one comes first is open.
+    # If deliveries of an event differ, take the smallest, because their order is not defined.
     one = events.groupBy("event_id").agg(F.min(F.struct("at", "customer", "amount")).alias("event"))
     seen = known.selectExpr("event_id as seen_id")
     new = one.join(seen, F.col("event_id").eqNullSafe(F.col("seen_id")), "left_anti")

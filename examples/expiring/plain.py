@@ -1,6 +1,6 @@
-"""What the tables of the example must hold, computed in Python and without anything of ours.
+"""The expected content of the example's tables, computed in plain Python without Tidegate.
 
-What comes in is a list of checkpoints, each with its time and the events that it has read.
+The input is a list of checkpoints, each with its time and the events that it has read.
 """
 
 from collections import Counter
@@ -15,8 +15,9 @@ ACTIVE_FOR, KNOWN_FOR = timedelta(days=30), timedelta(days=7)
 
 
 def active(checkpoints: Iterable[Checkpoint]) -> dict[Any, tuple[int, int, int, int]]:
-    """By customer, events and amount since the last pause of thirty days, and how many amounts there were, which are so
-    few that they are also estimated right."""
+    """Return, by customer, the number and total of events since the last pause of thirty days, and the number of
+    distinct amounts, which is so small that the estimate is exact.
+    """
     found: dict[Any, tuple[list[int], datetime]] = {}
     for now, events in checkpoints:
         found = {customer: row for customer, row in found.items() if row[1] + ACTIVE_FOR > now}
@@ -28,19 +29,19 @@ def active(checkpoints: Iterable[Checkpoint]) -> dict[Any, tuple[int, int, int, 
 
 
 def once(checkpoints: Iterable[Checkpoint]) -> Counter[Event]:
-    """The events that were passed on: one of each, and again if it comes when it is forgotten."""
+    """Return the emitted events: each once, and again if it arrives after it has expired."""
     known: dict[int, datetime] = {}
-    passed: Counter[Event] = Counter()
+    emitted: Counter[Event] = Counter()
     clock = datetime.min + KNOWN_FOR
     for _, events in checkpoints:
         known = {event_id: at for event_id, at in known.items() if at > clock - KNOWN_FOR}
         brought = {event_id: min(same(events, event_id)) for event_id, *_ in events}
         for event_id, (at, customer, amount) in brought.items():
             if event_id not in known:
-                passed[event_id, customer, amount, at] += 1
+                emitted[event_id, customer, amount, at] += 1
                 known[event_id] = at
         clock = max([clock, *known.values()])
-    return passed
+    return emitted
 
 
 def same(events: Iterable[Event], event_id: int) -> list[tuple[datetime, Any, int]]:

@@ -1,5 +1,5 @@
-"""The demonstration: a real Airflow, Postgres and Spark on this machine, real flights, DAG runs, one comparison.
+"""The demonstration: Airflow, Postgres and Spark on this machine, flight data, DAG runs, and a comparison.
 
-It uses Tidegate as any project does. Reading order: `pipeline`, `data` (its files), `run` (what `make demo` runs),
-`batch` (the same result computed at once, to compare with).
+It uses Tidegate as any project does. Reading order: `pipeline`, `data` (its files), `run` (`make demo`), `batch` (the
+same result in one computation, to compare with).
 """

@@ -45,7 +45,7 @@ def deliver() -> None:
 
 
 def _console() -> Console:
-    """As wide as the terminal. Without one (a log), wide enough for the tables."""
+    """Return a console as wide as the terminal. Output to a log is wide enough for the tables."""
     return Console(width=None if sys.stdout.isatty() else 110)
 
 
@@ -55,7 +55,7 @@ def _layout() -> Layout:
 
 def main() -> None:
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda number, frame: sys.exit(128 + number))  # so that all that was started is stopped
+        signal.signal(ending, lambda number, frame: sys.exit(128 + number))  # so that every started process is stopped
     try:
         app()
     except CheckpointError as error:

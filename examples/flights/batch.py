@@ -1,6 +1,6 @@
-"""The same tables computed at once, by plain Spark over all files, to compare with what the checkpoints delivered.
+"""A computation of the same tables by plain Spark over all files, to compare with the delivered ones.
 
-Only the two schemas of the pipeline are used, so that a mistake in the pipeline is not repeated here.
+It shares only the two schemas with the pipeline, so that a mistake in the pipeline is not repeated here.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ HOUR = ["origin", "time_hour"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A table compared with the batch computation: how many rows each has, and how many only one of them has."""
+    """A table compared with the batch computation: the number of rows of each, and of rows that only one has."""
 
     table: str
     rows: int
@@ -35,8 +35,8 @@ class Comparison:
 
 
 def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
-    """Every table from the files below `landing`."""
-    from pyspark.sql import functions as F  # pyspark is heavy, and only the end of the demonstration needs it
+    """Compute every table from the files below `landing`."""
+    from pyspark.sql import functions as F  # pyspark is a heavy import that only the end of the demonstration needs
 
     reader = spark.read.option("header", "true").option("nullValue", "NA")
     departures = reader.schema(FLIGHTS).csv(str(landing / "flights")).where("dep_delay IS NOT NULL").cache()
@@ -56,8 +56,7 @@ def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
 def compare(
     spark: "SparkSession", tables: Path, database_url: str, expected: Mapping[str, "DataFrame"]
 ) -> list[Comparison]:
-    """Compare each table below `tables`, in Iceberg and in Postgres with what it should hold, row for row, counting
-    repeated rows."""
+    """Compare each table in Parquet, Iceberg and Postgres with the expected one, row by row, counting repeated rows."""
     comparisons = []
     for name, wanted in expected.items():
         shown = spark.read.parquet(str((tables / TABLES[name]).resolve()))

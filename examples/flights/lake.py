@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan
 
 NAMESPACE = "flights"
-#: By the names of the sinks, the tables in the namespace.
+#: The tables in the namespace, by the names of the sinks.
 TABLES = {f"{name}_iceberg": name for name in ("departures", "carrier_delays", "delay_by_weather")}
 
 
 def files(url: str, table: str) -> list[tuple[Path, int]]:
-    """The data files that readers see, each with its rows."""
+    """Return the data files that readers see, each with its number of rows."""
     with _scan(url, table) as scan:
         found = [(task.file.file_path, task.file.record_count) for task in scan.plan_files()]
     return sorted((Path(path.removeprefix("file://")), rows) for path, rows in found)
@@ -28,7 +28,7 @@ def rows(url: str, table: str) -> "pa.Table":
 
 @contextmanager
 def _scan(url: str, table: str) -> "Iterator[DataScan]":
-    from pyiceberg.catalog.sql import SqlCatalog  # heavy, as below
+    from pyiceberg.catalog.sql import SqlCatalog  # a heavy import, as below
 
     options = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dtidegate_iceberg"
     catalog = SqlCatalog("tidegate", uri=options, init_catalog_tables="false")

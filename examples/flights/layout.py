@@ -1,4 +1,4 @@
-"""Where the demonstration keeps its files, below the project's `.tidegate/demo`."""
+"""The directories of the demonstration, below the project's `.tidegate/demo`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local_stack.stack import LocalStack
 
-#: Where readers of each table look, below `tables/`. `current` is a link, which they resolve first.
+#: The directories that readers of each table open, below `tables/`. `current` is a link, which they resolve first.
 TABLES = {
     "departures": "departures",
     "carrier_delays": "carrier_delays/current",
@@ -16,7 +16,9 @@ TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`project` has the DAGs; `home` is the pipeline's TIDEGATE_HOME, so `tidegate` finds the same things there."""
+    """The demonstration's directories. `project` has the DAGs; `home` is the pipeline's TIDEGATE_HOME, so `tidegate`
+    finds the same files there.
+    """
 
     project: Path
     home: Path
@@ -43,7 +45,9 @@ class Layout:
         return self.home / "dags"
 
     def stack(self, dags: Path, environment: Mapping[str, str] | None = None, spark_server: bool = True) -> LocalStack:
-        """Its Postgres is where `tidegate` looks for an embedded one, so history can be read after it is stopped."""
+        """Return the stack. Its Postgres is where `tidegate` expects an embedded one, so history can be read after it
+        stops.
+        """
         return LocalStack(
             self.home / ".tidegate",
             dags=dags,

@@ -1,4 +1,4 @@
-"""The table in Postgres that changes together with the checkpoint: what is in it."""
+"""The rows of the table in Postgres that changes together with the checkpoint."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What there is between two DAG runs: tables as readers see them, positions and state as they are stored.
+"""The data between two DAG runs: tables as readers see them, and positions and state as they are stored.
 
 If two observations are equal, nothing has changed, down to the last byte.
 """
@@ -17,7 +17,7 @@ from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """How much there is of something, and a digest of all of it."""
+    """The amount of some data, and a digest of all of it."""
 
     amount: int
     digest: str
@@ -25,7 +25,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`tables` in rows, `positions` of the sources in files read, `state` of the operators in rows kept in runs."""
+    """An observation: `tables` in rows, `positions` of the sources in files read, `state` of the operators in rows of
+    runs.
+    """
 
     tables: dict[str, Content]
     positions: dict[str, Content]
@@ -33,7 +35,7 @@ class Observation:
 
 
 def observe(store: CheckpointStore, pipeline_id: str, home: Path, database_url: str) -> Observation:
-    """Observe what readers see below `home` and in the database, and what the next checkpoint would start from."""
+    """Observe the tables below `home` and in the database, and the state that the next checkpoint would start from."""
     positions: dict[str, list[StateHandle]] = {}
     state: dict[str, list[StateHandle]] = {}
     with store.transaction(pipeline_id) as transaction:
@@ -64,7 +66,7 @@ def _rows(rows: list[tuple[Any, ...]]) -> Content:
 
 
 def _table(directory: Path) -> Content:
-    import pyarrow.parquet as pq  # heavy, and the demonstration should say something before it is loaded
+    import pyarrow.parquet as pq  # a heavy import; the demonstration should print something first
 
     return _files([(file, pq.read_metadata(file).num_rows) for file in _visible(directory)])
 
@@ -78,7 +80,7 @@ def _files(files: list[tuple[Path, int]]) -> Content:
 
 
 def _visible(directory: Path) -> Iterator[Path]:
-    """The files that a reader of the directory opens: none with a part of its path beginning with `_` or a dot."""
+    """Yield the files that a reader of the directory opens: no part of their path begins with `_` or a dot."""
     for file in sorted(directory.rglob("*.parquet")):
         if not any(part.startswith(("_", ".")) for part in file.relative_to(directory).parts):
             yield file

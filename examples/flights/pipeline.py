@@ -1,6 +1,6 @@
 """The demonstration's pipeline: how late do flights leave New York, by carrier and by the weather of the hour?
 
-This is all that a user writes, apart from the three lines of the DAG file.
+Users write only this file, and the three lines of the DAG file.
 """
 
 from tidegate import (
@@ -50,8 +50,8 @@ carriers = flown.key_by("carrier").aggregate(
     expect=suite("one_row_an_hour", expect("compound_columns_to_be_unique", column_list=["origin", "time_hour"])),
 )
 def delay_by_weather(flown, weather, state):
-    """Flights and weather of an hour come in any order, in any checkpoint. What is known of the hour accumulates."""
-    from pyspark.sql import functions as F  # not at the top: Airflow parses this file often, and pyspark is heavy
+    """Merge flights and weather per hour. They arrive in any order and in any checkpoint."""
+    from pyspark.sql import functions as F  # imported here: Airflow parses this file often, and pyspark is heavy
 
     departures = flown.selectExpr("origin", "time_hour", "1L AS flights", "BIGINT(dep_delay) AS minutes")
     readings = weather.select("origin", "time_hour", "temp", "precip", "visib")

@@ -1,4 +1,4 @@
-"""How the demonstration shows what it sees: lines, tables and one verdict. It reads nothing itself."""
+"""The output of the demonstration: lines, tables and one verdict. It reads no data itself."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _STYLES = {
     "deferred": "yellow",
     "up_for_retry": "magenta",
 }
-#: How many of the rows that failed an expectation are shown, and how many columns. The report has more.
+#: The number of rows and columns shown for a failed expectation. The report has more.
 ROWS, COLUMNS = 3, 4
 
 
@@ -38,7 +38,7 @@ def chapter(console: Console, name: str, what: str) -> None:
 
 
 def steps(tasks: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line with the DAG run's tasks and where each is."""
+    """Return one line with the state of each of the DAG run's tasks."""
     shown = []
     for name in STEPS:
         state = tasks.get(name, {}).get("state") or "waiting"
@@ -67,7 +67,7 @@ def completed(console: Console, record: CheckpointRecord, seen: Observation, att
 
 
 def at_once(console: Console, record: CheckpointRecord, wrote: Mapping[str, int]) -> None:
-    """`wrote`: the transaction of each table and of the checkpoint, all the same."""
+    """Print the transaction that wrote each table and the checkpoint, which is the same. `wrote` has it by name."""
     tables = ", ".join(sorted(name for name in wrote if name != "checkpoint"))
     console.print(
         f"Checkpoint {record.checkpoint_id} became visible in transaction {wrote['checkpoint']}, and in the same one "
@@ -76,21 +76,21 @@ def at_once(console: Console, record: CheckpointRecord, wrote: Mapping[str, int]
 
 
 def looked_at(console: Console, reads: Mapping[int, int], of_two: int) -> None:
-    """`reads`: how many, by the number of departures that were there."""
-    each = ", ".join(f"{number:,} with {departures:,} departures" for departures, number in sorted(reads.items()))
+    """Print the number of reads. `reads` has it by the number of departures that the tables had."""
+    parts = ", ".join(f"{number:,} with {departures:,} departures" for departures, number in sorted(reads.items()))
     console.print(
-        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared carrier_delays in Iceberg and "
-        f"carrier_mart in Postgres with that: {sum(reads.values()):,} reads, {each}, {of_two} of two checkpoints."
+        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared the result with carrier_delays "
+        f"in Iceberg and carrier_mart in Postgres: {sum(reads.values()):,} reads, {parts}, {of_two} of two checkpoints."
     )
 
 
 def stopped(console: Console, record: CheckpointRecord, verdicts: Sequence[Verdict], reports: Path) -> None:
-    """Why validation refused a checkpoint: the expectations that failed, and rows they failed on."""
+    """Print why validation refused a checkpoint: the failed expectations, and rows that failed."""
     reason = record.failure_reason.name if record.failure_reason else ""
     console.print(
         f"Checkpoint {record.checkpoint_id} [red]{record.status}[/] {reason}. {escape(record.failure_message or '')}"
     )
-    table = Table("Target", "Expectation", "Rows", "Such as", title="Expectations that failed")
+    table = Table("Target", "Expectation", "Rows", "Such as", title="Failed expectations")
     for verdict in verdicts:
         for result in verdict.results:
             if not result["success"]:
@@ -112,7 +112,7 @@ def _share(unexpected: int | None, of: int | None) -> str:
 
 
 def _row(row: Mapping[str, Any], column: str | None) -> str:
-    """The unexpected value, then the columns that identify its row."""
+    """Return the unexpected value, then the columns that identify its row."""
     ordered = sorted(row.items(), key=lambda item: item[0] != column)
     return _pairs(dict(ordered[:COLUMNS]))
 

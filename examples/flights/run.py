@@ -1,8 +1,8 @@
-"""What `make demo` runs: DAG runs on real data, a reader that loops, one bad file, one wrong deployment, one killed
-Spark, one comparison.
+"""The chapters of `make demo`: DAG runs on flight data, a reader that loops, one bad file, one wrong deployment, one
+killed Spark, one comparison.
 
-Airflow and the pipeline decide what happens. This file delivers the data, does the damage, and observes. `report` shows
-what it sees.
+Airflow and the pipeline decide the outcome. This module delivers the data, does the damage, and observes; `report`
+prints the observations.
 """
 
 import os
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class DemonstrationError(CheckpointError):
-    """Something did not happen as it must."""
+    """A chapter of the demonstration did not go as expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What arrives before a DAG run: positions in the sorted days of each source, the last one excluded.
+    """The data that arrives before a DAG run: positions in the sorted days of each source, the last one excluded.
 
-    Weather is first ten days behind the flights, then ten days ahead, so hours meet across checkpoints both ways.
+    Weather is first ten days behind the flights, then ten days ahead, so that hours meet across checkpoints both ways.
     """
 
     flights: tuple[int, int]
@@ -100,7 +100,7 @@ class Demonstration:
         self._completed(run_id)
 
     def looked_at(self, run_id: str, batch: Batch) -> None:
-        """A DAG run while a reader loops, over tables in Iceberg and in Postgres."""
+        """Run a DAG run while a reader loops over tables in Iceberg and in Postgres."""
         report.chapter(self.console, run_id, f"{self._deliver(batch)}, while a reader loops over three tables")
         with LoopingReader(self.stack.database_url) as reader:
             self._finish(run_id, "success")
@@ -117,7 +117,7 @@ class Demonstration:
         report.at_once(self.console, record, wrote)
 
     def bad(self, run_id: str, batch: Batch) -> date:
-        """A DAG run in which one file has delays in seconds. Returns its day."""
+        """Run a DAG run in which one file has delays in seconds. Return its day."""
         day = self.deliveries.days("flights")[batch.flights[0] + 7]
         delivered = self._deliver(batch)
         file = self.deliveries.deliver_in_seconds(day)
@@ -129,7 +129,7 @@ class Demonstration:
         verdicts = self.store.verdicts(pipeline.name, record.checkpoint_id)
         report.stopped(self.console, record, verdicts, self.layout.reports)
         after = self._observe()
-        report.compared_with(self.console, before, after, "What the stopped checkpoint changed")
+        report.compared_with(self.console, before, after, "The changes of the failed checkpoint")
         _must(before == after, "The failed checkpoint changed something.")
         return day
 
@@ -140,7 +140,9 @@ class Demonstration:
         report.completed(self.console, self._record(run_id), self._observe())
 
     def wrong(self, run_id: str, batch: Batch) -> Observation:
-        """A DAG run of a wrong version of the pipeline, which no expectation notices. Returns what was there before."""
+        """Run a DAG run of a wrong version of the pipeline, which no expectation detects. Return the observation from
+        before.
+        """
         before = self._observe()
         changed = deploy_mistake(self.layout.dags)
         report.chapter(self.console, run_id, f"{self._deliver(batch)}, and a wrong change is deployed: {changed}")
@@ -149,7 +151,7 @@ class Demonstration:
         return before
 
     def restored(self, run_id: str, right: Observation) -> None:
-        """Back to the checkpoint before the wrong one, and on with the right code."""
+        """Restore the checkpoint before the wrong one, and continue with the right code."""
         latest = [record for record in self.store.history(pipeline.name, 10) if record.status is Status.COMPLETED]
         back, wrong = latest[1].checkpoint_id, latest[0].checkpoint_id
         report.chapter(
@@ -161,7 +163,9 @@ class Demonstration:
             state = self.api.wait(RESTORE, restoring)
         _must(state == "success", f"DAG run {restoring!r} of {RESTORE} ended as {state}.")
         after = self._observe()
-        report.compared_with(self.console, right, after, f"What checkpoint {wrong} changed, and the restore took back")
+        report.compared_with(
+            self.console, right, after, f"The changes of checkpoint {wrong}, which the restore took back"
+        )
         _must(right == after, f"The pipeline is not as it was with checkpoint {back}.")
         self._finish("redone", "success")
         report.completed(self.console, self._record("redone"), self._observe())
@@ -227,7 +231,7 @@ class Demonstration:
 
 @contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
-    """Send standard error of this process, and of those it starts, to a file: Spark starts with six warnings."""
+    """Send standard error of this process and its children to a file: Spark prints six warnings when it starts."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -244,9 +248,9 @@ def _must(holds: bool, otherwise: str) -> None:
 
 
 def demonstrate(layout: Layout, console: Console) -> bool:
-    """Run the demonstration from nothing on its own stack, and stop it. Returns whether all tables were identical."""
+    """Run the demonstration from scratch on its own stack, and stop it. Return whether all tables were identical."""
     began = time.monotonic()
-    # Only the DAG runs that are triggered here.
+    # Run only the DAG runs that are triggered here.
     stack = layout.stack(layout.dags, {"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})
     stack.remove()
     shutil.rmtree(layout.home, ignore_errors=True)
@@ -264,7 +268,11 @@ def demonstrate(layout: Layout, console: Console) -> bool:
 
 
 def start(stack: LocalStack, console: Console) -> None:
-    """Start the stack and show what it waits for. Raises `ConfigurationError` if Spark would find no Java."""
+    """Start the stack, and show its progress.
+
+    Raises:
+        ConfigurationError: If Spark would find no Java.
+    """
     find_java()
     began = time.monotonic()
     with console.status("") as status:
@@ -274,7 +282,9 @@ def start(stack: LocalStack, console: Console) -> None:
 
 
 def up(layout: Layout, console: Console) -> None:
-    """Leave the whole stack running, with the demonstration's history if there is one, else with a year to read."""
+    """Start the whole stack and leave it running, with the demonstration's history if there is one, else with a year of
+    data to read.
+    """
     stack = layout.stack(layout.project / "dags")
     start(stack, console)
     if not layout.landing.exists():
@@ -303,12 +313,19 @@ def remove(layout: Layout, console: Console) -> None:
     for lock in kept.rglob("postgres/lock"):
         EmbeddedPostgres(lock.parent).remove()
     shutil.rmtree(kept, ignore_errors=True)
-    console.print("Airflow, Postgres and Spark are stopped, and their data are removed.")
+    console.print("Airflow, Postgres and Spark are stopped, and their data is removed.")
 
 
 def project() -> Path:
-    """The directory with the DAGs, where `make` runs. Raises `DemonstrationError`."""
+    """Return the directory with the DAGs, where `make` runs.
+
+    Raises:
+        DemonstrationError: If this directory has none.
+    """
     here = Path.cwd()
     if not (here / "dags" / "flight_delays.py").exists():
-        raise DemonstrationError(f"{here} is not Tidegate's directory: it has no dags/flight_delays.py. Change to it.")
+        raise DemonstrationError(
+            f"{here} is not Tidegate's directory: it has no dags/flight_delays.py. Nothing was started. "
+            "Change to the right one."
+        )
     return here

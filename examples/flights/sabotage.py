@@ -12,13 +12,15 @@ from tidegate.protocol.facts.records import CheckpointRecord
 
 
 class SabotageError(CheckpointError):
-    """There was nothing to kill, so the demonstration could not show the recovery."""
+    """No process was found to kill, so the demonstration could not show the recovery."""
 
 
 def kill_spark_in_snapshot(
     store: CheckpointStore, pipeline_id: str, request: str, sessions: list[Session], timeout: float = 120.0
 ) -> tuple[int, CheckpointRecord]:
-    """SIGKILL the Java process of the request's snapshot. Returns its pid, and the checkpoint as it was just before."""
+    """Send SIGKILL to the Java process of the request's snapshot. Return its pid, and the checkpoint as it was just
+    before.
+    """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         record = _latest(store, pipeline_id, request)

@@ -1,7 +1,8 @@
-"""What changes together with a checkpoint: tables in Iceberg and one in Postgres, and a reader that loops over three.
+"""The tables in Iceberg and Postgres that change together with a checkpoint, and a reader that loops over three of
+them.
 
-Departures, counted by carrier, are what the other two tables have. A reader that saw them as of two checkpoints would
-find a difference.
+Two of the tables hold departures aggregated by carrier. A reader that saw them as of different checkpoints would find a
+difference.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _LOCATIONS = text("""
 SELECT table_name, metadata_location FROM tidegate_iceberg.iceberg_tables WHERE table_namespace = :namespace
 """)
-#: `figures` gets its row when a checkpoint completes, and keeps it as it is.
+#: `figures` gets its row when a checkpoint completes, and is not changed afterwards.
 _TRANSACTIONS = text("""
 SELECT 'carrier_mart' AS name, max(xmin::text::bigint) AS transaction FROM carrier_delays
 UNION ALL
@@ -34,16 +35,17 @@ _PAUSE = 0.2
 
 
 def transactions(url: str, pipeline_id: str, checkpoint_id: int) -> dict[str, int]:
-    """The transaction that wrote the newest rows of each table, and the one that completed the checkpoint."""
-    asked = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "namespace": lake.NAMESPACE}
+    """Return the transaction that wrote the newest rows of each table, and the one that completed the checkpoint."""
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "namespace": lake.NAMESPACE}
     with mart.connected(url) as connection:
-        return {row.name: row.transaction for row in connection.execute(_TRANSACTIONS, asked)}
+        return {row.name: row.transaction for row in connection.execute(_TRANSACTIONS, parameters)}
 
 
 class LoopingReader:
-    """Reads the three tables, each time as of one moment, from the beginning of a block to its end.
+    """A reader of the three tables, each time as of one moment, from the beginning of a block to its end.
 
-    `reads`: how many, by the number of departures that the tables had. `of_two`: of how many the tables disagreed.
+    `reads` is the number of reads by the number of departures that the tables had; `of_two` is the number in which the
+    tables disagreed.
     """
 
     def __init__(self, url: str) -> None:
@@ -55,7 +57,7 @@ class LoopingReader:
         self._thread = Thread(target=self._loop, daemon=True)
 
     def __enter__(self) -> Self:
-        self._read()  # what there is before anything changes
+        self._read()  # the data before anything changes
         self._thread.start()
         return self
 
@@ -66,7 +68,7 @@ class LoopingReader:
             return
         if self._failed is not None:
             raise self._failed
-        self._read()  # and what there is after it
+        self._read()  # the data after the block
 
     def _loop(self) -> None:
         try:
@@ -87,22 +89,22 @@ class LoopingReader:
 
 
 def _as_of_now(connection: Connection) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    """The rows in Postgres, and which metadata file each table in Iceberg has, as of one moment."""
+    """Return the rows in Postgres, and the metadata file of each table in Iceberg, as of one moment."""
     locations = connection.execute(_LOCATIONS, {"namespace": lake.NAMESPACE})
-    found = {row.table_name: row.metadata_location for row in locations}
-    return mart.rows_of(connection), found
+    by_table = {row.table_name: row.metadata_location for row in locations}
+    return mart.rows_of(connection), by_table
 
 
 def _rows(location: str, *columns: str) -> "pa.Table":
-    from pyiceberg.table import StaticTable  # heavy, as below
+    from pyiceberg.table import StaticTable  # a heavy import, as below
 
     return StaticTable.from_metadata(location).scan(selected_fields=columns).to_arrow().select(columns)
 
 
 def _counted(departures: "pa.Table") -> list[tuple[Any, ...]]:
-    """Flights, minutes and the worst delay by carrier, as the other tables have them."""
-    found = departures.group_by("carrier").aggregate([("dep_delay", how) for how in ("count", "sum", "max")])
-    return sorted(tuple(row.values()) for row in found.select(_AGGREGATES).to_pylist())
+    """Return flights, minutes and the worst delay by carrier, as the other tables have them."""
+    by_carrier = departures.group_by("carrier").aggregate([("dep_delay", how) for how in ("count", "sum", "max")])
+    return sorted(tuple(row.values()) for row in by_carrier.select(_AGGREGATES).to_pylist())
 
 
 _AGGREGATES = ["carrier", "dep_delay_count", "dep_delay_sum", "dep_delay_max"]

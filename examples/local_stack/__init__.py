@@ -1,4 +1,4 @@
-"""A whole Airflow with its Postgres and Spark on one machine, supervised: for the demonstration and for tests.
+"""Airflow with Postgres and Spark on one machine, supervised, for the demonstration and for tests.
 
 It knows no pipeline. Reading order: `stack`, `supervisor`, `processes`, `airflow_environment`, `airflow_api`.
 """

@@ -1,6 +1,6 @@
-"""A small client of Airflow's REST API: the calls that the demonstration and the end-to-end tests need.
+"""A small client of Airflow's REST API, with the calls that the demonstration and the end-to-end tests need.
 
-Tokens are fetched when needed and never stored. Waiting is bounded and reports what it sees.
+Tokens are fetched when needed and never stored. Waiting is bounded, and a timeout reports the last state.
 """
 
 import time
@@ -14,18 +14,19 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 #: Seconds between two polls.
 INTERVAL = 0.3
-#: How often a question is asked that gets no answer. On a busy machine a single answer was seen to take half a minute.
+#: The attempts of a request that gets no answer. On a busy machine an answer can take half a minute.
 ATTEMPTS = 4
 FINISHED = frozenset({"success", "failed"})
 
 
 class AirflowApiError(CheckpointError):
-    """Airflow refused a request, gave no answer, or did not reach the state that was waited for."""
+    """Airflow refused a request, gave no answer, or did not reach the expected state."""
 
 
 class AirflowApi:
-    """Airflow's API at `url` (such as `http://127.0.0.1:8080`) with one user's rights. An answer may take `timeout`
-    seconds."""
+    """Airflow's API at `url` (such as `http://127.0.0.1:8080`), with one user's rights and a time limit for each
+    answer.
+    """
 
     def __init__(self, url: str, user: str, password: str, timeout: float = 30.0) -> None:
         self.url = url
@@ -37,9 +38,10 @@ class AirflowApi:
         self._client.close()
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
-        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` unless it succeeds.
+        """Send one request below `/api/v2`, and return its answer as JSON. A `GET` without an answer is repeated.
 
-        What only reads (`GET`) is asked again when no answer comes.
+        Raises:
+            AirflowApiError: Unless it succeeds.
         """
         if "authorization" not in self._client.headers:
             self._login()
@@ -59,10 +61,10 @@ class AirflowApi:
                 return self._client.request(method, path, **arguments)
             except httpx.TimeoutException as error:
                 if attempt == attempts:
-                    safe = "Nothing was changed" if method == "GET" else "It may have done what it was asked to do"
+                    safe = "Nothing was changed" if method == "GET" else "The request may have been carried out"
                     raise AirflowApiError(
                         f"Airflow at {self.url} gave no answer to {method} {path} in {self._timeout:g} s, in attempt "
-                        f"{attempt} of {attempts}. {safe}: look at its pages, and at the log of its API server."
+                        f"{attempt} of {attempts}. {safe}. Check its pages, and the log of its API server."
                     ) from error
                 attempt += 1
 
@@ -73,7 +75,9 @@ class AirflowApi:
         self._client.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def health(self) -> dict[str, str]:
-        """The status of each component, such as `{"scheduler": "healthy"}`. Empty while the server does not answer."""
+        """Return the status of each component, such as `{"scheduler": "healthy"}`; empty while the server does not
+        answer.
+        """
         try:
             answer = self._client.get("/api/v2/monitor/health")
             return {name: part["status"] for name, part in answer.json().items()} if answer.is_success else {}
@@ -81,7 +85,11 @@ class AirflowApi:
             return {}
 
     def wait_for_dag(self, dag_id: str, timeout: float = 90.0) -> None:
-        """Wait until the DAG is parsed and unpaused. Raises `AirflowApiError` with Airflow's import errors if not."""
+        """Wait until the DAG is parsed, and unpause it.
+
+        Raises:
+            AirflowApiError: If that takes too long, with Airflow's import errors.
+        """
         deadline = time.monotonic() + timeout
         while dag_id not in {dag["dag_id"] for dag in self.call("GET", "/dags")["dags"]}:
             if time.monotonic() > deadline:
@@ -100,8 +108,9 @@ class AirflowApi:
         return str(self.call("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
     def restore(self, pipeline: str, checkpoint_id: int, dag_id: str) -> str:
-        """Restore a pipeline as the Checkpoints page does: have a run of the DAG plan it, then confirm the plan. Return
-        the id of the DAG run that carries it out."""
+        """Restore a pipeline as the Checkpoints page does: request a plan, then confirm it. Return the id of the DAG
+        run that carries it out.
+        """
         plan = self._asked_on_page(pipeline, "plan-restore", to=str(checkpoint_id))
         self.wait(dag_id, f"tidegate__{plan}")
         return f"tidegate__{self._asked_on_page(pipeline, f'restore-plans/{plan}/restore')}"
@@ -111,7 +120,7 @@ class AirflowApi:
         return f"tidegate__{self._asked_on_page(pipeline, 'drain')}"
 
     def _asked_on_page(self, pipeline: str, what: str, **given: Any) -> str:
-        """The id of the request."""
+        """Send a request as a page does, and return its id."""
         self.call("GET", "/version")  # logs in
         pages, request_id = "/tidegate/api/v1", str(uuid4())
         token = self._answer("GET", f"{pages}/token", ATTEMPTS).json()["token"]
@@ -127,7 +136,9 @@ class AirflowApi:
     def wait(
         self, dag_id: str, run_id: str, timeout: float = 300.0, watch: Callable[[dict[str, Any]], None] | None = None
     ) -> str:
-        """Wait until the DAG run ends: `success` or `failed`. `watch` gets the task instances at every poll."""
+        """Wait until the DAG run ends, and return `success` or `failed`. `watch` is given the task instances at every
+        poll.
+        """
         deadline = time.monotonic() + timeout
         while True:
             state = self.state(dag_id, run_id)
@@ -143,12 +154,14 @@ class AirflowApi:
             time.sleep(INTERVAL)
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        """The DAG run's task instances by task id, as Airflow describes them (`state`, `try_number`, `duration`, …)."""
+        """Return the DAG run's task instances by task id, as Airflow describes them (`state`, `try_number`, `duration`,
+        …).
+        """
         instances = self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {instance["task_id"]: instance for instance in instances}
 
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
-        """The log of one try, as text."""
+        """Return the log of one try as text."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self.call("GET", path, params={"full_content": "true"}, headers={"accept": "application/json"})[
             "content"
@@ -156,7 +169,7 @@ class AirflowApi:
         return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
 
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
-        """The task's extra links by name."""
+        """Return the task's extra links by name."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
         return dict(self.call("GET", path)["extra_links"])
 

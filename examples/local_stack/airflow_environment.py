@@ -1,4 +1,4 @@
-"""The settings of a local Airflow, as environment variables. Pure, so that they can be read and tested in one place."""
+"""The settings of a local Airflow, as environment variables. Pure functions, which are easy to test."""
 
 import json
 import sys
@@ -21,16 +21,16 @@ class Directories:
     password_file: Path
 
 
-#: How soon a killed process is noticed, in seconds. The supervisor restarts it within a few seconds. Airflow's own
-#: settings are for machines that are far apart, and let a task without a scheduler wait for five minutes.
+#: Limits for detecting a killed process, in seconds. The supervisor restarts it within a few seconds. Airflow's own
+#: defaults are for distributed machines, and let a task without a scheduler wait for five minutes.
 _RECOVERY = {
-    # A scheduler that is silent for so long counts as ended, and the next one schedules its tasks again.
+    # A scheduler that is silent for this long counts as ended, and the next one schedules its tasks again.
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
-    # A task that is silent for so long counts as ended. Longer than an API server needs to be back on a busy machine.
+    # A task that is silent for this long counts as ended. An API server needs less time to restart on a busy machine.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-    # Heartbeats are five seconds apart: a task survives if the API server is away for a minute.
+    # Heartbeats are five seconds apart, so a task survives if the API server is away for a minute.
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "12",
 }
 
@@ -44,10 +44,12 @@ def airflow_environment(
     parallelism: int,
     extra: Mapping[str, str],
 ) -> dict[str, str]:
-    """The whole environment of the components. Airflow's own variables are set here or in `extra`, never inherited.
+    """Return the whole environment of the components. Airflow's own variables are set here or in `extra`, never
+    inherited.
 
-    The port is needed three times: tasks reach the API server by `EXECUTION_API_SERVER_URL`, which does not follow
-    `API__PORT`. The idle sleep bounds how long a task waits for the one before it. `_RECOVERY` is for killed processes.
+    The port appears three times, because tasks reach the API server by `EXECUTION_API_SERVER_URL`, which does not
+    follow `API__PORT`. The idle sleep bounds the time that a task waits for the one before it. `_RECOVERY` is for
+    killed processes.
     """
     url = f"http://127.0.0.1:{secrets.port}"
     ours = {
@@ -72,7 +74,7 @@ def airflow_environment(
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.1,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW_CONN_TIDEGATE_DEFAULT": postgres_connection(tidegate_url),
-        # The interpreter's own scripts first, so that tasks start programs of this installation.
+        # The interpreter's own scripts come first, so that tasks start programs of this installation.
         "PATH": f"{Path(sys.executable).parent}:{inherited.get('PATH', '')}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -82,17 +84,17 @@ def airflow_environment(
 
 
 def users_of(environment: Mapping[str, str], configuration: Path) -> list[str]:
-    """The names of those who may log in, as Airflow reads them: from its environment, else from its file."""
+    """Return the names of the users who may log in, as Airflow reads them: from its environment, else from its file."""
     listed = environment.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
     if listed is None:
         file = RawConfigParser()
         file.read(configuration)
         listed = file.get("core", "simple_auth_manager_users", fallback="admin:admin")
-    return [name for each in listed.split(",") if (name := each.partition(":")[0].strip())]
+    return [name for entry in listed.split(",") if (name := entry.partition(":")[0].strip())]
 
 
 def postgres_connection(url: str) -> str:
-    """A database URL as an Airflow connection in JSON form, in which no character needs escaping."""
+    """Return a database URL as an Airflow connection in JSON form, in which no character needs escaping."""
     parts = urlsplit(url)
     return json.dumps(
         {

@@ -1,7 +1,7 @@
-"""What Airflow's scheduler imports before it forks its workers, so that tasks find it there.
+"""Imports for Airflow's scheduler before it forks its workers, so that tasks inherit them.
 
-A task is forked from a worker of the scheduler. It would otherwise spend seconds on importing the libraries that the
-task before it has imported. Airflow reads `SETTINGS` in every component, from its own directory for configuration.
+A task is forked from a worker of the scheduler. It would otherwise spend seconds on importing libraries that the task
+before it has imported. Airflow reads `SETTINGS` in every component, from its own directory for configuration.
 """
 
 SETTINGS = """import sys
@@ -14,7 +14,7 @@ if sys.argv[1:2] == ["scheduler"]:
 
 
 def import_for_tasks() -> None:
-    """Import what the steps of a DAG run use, and start nothing."""
+    """Import the modules that the steps of a DAG run use, and start nothing."""
     import tidegate.assembly
     import tidegate.postgres.store
     import tidegate.spark.region  # noqa: F401

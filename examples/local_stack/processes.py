@@ -1,8 +1,8 @@
 """Processes in sessions of their own: started here, found again by another process, stopped as a whole.
 
 Airflow gives every task its own process group, and Spark's JVM starts more groups. Most processes stay in the session
-that was started here. Those that leave it are found by a mark in their environment. Nothing here knows what the
-processes do.
+that was started here. Those that leave it are found by a mark in their environment. This module does not know the
+purpose of the processes.
 """
 
 import json
@@ -19,10 +19,10 @@ import psutil
 from local_stack.secrets_file import open_log
 from tidegate.protocol.facts.errors import CheckpointError
 
-#: In the environment of every process of a stack: names the stack.
+#: A variable in the environment of every process of a stack, whose value names the stack.
 MARK = "TIDEGATE_STACK"
 
-#: Two start times this close (seconds) are the same process: the clock may have been set in between.
+#: Two start times this close (seconds) are the same process, because the clock may have been set in between.
 SAME_START = 5.0
 #: Seconds that a killed process may take until it is gone.
 _PATIENCE = 30.0
@@ -34,14 +34,16 @@ class UnstoppableError(CheckpointError):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A process that leads a session. `started` (seconds since the epoch) tells it from a later one with its pid."""
+    """A process that leads a session. `started` (seconds since the epoch) distinguishes it from a later one with its
+    pid.
+    """
 
     name: str
     pid: int
     started: float
 
     def leader(self) -> psutil.Process | None:
-        """The process that was started, if it still runs."""
+        """Return the process that was started, if it still runs."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < SAME_START
@@ -50,12 +52,14 @@ class Session:
             return None
 
     def members(self) -> list[psutil.Process]:
-        """Every live process of the session, also if its leader is gone; none if the pid now means another session."""
-        found = [process for process in psutil.process_iter() if _session_of(process.pid) == self.pid]
-        return [process for process in found if is_alive(process)] if self.is_valid() else []
+        """Return every live process of the session, even if its leader is gone; none if the pid now means another
+        session.
+        """
+        processes = [process for process in psutil.process_iter() if _session_of(process.pid) == self.pid]
+        return [process for process in processes if is_alive(process)] if self.is_valid() else []
 
     def is_valid(self) -> bool:
-        """Whether the pid still means this session, if it means anything.
+        """Whether the pid still refers to this session, if it refers to any.
 
         A pid is not used again while a session has it, so members without a leader belong to this session.
         """
@@ -75,9 +79,9 @@ def _session_of(pid: int) -> int | None:
 def start_session(
     name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path
 ) -> tuple[Session, subprocess.Popen[bytes]]:
-    """Start a command as leader of a new session, its output appended to the private file `log`, its input empty.
+    """Start a command as leader of a new session, with its output appended to the private file `log` and no input.
 
-    The process outlives its starter. The handle is for reaping it if the starter lives longer.
+    The process outlives its starter. The returned handle lets a longer-lived starter reap it.
     """
     with open_log(log) as output:
         process = subprocess.Popen(
@@ -93,30 +97,34 @@ def start_session(
 
 
 def belonging(sessions: Sequence[Session], mark: str) -> list[psutil.Process]:
-    """Every live process of the sessions, every one of this user with the mark in its environment, and all below them.
+    """Return every live process of the sessions, every one of this user with the mark in its environment, and all their
+    descendants, except this process.
 
-    Sessions also find processes whose environment cannot be read: Airflow's workers hide theirs. The mark also finds
-    processes that have begun a session of their own. This process is never among them.
+    Sessions include processes whose environment cannot be read: Airflow's workers hide theirs. The mark includes
+    processes that have started a session of their own.
     """
     leaders = {session.pid for session in sessions if session.is_valid()}
     children = _by_parent()
-    everybody = [process for siblings in children.values() for process in siblings]
-    found = {p for p in everybody if _session_of(p.pid) in leaders or _is_marked(p, mark)}
-    found = found.union(*(_below(process.pid, children) for process in found))
-    return [process for process in found if process.pid != os.getpid() and is_alive(process)]
+    processes = [process for siblings in children.values() for process in siblings]
+    members = {p for p in processes if _session_of(p.pid) in leaders or _is_marked(p, mark)}
+    members = members.union(*(_below(process.pid, children) for process in members))
+    return [process for process in members if process.pid != os.getpid() and is_alive(process)]
 
 
 def started_by(pid: int, but: Collection[int] = ()) -> list[psutil.Process]:
-    """The live children of a process, except some, and all that they started."""
+    """Return the live descendants of a process, except some children and their descendants."""
     children = _by_parent()
-    found = {child for child in children.get(pid, []) if child.pid not in but}
-    found = found.union(*(_below(child.pid, children) for child in found))
-    return [process for process in found if is_alive(process)]
+    members = {child for child in children.get(pid, []) if child.pid not in but}
+    members = members.union(*(_below(child.pid, children) for child in members))
+    return [process for process in members if is_alive(process)]
 
 
 def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> None:
-    """End the processes found: terminate them first, kill them after `grace` seconds. Repeats until none is found,
-    because a process may start another while it ends. Raises `UnstoppableError` if the system does not end one.
+    """End the processes found: terminate them first, kill them after `grace` seconds. Repeat until none is found,
+    because a process may start another while it ends.
+
+    Raises:
+        UnstoppableError: If the system does not end one.
     """
     known: set[psutil.Process] = set()
     began = time.monotonic()
@@ -125,8 +133,8 @@ def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> No
         if time.monotonic() - began > grace + _PATIENCE:
             left = ", ".join(str(process.pid) for process in remaining)
             raise UnstoppableError(
-                f"These processes do not end, although they were killed: {left}. The system holds them, often because "
-                "of a disk or a mount that does not answer. Repair that, then stop the stack again."
+                f"These processes were killed but have not ended: {left}. The system holds them, often because "
+                "a disk or mount does not respond. Fix that, then stop the stack again."
             )
         for process in remaining if late else remaining - known:
             with suppress(psutil.NoSuchProcess):
@@ -136,7 +144,7 @@ def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> No
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs. A process that has ended and waits for its parent to reap it does not."""
+    """Whether the process still runs. One that has ended and waits to be reaped does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -165,14 +173,14 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
 
 
 def write_sessions(path: Path, sessions: Sequence[Session]) -> None:
-    """Write the sessions where another process finds them. Replaces the file as a whole."""
+    """Write the sessions where another process finds them. The file is replaced as a whole."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(json.dumps([asdict(session) for session in sessions], indent=1))
     unfinished.replace(path)
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """The sessions written, running or not; none if there is no such file."""
+    """Return the sessions written, running or not; none if there is no such file."""
     if not path.exists():
         return []
     return [Session(**entry) for entry in json.loads(path.read_text())]

@@ -1,4 +1,4 @@
-"""What only the components of a local stack may know: keys, tokens, and the ports that were free for them."""
+"""The secrets of a local stack's components: keys and tokens, and the ports that were free for them."""
 
 import json
 import os
@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """`port` is where Airflow's API server listens, `spark_port` where the Spark Connect server does, 0 if none was
-    chosen yet."""
+    """The secrets. `port` is that of Airflow's API server, `spark_port` that of the Spark Connect server; 0 if none was
+    chosen yet.
+    """
 
     fernet_key: str
     secret_key: str
@@ -30,12 +31,13 @@ def read_secrets(file: Path) -> Secrets:
 
 
 def write_secrets(file: Path) -> None:
-    """Random ones where there are none, kept afterwards so that encrypted data stays readable, and for each port
-    another one if it is taken."""
-    known = read_secrets(file) if file.exists() else _random()
-    with ExitStack() as taken:  # all at once, or two might be the same
-        port, spark_port = (_free_port(wanted, taken) for wanted in (known.port, known.spark_port))
-    write_private(file, json.dumps(asdict(replace(known, port=port, spark_port=spark_port))))
+    """Write random secrets if there are none. Existing ones are kept, so that encrypted data stays readable; a port
+    that is taken is replaced.
+    """
+    current = read_secrets(file) if file.exists() else _random()
+    with ExitStack() as taken:  # both at once, or they might be the same
+        port, spark_port = (_free_port(wanted, taken) for wanted in (current.port, current.spark_port))
+    write_private(file, json.dumps(asdict(replace(current, port=port, spark_port=spark_port))))
 
 
 def write_private(path: Path, content: str) -> None:
@@ -46,16 +48,16 @@ def write_private(path: Path, content: str) -> None:
 
 @contextmanager
 def open_log(path: Path) -> Iterator[BinaryIO]:
-    """To append to. Logs say more than others on the machine need to know, so only the owner can read one."""
+    """Open a log to append to. Only its owner can read it, because logs contain details that others must not see."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
         yield log
 
 
 def write_passwords(file: Path, users: Iterable[str]) -> None:
-    """A random one for each user who has none. Airflow would make it otherwise, and print it into its log."""
-    known = json.loads(file.read_text()) if file.exists() else {}
-    if missing := [user for user in users if user not in known]:
-        write_private(file, json.dumps(known | {user: secrets.token_urlsafe(12) for user in missing}))
+    """Write a random password for each user who has none. Airflow would otherwise create it and log it."""
+    passwords = json.loads(file.read_text()) if file.exists() else {}
+    if missing := [user for user in users if user not in passwords]:
+        write_private(file, json.dumps(passwords | {user: secrets.token_urlsafe(12) for user in missing}))
 
 
 def _random() -> Secrets:
@@ -64,7 +66,7 @@ def _random() -> Secrets:
 
 
 def _free_port(wanted: int, taken: ExitStack) -> int:
-    """The wanted port if it is free, so that a bookmark stays valid. Any free port if it is taken or 0."""
+    """Return the wanted port if it is free, so that a bookmark stays valid; any free port if it is taken or 0."""
     probe = taken.enter_context(socket.socket())
     try:
         probe.bind(("127.0.0.1", wanted))

@@ -1,15 +1,15 @@
-"""A whole Airflow on this machine, with Postgres and Spark: started, kept running, found again, repaired, stopped.
+"""Airflow on this machine, with Postgres and Spark: started, kept running, found again, repaired, stopped.
 
-Everything listens on loopback. A `supervisor` starts Airflow's components and Spark, and restarts what ends. Their
+Everything listens on loopback. A `supervisor` starts Airflow's components and Spark, and restarts any that ends. Their
 sessions are written to a file and their environment has the stack's mark, so that another process can stop them, even
-after the process that started them was killed. The caller decides what runs on the stack.
+after the process that started them was killed. The caller decides which DAGs run on the stack.
 
-    HOME/lock            starters and stoppers take turns
-    HOME/settings.json   what it runs with, for the supervisor
-    HOME/secrets.json    of Airflow and Spark, with the ports they listen on
-    HOME/password.json   of its user
-    HOME/sessions.json   the processes that run
-    HOME/postgres        the embedded Postgres
+    HOME/lock            lock for starts and stops
+    HOME/settings.json   settings, for the supervisor
+    HOME/secrets.json    secrets of Airflow and Spark, with the ports they listen on
+    HOME/password.json   password of the user
+    HOME/sessions.json   running processes
+    HOME/postgres        embedded Postgres
     HOME/logs            one file for each component
 """
 
@@ -53,7 +53,7 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
-    # The log servers of these two listen on every interface; the API server reads the log files itself.
+    # These two's log servers listen on every interface; the API server reads the log files itself.
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "triggerer": ("triggerer", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
@@ -61,9 +61,9 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 HEALTHY = {"metadatabase", "scheduler", "triggerer", "dag_processor"}
 SUPERVISOR = "supervisor"
 USER = "admin"
-#: A client that is stopped or killed in a transaction holds up others that need its rows, for so long at most.
+#: A client that is stopped or killed in a transaction blocks others that need its rows for at most this long.
 DATABASE_SETTINGS = {"idle_in_transaction_session_timeout": "60s", "client_connection_check_interval": "5s"}
-#: A component that ends this often while the stack starts will not come up at all.
+#: A component that ends more often than this while the stack starts will not come up.
 _TOO_OFTEN = 3
 Report = Callable[[str], None]
 
@@ -100,7 +100,7 @@ class LocalStack:
 
     @classmethod
     def noted_in(cls, home: Path) -> Self:
-        """The stack that was started in a directory, with the settings it was started with."""
+        """Return the stack that was started in a directory, with its settings."""
         noted = json.loads((home / "settings.json").read_text())
         return cls(
             home,
@@ -137,20 +137,24 @@ class LocalStack:
 
     @property
     def noted(self) -> Path:
-        """Where the supervisor writes the sessions."""
+        """The file in which the supervisor records the sessions."""
         return self.home / "sessions.json"
 
     def sessions(self) -> list[Session]:
-        """The supervisor's and the components' sessions; empty if the stack was never started or was stopped."""
+        """Return the sessions of the supervisor and the components; empty if the stack is not running."""
         return read_sessions(self.noted)
 
     def is_supervised(self) -> bool:
-        """Whether the supervisor runs and restarts what ends. Without it, components may still be running."""
+        """Whether the supervisor is running. Without it, components may still run, but none is restarted."""
         return any(session.name == SUPERVISOR and session.leader() is not None for session in self.sessions())
 
     @property
     def url(self) -> str:
-        """Where Airflow answers, for the browser and the API. Raises `StackError` if it was never started."""
+        """The address of Airflow, for the browser and the API.
+
+        Raises:
+            StackError: If the stack was never started.
+        """
         return f"http://127.0.0.1:{self._secrets().port}"
 
     def api(self) -> AirflowApi:
@@ -158,11 +162,15 @@ class LocalStack:
 
     @property
     def database_url(self) -> str:
-        """Tidegate's database, password included. Raises `StoreUnavailableError` while the stack does not run."""
+        """The URL of Tidegate's database, including the password.
+
+        Raises:
+            StoreUnavailableError: While the stack is not running.
+        """
         return self.postgres.running_url("tidegate")
 
     def environment(self) -> dict[str, str]:
-        """What the components and tasks run with."""
+        """Return the environment of the components and tasks."""
         directories = Directories(self.home / "airflow", self.dags, self.plugins, self.password_file)
         return airflow_environment(
             os.environ,
@@ -175,13 +183,13 @@ class LocalStack:
         )
 
     def _spark_connection(self) -> dict[str, str]:
-        known = self._secrets()
-        connection = server_connection(known.spark_port, known.spark_token)
+        current = self._secrets()
+        connection = server_connection(current.spark_port, current.spark_token)
         return {"AIRFLOW_CONN_SPARK_DEFAULT": connection} if self.spark_server else {}
 
     @property
     def components(self) -> tuple[str, ...]:
-        """The names of what the supervisor keeps running."""
+        """The names of the components that the supervisor keeps running."""
         return (*COMPONENTS, SPARK) if self.spark_server else tuple(COMPONENTS)
 
     def start_component(self, name: str) -> Session:
@@ -196,10 +204,13 @@ class LocalStack:
 
     # -- life
     def start(self, report: Report = lambda message: None) -> None:
-        """Start everything, or what is missing, and return when Airflow is healthy.
+        """Start all components, or the missing ones, and return when Airflow is healthy.
 
-        A stack that runs, supervised and with the same settings, is left as it is once it is healthy. Any other is
-        stopped, whatever is left of it, and started again. Raises `StackError`, leaving nothing running.
+        A running stack, supervised and with the same settings, is left as it is once it is healthy. Any other is
+        stopped and started again.
+
+        Raises:
+            StackError: If it does not start. Then nothing is left running.
         """
         with self._turn():
             if self.is_supervised() and self._noted_settings() == self._settings() and self._recovers(report):
@@ -212,13 +223,15 @@ class LocalStack:
                 raise
 
     def stop(self) -> None:
-        """Stop every process of the stack, whichever process started it. Its files stay. It need not be running."""
+        """Stop every process of the stack, regardless of which process started it. Its files stay. It need not be
+        running.
+        """
         if self.home.exists():
             with self._turn():
                 self._stop()
 
     def remove(self) -> None:
-        """Stop it and remove everything it ever wrote."""
+        """Stop the stack, and remove everything it ever wrote."""
         self.stop()
         self.postgres.remove()
         shutil.rmtree(self.home, ignore_errors=True)
@@ -251,12 +264,12 @@ class LocalStack:
         self._wait_until_healthy(report, 180.0)
 
     def _stop(self) -> None:
-        """Stop the supervisor first, so that it restarts nothing. What only it would find is listed before."""
-        known = belonging(self.sessions(), str(self.home))
+        """Stop the supervisor first, so that it restarts nothing. Processes that only it finds are listed before."""
+        listed = belonging(self.sessions(), str(self.home))
         for session in self.sessions():
             if session.name == SUPERVISOR and (supervisor := session.leader()) is not None:
                 supervisor.kill()
-        end(lambda: [*known, *belonging(self.sessions(), str(self.home))])
+        end(lambda: [*listed, *belonging(self.sessions(), str(self.home))])
         if self._started is not None:
             self._started.wait()
             self._started = None
@@ -320,11 +333,11 @@ class LocalStack:
                     seen = now
                     report(f"Healthy: {now}")
                 if not self.is_supervised():
-                    raise StackError(f"The stack's supervisor ended by itself. {_tail(self._log(SUPERVISOR))}")
+                    raise StackError(f"The stack's supervisor has ended. {_tail(self._log(SUPERVISOR))}")
                 for session in self.sessions():
                     pids.setdefault(session.name, set()).add(session.pid)
-                if again := [name for name, known in pids.items() if len(known) > _TOO_OFTEN]:
-                    raise StackError(f"{again[0]} ends again and again. {_tail(self._log(again[0]))}")
+                if again := [name for name, starts in pids.items() if len(starts) > _TOO_OFTEN]:
+                    raise StackError(f"{again[0]} keeps ending. {_tail(self._log(again[0]))}")
                 if time.monotonic() - started > timeout:
                     raise StackError(f"Airflow is not healthy after {timeout:.0f} s: {health}. Its logs: {self.logs}")
                 time.sleep(0.3)
@@ -333,9 +346,13 @@ class LocalStack:
         return self.logs / f"{name}.log"
 
     def _secrets(self) -> Secrets:
-        """Raises `StackError` if the stack was never started."""
+        """Return the secrets.
+
+        Raises:
+            StackError: If the stack was never started.
+        """
         if not self._secrets_file.exists():
-            raise StackError(f"No stack was started in {self.home}. Run `make up` first.")
+            raise StackError(f"No stack was started in {self.home}. Start it with `make up`.")
         return read_secrets(self._secrets_file)
 
 

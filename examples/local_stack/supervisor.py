@@ -1,10 +1,10 @@
-"""Keeps the components of a local stack running.
+"""A supervisor that keeps the components of a local stack running.
 
 `LocalStack` starts it: `python -m local_stack.supervisor HOME`.
 
-Processes that a component leaves behind when it dies become children of this process, however many groups and sessions
-it has begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their
-component is started again, and no worker of an earlier scheduler runs beside those of the new one.
+Processes that a component leaves behind when it dies become children of this process, even across process groups and
+sessions: Linux gives orphans to the nearest ancestor that requests them. Orphans are ended before their component is
+started again, so no worker of an earlier scheduler runs next to those of the new one.
 
 The supervisor stops nothing when it ends. `stop` ends the supervisor first and then all others, so there is one way to
 stop. If it is killed, the components keep running until the next `start` or `stop` finds them.
@@ -29,22 +29,22 @@ INTERVAL = 1.0
 #: Seconds before the first restart, the second, and so on. The count starts over after `STEADY` seconds of running.
 DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY = 60.0
-#: Seconds that orphans get to end by themselves, so that a task can cancel what it runs elsewhere.
+#: Seconds that orphans get to end by themselves, so that a task can cancel its work elsewhere.
 GRACE = 5.0
-#: What LocalExecutor calls its workers.
+#: The title of LocalExecutor's worker processes.
 _WORKER = "airflow worker -- LocalExecutor"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(slots=True)
 class BackOff:
-    """When a process that ends repeatedly may be started next."""
+    """The restarts of a process that ends repeatedly, and the delay before the next one."""
 
     began: float = 0.0
     restarts: int = 0
 
     def delay(self, now: float) -> float:
-        """Seconds from its end, noticed `now`, to its next start. Counts this restart."""
+        """Return the seconds from its end, noticed `now`, to its next start. Counts this restart."""
         if now - self.began > STEADY:
             self.restarts = 0
         self.restarts += 1
@@ -53,7 +53,7 @@ class BackOff:
 
 @dataclass(slots=True)
 class Component:
-    """One of Airflow's components, or Spark: its process, and when to start it if there is none."""
+    """One of Airflow's components, or Spark: its process, and the time of its next start if there is none."""
 
     name: str
     session: Session | None
@@ -61,12 +61,12 @@ class Component:
     back_off: BackOff
 
     def pid(self) -> int | None:
-        """The running process; None if it has ended."""
+        """Return the id of the running process; None if it has ended."""
         return self.session.pid if self.session is not None and self.session.leader() is not None else None
 
 
 class Supervisor:
-    """Watches Postgres and the components of a stack whose Postgres and tables are there."""
+    """The supervisor of a stack whose Postgres and tables exist."""
 
     def __init__(self, stack: LocalStack) -> None:
         self._stack = stack
@@ -83,13 +83,13 @@ class Supervisor:
         _adopt_orphans()
         while True:
             try:
-                self.look()
+                self.check()
             except (CheckpointError, OSError, psutil.Error) as error:
                 _say(f"{type(error).__name__}: {error}")
             time.sleep(INTERVAL)
 
-    def look(self) -> None:
-        """Start what has ended, after ending the processes it left behind."""
+    def check(self) -> None:
+        """Start components that have ended, after ending the processes they left behind."""
         _reap()
         self._check_postgres()
         self._check_workers()
@@ -120,7 +120,7 @@ class Supervisor:
         component.back_off.began = time.monotonic()
         if component.name == "scheduler":
             self._workers = set()
-        _say(f"{component.name} runs as process {component.session.pid}")
+        _say(f"{component.name} is running as process {component.session.pid}")
         write_sessions(stack.noted, [self._me, *(c.session for c in self._components if c.session is not None)])
 
     def _check_postgres(self) -> None:
@@ -152,26 +152,28 @@ class Supervisor:
             end(lambda: started_by(os.getpid(), self._kept() - {scheduler}), GRACE)
 
     def _strays(self) -> list[psutil.Process]:
-        """Processes that components left behind. Only Linux gives us all; elsewhere ending the session must do."""
+        """Return processes that components left behind. Only Linux finds all; elsewhere, ending the session must
+        suffice.
+        """
         return started_by(os.getpid(), self._kept())
 
     def _leaders(self) -> set[int]:
         return {pid for component in self._components if (pid := component.pid()) is not None}
 
     def _kept(self) -> set[int]:
-        """The children that are not orphans: components, and Postgres if it was started from here."""
+        """Return the children that are not orphans: components, and Postgres if it was started from here."""
         postgres = self._stack.postgres.pid()
         return self._leaders() | ({postgres} if postgres is not None else set())
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of all processes that those below this one leave behind."""
+    """Become the parent of all processes that descendants leave behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _reap() -> None:
-    """Reap ended children: no other process can."""
+    """Reap ended children, which no other process can do."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Orders from the outbox of a shop's database: `orders` is the pipeline, and `plain` asks the database for the same.
+"""Orders from the outbox of a shop's database. `orders` is the pipeline, and `plain` has the same as SQL queries.
 
 docs/how-to/read-from-postgres.md explains it.
 """

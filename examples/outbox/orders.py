@@ -1,6 +1,4 @@
-"""What customers have ordered: each event of the outbox once, and each customer's sum, from which a cancelled order is
-taken away again.
-"""
+"""Orders of customers: each event of the outbox once, and each customer's total, without cancelled orders."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +7,7 @@ from tidegate import CheckpointConfig, Pipeline, PostgresSink, PostgresSource, c
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: In the database of the shop, whose transactions insert into it what they have done to an order.
+#: The table in the shop's database. Transactions on orders insert their events into it.
 OUTBOX = (
     "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
     "xid xid8 NOT NULL DEFAULT pg_current_xact_id(), op text NOT NULL, customer text NOT NULL, cents bigint NOT NULL)",

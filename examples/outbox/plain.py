@@ -1,6 +1,6 @@
-"""What the tables of `orders` must hold, as plain SQL asks the outbox, and how the tables themselves are asked."""
+"""The expected content of the tables of `orders`, as SQL on the outbox, and the SQL that reads the tables."""
 
-#: By table: what the outbox says, and what the table says.
+#: By table: the query on the outbox, and the query on the table.
 QUESTIONS = {
     "events": (
         "SELECT id, op, customer, cents FROM public.outbox ORDER BY id",

@@ -1,1 +1,1 @@
-"""A sink and a source of one's own, as docs/how-to/write-a-sink-or-source.md shows them."""
+"""A sink and a source of a user's own, as shown in docs/how-to/write-a-sink-or-source.md."""

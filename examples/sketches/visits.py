@@ -1,5 +1,6 @@
-"""Visits to pages: how many visitors, how slow a page was at the median and in the slowest hundredth, and where most
-came from. Of visits that were slow, how many pages by country, and how slow they were.
+"""Visits to pages, with approximate figures: visitors, the median and 99th percentile of the time, and top countries.
+
+Slow visits are aggregated by country: distinct pages, and the 90th percentile of the time.
 """
 
 from pathlib import Path

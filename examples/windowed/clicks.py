@@ -1,8 +1,13 @@
-"""Clicks on pages. In each hour: how many, and who clicked last. In each hour that begins at a quarter of one: how
-many, on how many pages, and the first three visitors. In each day in Berlin: how many, from the hours. Until nobody
-clicked for half an hour: how many, at how many moments, the first two of these, and on which days such rushes ended.
-Each number is final when it is shown, and clicks that come too late for it are kept apart. In one more table, an hour
-for which clicks come within two hours is shown again, as its next version.
+"""Clicks on pages, aggregated by windows and sessions of event time.
+
+* `hourly`: clicks per page and hour, and the last visitor.
+* `trend`: per hour, beginning at each quarter: clicks, pages, and the first three visitors.
+* `daily`: clicks per page and day in Berlin, from the hours.
+* `rushes`: sessions that end after half an hour without clicks: clicks, distinct times, and the first two of them.
+* `busy`: sessions and their clicks per day in Berlin on which they end.
+* `revised`: as `hourly`, but an hour that gets clicks within two hours is emitted again, as its next version.
+
+All other results are final when they are emitted. Clicks that arrive too late are kept in tables of their own.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What the tables of `clicks` must hold, computed step by step in Python, and without anything of ours.
+"""The expected content of the tables of `clicks`, computed step by step in plain Python without Tidegate.
 
-A step is what one scheduled checkpoint reads, or one micro-batch.
+A step is the data that one scheduled checkpoint, or one micro-batch, reads.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 def windows_of(at: datetime, size: timedelta, slide: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    """Those that a moment belongs to, the last one first."""
+    """Yield the windows that a time belongs to, the last one first."""
     start = BEGINNING + (at - BEGINNING) // slide * slide
     while start + size > at:
         yield start, start + size
@@ -26,7 +26,7 @@ def windows_of(at: datetime, size: timedelta, slide: timedelta) -> Iterator[tupl
 
 
 def day_in_berlin(at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The day that a moment belongs to, from one midnight to the next."""
+    """Yield the day that a time belongs to, from midnight to midnight."""
     day = at.replace(tzinfo=UTC).astimezone(BERLIN).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     start, end = (midnight.astimezone(UTC).replace(tzinfo=None) for midnight in (day, day + DAY))
     yield start, end
@@ -34,7 +34,7 @@ def day_in_berlin(at: datetime) -> Iterator[tuple[datetime, datetime]]:
 
 @dataclass
 class Windowed:
-    """Adds up numbers by key and window."""
+    """The values by key and window."""
 
     places: Callable[[datetime], Iterable[tuple[datetime, datetime]]]
     open: dict[Row, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -50,14 +50,14 @@ class Windowed:
             self.late.append(row)
 
     def emit(self, watermark: datetime | None) -> list[tuple[Row, list[Any]]]:
-        """The windows that end at the watermark or before, once."""
+        """Return the windows that end at the watermark or before, once."""
         ended = [place for place in self.open if watermark is not None and place[-1] <= watermark]
         return [(place, self.open.pop(place)) for place in ended]
 
 
 @dataclass
 class Revised:
-    """Times by key and hour, which are shown again when more come within a time."""
+    """The times by key and hour, which are emitted again if more arrive within the lateness."""
 
     lateness: timedelta
     kept: dict[Row, list[datetime]] = field(default_factory=lambda: defaultdict(list))
@@ -89,7 +89,7 @@ class Revised:
 
 @dataclass
 class Sessions:
-    """Lists of times by key, each until nothing followed within the gap."""
+    """The times by key, in sessions that end when none follows within the gap."""
 
     gap: timedelta
     open: dict[Row, list[tuple[datetime, datetime, list[datetime]]]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Sessions:
     late: list[Row] = field(default_factory=list)
 
     def take_in(self, rows: Sequence[tuple[Row, datetime | None, Row]], closed: datetime | None) -> None:
-        """All rows of a step: their order does not matter."""
+        """Add all rows of a step. Their order does not matter."""
         self.late += [row for _, at, row in rows if at is None]
         for key in {key for key, at, _ in rows if at is not None}:
             one: list[Any] = [(*session, True, []) for session in self.open.get(key, [])]
@@ -124,7 +124,7 @@ class Sessions:
 
 
 def _touching(sessions: list[Any]) -> list[Any]:
-    """One of those that overlap or touch."""
+    """Merge sessions that overlap or touch."""
     merged: list[Any] = []
     for start, end, times, is_open, new in sorted(sessions, key=lambda session: session[:2]):
         if merged and start <= merged[-1][1]:
@@ -161,7 +161,7 @@ class Clicks:
         self._emit(self.watermark, closed)
 
     def end(self) -> None:
-        """Drained: nothing will follow."""
+        """Drain the pipeline: no more clicks follow."""
         closed, self.watermark = self.watermark, datetime.max
         self._emit(self.watermark, closed)
 

@@ -59,6 +59,6 @@ def test_what_changes_something_is_asked_once(airflow):
     """A DAG run that is asked for twice would run twice."""
     receiver, api = airflow
     receiver.answer = Silent("POST", 1)
-    with pytest.raises(AirflowApiError, match="It may have done what it was asked to do"):
+    with pytest.raises(AirflowApiError, match="The request may have been carried out"):
         api.trigger("small")
     assert asked(receiver) == ["POST"]

@@ -70,7 +70,7 @@ def test_a_stack_that_was_never_started_says_so(tmp_path):
     stack = LocalStack(tmp_path / "stack", dags=tmp_path, plugins=tmp_path)
     assert not stack.is_supervised()
     stack.stop()
-    with pytest.raises(StackError, match="Run `make up` first"):
+    with pytest.raises(StackError, match="Start it with `make up`"):
         _ = stack.url
 
 

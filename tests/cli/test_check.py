@@ -116,7 +116,7 @@ def test_a_continuous_run_checks_a_definition_before_it_is_the_region(tmp_path, 
         (
             "from tidegate import Pipeline\nother = Pipeline('shop')",
             ExitCode.NOT_FOUND,
-            "has no 'pipeline'. Its pipelines: other.",
+            "has no 'pipeline'. It has these pipelines: other.",
         ),
         ("pipeline = 7", ExitCode.NOT_FOUND, "is of type int, not a tidegate Pipeline"),
     ],
@@ -134,4 +134,4 @@ def test_a_module_that_cannot_be_imported_is_told_with_file_and_line(source, cod
 def test_a_module_that_is_not_there_is_not_found(tmp_path):
     ended = CommandHere(tmp_path, environment_of(tmp_path, NOWHERE))("check", "no_such_package.module:pipeline")
     assert ended.returncode == ExitCode.NOT_FOUND
-    assert "there is no module 'no_such_package' where Python looks, nor in" in " ".join(ended.stderr.split())
+    assert "there is no module 'no_such_package' on Python's path, nor in" in " ".join(ended.stderr.split())

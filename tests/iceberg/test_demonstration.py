@@ -117,7 +117,7 @@ def test_what_is_said_of_it():
     said = " ".join(console.file.getvalue().split())
     assert said == (
         "Checkpoint 2 became visible in transaction 77, and in the same one carrier_mart, departures_iceberg. "
-        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared carrier_delays in Iceberg and "
-        "carrier_mart in Postgres with that: 1,203 reads, 1,200 with 115,009 departures, 3 with 203,000 departures, 0 "
-        "of two checkpoints."
+        "Meanwhile a reader counted the departures in Iceberg by carrier, and compared the result with "
+        "carrier_delays in Iceberg and carrier_mart in Postgres: 1,203 reads, 1,200 with 115,009 departures, 3 with "
+        "203,000 departures, 0 of two checkpoints."
     )

@@ -104,7 +104,7 @@ def test_subtasks_and_files_come_in_pages(pages, store):
             break
     assert tuple(found) == handles_of(each for subtask in sorted(SUBTASKS) for each in files[subtask])
     for wrong in ("x", "1/x", "1", "-1/2/x", "1/2/a\0"):
-        with pytest.raises(IllegalRequestError, match="no place in the list of files"):
+        with pytest.raises(IllegalRequestError, match="not a position in the list of files"):
             readings.files(PIPELINE, 1, wrong)
 
 

@@ -63,7 +63,7 @@ def test_what_differs_from_the_checkpoint_before_is_marked() -> None:
     assert not Lookups(slow, slow.now).look_up(states(11, more=True), ["a"]).complete
     before = Lookups(slow, slow.now).look_up(states(8, 7, 6), ["a"]).history
     assert [(at.problem, at.changed) for at in before] == [
-        (None, False), ("It had other key columns then.", False), (None, False),
+        (None, False), ("This checkpoint has other key columns.", False), (None, False),
     ]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_only_some_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     busy = [Thread(target=lookups.look_up, args=(states(1), None)) for _ in range(lookup._AT_ONCE)]
     for thread in busy:
         thread.start()
-    with pytest.raises(StorageError, match="Ask again"):
+    with pytest.raises(StorageError, match="Try again"):
         lookups.look_up(states(1), None)
     slow.open.set()
     for thread in busy:

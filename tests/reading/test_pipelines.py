@@ -154,7 +154,7 @@ def test_pages_by_key(pages, store):
 
 @pytest.mark.parametrize("key", ["", "x", "9:p", "1:", "1:p\0", ":p", "-1:p"])
 def test_a_place_that_is_none_is_refused(pages, key):
-    with pytest.raises(IllegalRequestError, match="no place in the list"):
+    with pytest.raises(IllegalRequestError, match="not a position in the list"):
         pages().readings.pipelines(after=key)
 
 

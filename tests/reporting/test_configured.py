@@ -100,7 +100,7 @@ def test_an_exporter_that_is_not_installed_is_said_and_left_out(tmp_path):
     environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path), "OTEL_METRICS_EXPORTER": "carrier_pigeon"}
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
-    assert "OpenTelemetry has no metrics exporter 'carrier_pigeon' here (installed: console, otlp" in ran.stderr
+    assert "OpenTelemetry's metrics exporter 'carrier_pigeon' is not installed (installed: console, otlp" in ran.stderr
 
 
 def test_what_nobody_configured_is_not_imported():

@@ -52,7 +52,7 @@ def test_a_bad_batch_is_stopped_and_seen_and_corrected_and_a_held_one_is_approve
     run_id = world.api.trigger("walked")
     page.get_by_text("waits for a decision").wait_for(timeout=PATIENCE * 1000)  # the page follows
     page.locator(".notice").get_by_role("link").first.click()
-    page.get_by_text("A verdict waits for a person").wait_for()
+    page.get_by_text("A failed verdict waits for approval").wait_for()
     page.get_by_label("Comment").fill("It is right.")
     page.get_by_role("button", name="Approve").click()
     page.locator("#answer.good").wait_for()

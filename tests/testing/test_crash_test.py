@@ -64,5 +64,5 @@ def test_a_sink_that_nobody_can_read_is_refused(spark: SparkSession) -> None:
         def describe(self) -> dict[str, Any]:
             return {"type": "MuteSink"}
 
-    with pytest.raises(ConfigurationError, match="What sink customers shows cannot be read"):
+    with pytest.raises(ConfigurationError, match="The rows of sink customers cannot be read"):
         crash_test(pipeline_with(MuteSink()), FILES, spark=spark)

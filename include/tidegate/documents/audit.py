@@ -1,4 +1,4 @@
-"""What people have asked for, and the answers."""
+"""Users' requests and their answers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ class Actor(Document):
 
 
 class Answer(Document):
-    """The outcome of a user action: the first answer, however often it is requested."""
+    """The answer to a user action. A repeated request gets the first answer again."""
 
     request_id: str
     status: AnswerStatus
@@ -23,7 +23,7 @@ class Answer(Document):
 
 
 class AnswerOnPage(Answer):
-    """`page` is where to see what becomes of it, if a DAG run does it."""
+    """An answer on a page. If a DAG run does the work, `page` shows its progress."""
 
     page: str | None
 
@@ -49,8 +49,9 @@ class Audit(Document):
 
 
 def answer_of(request_id: str, answer: ActionAnswer) -> Answer:
-    said = answer.sentence
-    return Answer(request_id=request_id, status=answer.status, sentence=said, checkpoint=answer.checkpoint_id)
+    return Answer(
+        request_id=request_id, status=answer.status, sentence=answer.sentence, checkpoint=answer.checkpoint_id
+    )
 
 
 def audit_line(record: AuditRecord) -> AuditLine:

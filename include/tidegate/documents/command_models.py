@@ -1,7 +1,7 @@
-"""The types of what commands print with `-o json`, by command: docs/schemas/ is made of them.
+"""The types of the JSON that commands print with `-o json`, by command; docs/schemas/ is generated from them.
 
-What pages and API show too has its type in `reading`, where it is made. Sizes are bytes, durations milliseconds,
-timestamps milliseconds since 1970; -1 means that there is none.
+A type that pages and API use too is in `reading`. Sizes are bytes, durations are milliseconds, timestamps are
+milliseconds since 1970; -1 means that there is no value.
 """
 
 from typing import Any
@@ -27,28 +27,29 @@ class DeliveredSink(Document):
 
 
 class Taken(Checkpoint):
-    """A checkpoint or savepoint that was taken, and what its sinks show by it."""
+    """A checkpoint or savepoint that was taken, and the rows that it delivered to each sink."""
 
     sinks: list[DeliveredSink]
 
 
 class Dropped(Document):
-    """A request that was not admitted; nothing was begun."""
+    """A request that was not admitted; nothing was started."""
 
     dropped: str
     message: str
 
 
 class Statistics(CheckpointStatistics):
-    """Flink's overview of the checkpoints, without the history, and how far the pipeline is behind its sources, also
-    in each of their parts, such as the partitions of a topic."""
+    """Flink's overview of the checkpoints, without the history, and the lag of the pipeline's sources, also by part,
+    such as the partitions of a topic.
+    """
 
     lag: tuple[Lag, ...]
     parts: tuple[PartLag, ...]
 
 
 class Checked(Document):
-    """A definition; `problems` are sentences, none if a run would take it."""
+    """The result of checking a definition; `problems` are sentences, empty if a run would accept it."""
 
     pipeline: str
     problems: list[str]
@@ -68,7 +69,7 @@ class ComparedPart(Document):
 
 
 class Comparison(Document):
-    """In what two pipelines differ."""
+    """The differences between two pipelines."""
 
     same: bool
     pipelines: list[Side]
@@ -86,7 +87,7 @@ class KeptFor(Document):
 
 
 class KeptCheckpoint(Document):
-    """`alone` is what nothing else refers to."""
+    """A retained checkpoint; `alone` is the cost of the files that nothing else refers to."""
 
     id: int
     is_savepoint: bool
@@ -99,7 +100,7 @@ class KeptCheckpoint(Document):
 
 
 class Cleaned(Document):
-    """What is kept of a pipeline and what was deleted, or would be."""
+    """The files of a pipeline that are kept, and those that were deleted or would be."""
 
     pipeline: str
     changed: bool
@@ -139,7 +140,9 @@ class StateRows(Document):
 
 
 class StateChanges(Document):
-    """Each change has the columns of the state, and `_change`."""
+    """The changes of an operator's state between two checkpoints. Each change has the columns of the state, and
+    `_change`.
+    """
 
     pipeline: str
     operator: str
@@ -162,7 +165,7 @@ class KeyHistory(Document):
 
 
 class Finding(Document):
-    """`ok` is null if the thing is not there, and not needed for everything."""
+    """One finding of `tidegate doctor`. `ok` is null if something is missing that not every project needs."""
 
     what: str
     ok: bool | None
@@ -187,7 +190,7 @@ class KnownPipeline(Document):
 
 
 class StatusOf(Document):
-    """A pipeline after a command."""
+    """The status of a pipeline after a command."""
 
     pipeline: str
     status: str
@@ -201,7 +204,7 @@ class Relocated(Document):
 
 
 class Rewritten(Document):
-    """A savepoint that was written; `restore --from` its `url` goes back to it."""
+    """A savepoint that was written. `restore --from` with its `url` restores it."""
 
     pipeline: str
     checkpoint: int
@@ -213,7 +216,7 @@ class Rewritten(Document):
 _TAKEN = Taken | Dropped
 _ANSWERED = ("abort", "approve", "dispose", "reject", "rename", "resume", "suspend")
 
-#: By command, spaces as hyphens.
+#: The type for each command; spaces are hyphens.
 COMMANDS: dict[str, Any] = {
     "audit": list[AuditLine],
     "cancel": StatusOf,
@@ -245,7 +248,7 @@ COMMANDS: dict[str, Any] = {
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The JSON Schema of what a command prints."""
+    """Return the JSON Schema of a command's output."""
     made: dict[str, Any] = TypeAdapter(COMMANDS[command]).json_schema(mode="serialization")
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,6 +1,6 @@
-"""The types of the documents about pipelines: what each route of the API answers with.
+"""The types of the documents about pipelines, one for each route of the API.
 
-A list comes in pages: `next_key`, `next_before` or `next_index` is what to give for the next one, null after the last.
+A list comes in pages. Give `next_key`, `next_before` or `next_index` to get the next page; it is null after the last.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tidegate.reading.pipeline_answers import DoubtAt, Overview, PipelineLine, S
 
 
 class NextRun(Document):
-    """When a DAG runs next by its schedule; -1 if it has none, or if there will be no further run."""
+    """The next scheduled run of a DAG; -1 if it has no schedule, or if there will be no further run."""
 
     dag_id: str
     run_after: MomentOrNone = Field(serialization_alias="run_after_timestamp")
@@ -70,8 +70,11 @@ class AskedOnPage(Document):
 
 
 class PlanDocument(Document):
-    """A restore that a page has asked for. `plan` is as `tidegate restore --dry-run -o json` prints it, with the number
-    of `missing_files` of each source, whose names are the first."""
+    """A restore that was requested on a page.
+
+    `plan` is as `tidegate restore --dry-run -o json` prints it. For each source it has the number of `missing_files`
+    and the first of their names.
+    """
 
     request_id: str
     pipeline: str
@@ -91,6 +94,6 @@ class Token(Document):
 
 
 class Errors(Document):
-    """What happened, in sentences."""
+    """The errors of a request, as sentences."""
 
     errors: list[str]

@@ -18,7 +18,7 @@ class PlannedVertex(Document):
 
 
 class ChangePlan(Document):
-    """What a run with this code would do to the pipeline's state."""
+    """The effect of this code on the pipeline's state."""
 
     pipeline: str
     status: str
@@ -45,8 +45,9 @@ class ReadAgain(Document):
 
 
 class Lost(Document):
-    """Rows of a part of a source, such as a partition of a topic, that nobody reads: the first and the last, and where
-    reading goes on. `last` is null if that is not known, `next` if the part is gone."""
+    """Rows of a part of a source, such as a partition of a topic, that are never read. `first` and `last` are their
+    range, and reading continues at `next`. `last` is null if unknown, `next` if the part no longer exists.
+    """
 
     part: str
     first: int
@@ -55,7 +56,7 @@ class Lost(Document):
 
 
 class SkippedAfter(Document):
-    """Rows that were skipped after a checkpoint, and are met again after a restore to before it."""
+    """Rows that were skipped after a checkpoint, and are read again after a restore to an earlier one."""
 
     source: str
     checkpoint: int
@@ -72,7 +73,7 @@ class Withdrawal(Document):
 
 
 class Restore(Document):
-    """What a restore does, or would do."""
+    """The effect of a restore."""
 
     checkpoint: Checkpoint
     copied_from: str | None
@@ -90,7 +91,7 @@ class Restore(Document):
 
 
 class Skip(Document):
-    """What a source skips, or would skip, after the checkpoint that the next one goes on from."""
+    """The rows that a source skips, or would skip, after the checkpoint that the next one continues from."""
 
     pipeline: str
     source: str
@@ -100,7 +101,7 @@ class Skip(Document):
 
 
 class FileVersion(Document):
-    """`checksum` is null where the content is not remembered."""
+    """A version of a file. `checksum` is null if it was not recorded."""
 
     bytes: int
     modified_timestamp: int
@@ -115,7 +116,7 @@ class ReplacedFile(Document):
 
 
 class Replacement(Document):
-    """Files that are taken as they are now, and the restore that goes with it."""
+    """Files that are accepted as they are now, and the restore that goes with it."""
 
     pipeline: str
     source: str
@@ -136,7 +137,7 @@ class FilledSink(Document):
 
 
 class ForkPlan(Document):
-    """What a fork does, or would do."""
+    """The effect of a fork."""
 
     pipeline: str
     forked_from: ForkedFrom | None
@@ -163,7 +164,7 @@ class NotRecovered(InDoubt):
 
 
 class Recovery(Document):
-    """What is there of a pipeline whose database was lost."""
+    """The recoverable checkpoints of a pipeline whose database was lost."""
 
     pipeline: str
     storage: str

@@ -1,4 +1,4 @@
-"""The plan of a restore as JSON, what of it must be accepted, and a digest of what it says."""
+"""The plan of a restore as JSON, the parts of it that must be accepted, and a digest of its content."""
 
 import hashlib
 import json
@@ -17,12 +17,12 @@ from tidegate.protocol.text.storable import storable_json
 from tidegate.reading.checkpoint_answers import DagRun
 from tidegate.reading.checkpoint_rows import checkpoint_of
 
-#: Names of missing files that a stored plan shows of each source.
+#: The number of missing files that a stored plan names for each source.
 MISSING_SHOWN = 500
 
 
 def plan_document(plan: RestorePlan) -> dict[str, Any]:
-    """The plan as JSON; sizes are bytes."""
+    """Return the plan as JSON; sizes are bytes."""
     return {
         "checkpoint": checkpoint_of(plan.checkpoint).model_dump(mode="json"),
         "copied_from": plan.origin,
@@ -34,30 +34,30 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
         "returning_checkpoints": list(plan.coming_back),
         "aborted_checkpoints": list(plan.aborted),
         "sources": [
-            {"source": each.source, "files": each.pieces, "bytes": each.bytes, "missing": list(each.missing)}
-            for each in plan.sources
+            {"source": part.source, "files": part.pieces, "bytes": part.bytes, "missing": list(part.missing)}
+            for part in plan.sources
         ],
         "skipped": [
-            {"source": each.source, "checkpoint": each.checkpoint_id, "lost": [asdict(rows) for rows in each.lost]}
-            for each in plan.skipped
+            {"source": part.source, "checkpoint": part.checkpoint_id, "lost": [asdict(rows) for rows in part.lost]}
+            for part in plan.skipped
         ],
-        "operators": [returning_state_document(each) for each in plan.operators],
+        "operators": [returning_state_document(operator) for operator in plan.operators],
         "sinks": [
             {
-                "sink": each.sink,
-                "can_rewind": each.can_rewind,
-                "withdrawn_checkpoints": list(each.withdrawn),
-                "files": each.files,
-                "rows": each.rows,
-                "bytes": each.bytes,
+                "sink": sink.sink,
+                "can_rewind": sink.can_rewind,
+                "withdrawn_checkpoints": list(sink.withdrawn),
+                "files": sink.files,
+                "rows": sink.rows,
+                "bytes": sink.bytes,
             }
-            for each in plan.sinks
+            for sink in plan.sinks
         ],
     }
 
 
 def skip_document(plan: SkipPlan) -> dict[str, Any]:
-    """What is skipped, as JSON."""
+    """Return the skipped rows as JSON."""
     return {
         "pipeline": plan.checkpoint.pipeline_id,
         "source": plan.source,
@@ -68,29 +68,34 @@ def skip_document(plan: SkipPlan) -> dict[str, Any]:
 
 
 def returning_state_document(state: ReturningState) -> dict[str, Any]:
-    """What an operator gets back with a restore, or a new pipeline's with a fork."""
+    """Return the state that an operator gets back in a restore, or a new pipeline's operator in a fork."""
     return asdict(state) | {"changes": list(state.changes)}
 
 
 def plan_digest(document: Mapping[str, Any]) -> str:
-    """Covers everything that the plan does. Of the checkpoint it takes the id alone: the rest, such as when its sinks
-    were notified, may change without changing the plan."""
-    said = {**document, "checkpoint": document["checkpoint"]["id"]}
-    return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+    """Return a digest of everything that the plan does.
+
+    Of the checkpoint it covers the id alone. Its other fields, such as the time when its sinks were notified, may
+    change without changing the plan.
+    """
+    covered = {**document, "checkpoint": document["checkpoint"]["id"]}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def shown_plan(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan as it is stored: names of files that cannot be stored are made so, and of very many the first."""
+    """Return the plan as it is stored. Names of files that cannot be stored are replaced, and only the first of very
+    many are listed.
+    """
     sources = [
-        {**each, "missing": each["missing"][:MISSING_SHOWN], "missing_files": len(each["missing"])}
-        for each in document["sources"]
+        {**source, "missing": source["missing"][:MISSING_SHOWN], "missing_files": len(source["missing"])}
+        for source in document["sources"]
     ]
     shown: dict[str, Any] = storable_json({**document, "sources": sources})
     return shown
 
 
 def planned_restore(planned: PlannedRestore, answer: AuditRecord | None) -> PlanDocument:
-    """`answer` is what became of it, once it was confirmed."""
+    """Return the document of a planned restore. `answer` is its outcome, once it was confirmed."""
     confirmed = planned.confirmed
     return PlanDocument(
         request_id=planned.request_id,

@@ -1,3 +1,5 @@
-"""A user's project: its pyproject.toml with the pipelines that are registered, how one is begun, and whether this
-machine has what it needs. May import `embedded_postgres`, `pipeline`, `postgres`, `protocol`, `spark`, `state` and
-settings."""
+"""A user's project: the pipelines registered in its pyproject.toml, the scaffold of a new one, and the checks of
+`tidegate doctor`.
+
+May import `embedded_postgres`, `pipeline`, `postgres`, `protocol`, `spark`, `state` and settings.
+"""

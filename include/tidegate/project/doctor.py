@@ -1,6 +1,6 @@
-"""Whether this machine has what the project needs: a finding for each thing, with the command that mends it.
+"""Checks of everything that the project needs on this machine: a finding for each, with the command that fixes it.
 
-It changes nothing, except for a file that it writes to the checkpoint storage and deletes again. It starts nothing.
+They change nothing, except for a file that is written to the checkpoint storage and deleted again, and start nothing.
 """
 
 import os
@@ -38,13 +38,15 @@ from tidegate.spark.session.java import find_java
 PYTHONS = ((3, 11), (3, 13))
 OLDEST_SPARK, OLDEST_AIRFLOW = (4, 1), (3, 2)
 ICEBERG = (0, 12)
-#: Seconds that the clocks of this machine and of the database may differ: deadlines are compared across them.
+#: The seconds that the clocks of this machine and of the database may differ: deadlines are compared across them.
 SKEW = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`ok` is None if the thing is not there, and not needed for everything. `mend` is the command to run then."""
+    """The result of one check. `ok` is None if something is missing that not every project needs; `mend` is the command
+    that fixes it.
+    """
 
     what: str
     ok: bool | None
@@ -53,7 +55,7 @@ class Finding:
 
 
 def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
-    """Everything, in the order in which it would be missed. Raises nothing."""
+    """Return all findings, in the order in which they matter. No error is raised."""
     env = os.environ if environment is None else environment
     findings = [
         _python(),
@@ -100,13 +102,13 @@ def _spark() -> Finding:
     if _numbers(version) < OLDEST_SPARK:
         return Finding("spark", False, f"pyspark {version} is too old.", "pip install --upgrade 'tidegate[spark]'")
     if client is not None and client != version:
-        said = f"pyspark {version} and pyspark-client {client} share a folder, which is a mixture of both."
+        said = f"pyspark {version} and pyspark-client {client} are mixed up in one folder."
         return Finding("spark", False, said, mend_pair(version, client))
     return Finding("spark", True, f"pyspark {version}" + (f", pyspark-client {client}" if client else ""))
 
 
 def _extra(extra: str, package: str, called: str, without: str) -> Finding:
-    """Of an extra without which some pipelines do not run."""
+    """Check an optional extra that some pipelines need."""
     version = installed(package)
     if version is None:
         return Finding(extra, None, f"{called} is not installed: {without}.", f"pip install 'tidegate[{extra}]'")
@@ -147,7 +149,7 @@ def _sketches() -> Finding:
 def _airflow() -> Finding:
     version = installed("apache-airflow-core") or installed("apache-airflow")
     if version is None:
-        said = "Airflow is not installed: commands do without."
+        said = "Airflow is not installed; commands work without it."
         return Finding("airflow", None, said, "pip install 'tidegate[airflow]'")
     pydantic = installed("pydantic")
     if _numbers(version) < (3, 3) and pydantic is not None and _numbers(pydantic) >= (2, 14):
@@ -169,14 +171,14 @@ def _pipelines() -> Finding:
         except CheckpointError as error:
             return Finding("pipelines", False, str(error), f"tidegate check {name}")
     if not names:
-        return Finding("pipelines", None, "None is registered in this directory.", "tidegate init")
+        return Finding("pipelines", None, "No pipeline is registered in this directory.", "tidegate init")
     return Finding("pipelines", True, ", ".join(names))
 
 
 def _remote() -> list[Finding]:
-    """The systems that registered pipelines read and write by a connection, each once."""
+    """Check the remote systems that registered pipelines read and write, each once."""
     found: dict[str, Finding] = {}
-    with suppress(CheckpointError):  # `_pipelines` has said it
+    with suppress(CheckpointError):  # `_pipelines` has reported it
         for name in sorted(registered_pipelines()):
             for vertex in load_pipeline(name).vertices:
                 if not isinstance(vertex, SourceVertex | SinkVertex):
@@ -198,7 +200,8 @@ def _reached(endpoint: RemoteEndpoint, pipeline: str) -> Finding:
 
 
 def _storage(env: Mapping[str, str]) -> Finding:
-    from tidegate.state.storage import ArrowCheckpointStorage  # pyarrow is heavy, and commands import this module
+
+    from tidegate.state.storage import ArrowCheckpointStorage  # imports pyarrow, which is slow
 
     url, probe = Settings.from_environment(env).storage, f".doctor-{uuid4()}"
     try:
@@ -231,7 +234,7 @@ def _database(env: Mapping[str, str]) -> tuple[URL | None, Finding]:
 
 
 def _hears(url: URL, env: Mapping[str, str]) -> Finding:
-    """Whether a process hears of what others commit: a pooler may be in between."""
+    """Check that a process is notified of other processes' commits, which a pooler may prevent."""
     said = f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}"
     try:
         direct = direct_database(env)
@@ -244,7 +247,9 @@ def _hears(url: URL, env: Mapping[str, str]) -> Finding:
             engine.dispose()
     except CheckpointError as error:
         return Finding("database", False, f"{said}. {error}", f"export {DIRECT_VARIABLE}=postgresql://…")
-    return Finding("database", True, said + (f"; changes are heard on {direct.host}:{direct.port}" if direct else ""))
+    return Finding(
+        "database", True, said + (f"; notifications arrive through {direct.host}:{direct.port}" if direct else "")
+    )
 
 
 def _schema(engine: Engine) -> Finding:
@@ -261,21 +266,25 @@ def _clock(engine: Engine) -> Finding:
         theirs: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
         after = datetime.now(UTC)
     apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
-    said = f"{apart:.1f} s from the database's"
+    said = f"{apart:.1f} s apart from the database's clock"
     return Finding("clock", apart <= SKEW, said, None if apart <= SKEW else "timedatectl set-ntp true")
 
 
 def _connections(env: Mapping[str, str]) -> Finding:
-    """Of Airflow. Asked only where there is a sign of one: to import it takes seconds."""
+    """Check Airflow's connections, only if Airflow is configured: its import takes seconds."""
     if installed("apache-airflow-core") is None or not has_airflow(env):
-        return Finding("connections", None, "No Airflow is configured here: AIRFLOW_HOME is not set.")
+        return Finding("connections", None, "Airflow is not configured here; AIRFLOW_HOME is not set.")
     spark = airflow_connection("spark_default")
     if spark is None:
-        said = "Airflow has no connection spark_default, which says where Spark runs."
+        said = "Airflow has no connection spark_default, which points to Spark."
         return Finding(
             "connections", False, said, "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'"
         )
-    database = "tidegate_default" if airflow_connection() is not None else "none for the database, which is found above"
+    database = (
+        "tidegate_default"
+        if airflow_connection() is not None
+        else "no connection for the database, which is configured as above"
+    )
     return Finding("connections", True, f"spark_default ({spark.conn_type}), {database}")
 
 
@@ -286,10 +295,10 @@ def _plugin(env: Mapping[str, str]) -> Finding:
     registered = len(entry_points(group="airflow.plugins", name="tidegate"))
     copies = [path for path in folder.expanduser().glob("*.py") if "class TidegatePlugin" in path.read_text()]
     if registered and copies:
-        said = f"The package registers the pages, and so does {copies[0]}: Airflow takes neither."
+        said = f"Both the package and {copies[0]} register the pages, so Airflow loads neither."
         return Finding("plugin", False, said, f"rm {copies[0]}")
     if not registered and not copies:
-        said = "Nothing registers the pages with Airflow."
+        said = "The pages are not registered with Airflow."
         return Finding("plugin", False, said, "pip install --force-reinstall --no-deps tidegate")
     return Finding("plugin", True, "registered by the package" if registered else str(copies[0]))
 

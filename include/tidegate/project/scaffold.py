@@ -1,4 +1,4 @@
-"""Begins a project: the layout of this repository, with an example that runs. All files of it, or none."""
+"""The scaffold of a new project: this repository's layout, with an example that runs. It writes all files or none."""
 
 import keyword
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate.protocol.facts.errors import ConfigurationError
 
 _TEMPLATE = Path(__file__).parent / "template"
-#: Where each file of the template goes. They end in `.txt`: some are programs that lack a name yet.
+#: The destination of each file of the template. Template files end in `.txt`: some are programs with a placeholder.
 _FILES = {
     "dags/example.py": "dag.py",
     "include/PROJECT_NAME/orders.py": "orders.py",
@@ -24,18 +24,20 @@ _TAKEN = {"tidegate", "airflow", "pyspark", "example", "dags", "include", "tests
 
 
 def begin(directory: Path, name: str | None = None, postgres: bool = False) -> list[Path]:
-    """Write a project into a directory, and return its files. A pyproject.toml that is there gets what it lacks; a
-    .gitignore that is there is left as it is. `name` is that of its package; default: that of the directory. With
-    `postgres`, its tables are in Postgres, too.
+    """Write a project into a directory, and return its files.
 
-    Raises `ConfigurationError` if a file is in the way, or the name is none for a package. Nothing was written then.
+    An existing pyproject.toml gets the missing sections; an existing .gitignore is left unchanged. `name` is that of
+    the package, by default the directory's. With `postgres`, its tables are in Postgres too.
+
+    Raises:
+        ConfigurationError: If a file is in the way, or the name is not valid for a package. Then nothing was written.
     """
     home = directory.resolve()
     package = name or _package_name(home.name)
     if not package.isidentifier() or keyword.iskeyword(package) or package in _TAKEN:
         raise ConfigurationError(
-            f"A package cannot be called {package!r}: give a name of letters, digits and underscores that no other "
-            "package has, with --name. Nothing was written."
+            f"{package!r} is not a valid name for the package. Nothing was written. Give one of letters, digits and "
+            "underscores that no other package has, with --name."
         )
     new = {home / path.replace("PROJECT_NAME", package): template for path, template in _FILES.items()}
     if there := [path for path in new if path.exists()]:
@@ -68,7 +70,10 @@ def _project_file(home: Path, package: str) -> dict[Path, str]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}. Nothing was written.") from error
     if pipelines:
-        raise ConfigurationError(f"{path} has [tool.tidegate] already: this is a project. Nothing was written.")
+        raise ConfigurationError(
+            f"{path} already has [tool.tidegate], so a project exists here. Nothing was written. "
+            "Choose another directory."
+        )
     return {path: f"{written.rstrip()}\n\n{registered}"}
 
 
@@ -90,13 +95,13 @@ def _written(home: Path, texts: Mapping[Path, str]) -> list[Path]:
             path.write_text(text)
     except OSError as error:
         raise ConfigurationError(
-            f"The project could not be written to {home}: {error.strerror}, {error.filename}. What is there already is "
-            "safe to remove."
+            f"The project could not be written to {home}: {error.strerror}, {error.filename}. Files that were written "
+            "can be removed."
         ) from error
     return list(texts)
 
 
 def _first_orders(home: Path, package: str) -> Path:
-    """Something to run on, from the project's own generator."""
-    made: Path = runpy.run_path(str(home / "include" / package / "orders.py"))["deliver"](home)
-    return made
+    """Deliver the first data, from the project's own generator."""
+    delivered: Path = runpy.run_path(str(home / "include" / package / "orders.py"))["deliver"](home)
+    return delivered

@@ -1,7 +1,7 @@
-"""What every answer is: a pydantic model, which pages, API and commands show, and which JSON schemas describe.
+"""The base of every answer: a pydantic model that pages, API and commands show, and that JSON schemas describe.
 
-In JSON sizes are bytes, durations milliseconds, moments milliseconds since 1970; -1 means that nothing was reported, or
-that there is no such moment. Fields that Flink's REST API has too carry its names.
+In JSON, sizes are bytes, durations are milliseconds, and moments are milliseconds since 1970. -1 means that no value
+was reported, or that there is no such moment. Fields that Flink's REST API has too carry its names.
 """
 
 import json
@@ -17,12 +17,14 @@ from tidegate.protocol.facts.records import HandleKind, StateHandle
 
 
 def milliseconds(at: datetime | None) -> int:
-    """Since 1970; -1 if there is no such moment."""
+    """Return the milliseconds since 1970; -1 if there is no such moment."""
     return -1 if at is None else round(at.timestamp() * 1000)
 
 
 def _name_in_json(field: str) -> str:
-    """A moment `x_at` is `x_timestamp` there, `since` is `since_timestamp`, and `at` is `timestamp`."""
+    """Return a field's name in JSON: `x_at` becomes `x_timestamp`, `since` becomes `since_timestamp`, `at` becomes
+    `timestamp`.
+    """
     if field == "at":
         return "timestamp"
     return f"{field.removesuffix('_at')}_timestamp" if field == "since" or field.endswith("_at") else field
@@ -30,12 +32,12 @@ def _name_in_json(field: str) -> str:
 
 Moment = Annotated[datetime, PlainSerializer(milliseconds, return_type=int)]
 MomentOrNone = Annotated[datetime | None, PlainSerializer(milliseconds, return_type=int)]
-#: A number that stays whole if it is.
+#: A number that stays an integer if it is one.
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
 
 
 class Document(BaseModel):
-    """An object with these fields and no others. `model_validate` makes it of another object's attributes."""
+    """An object with these fields and no others. `model_validate` builds it from another object's attributes."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -52,7 +54,7 @@ def to_json(document: Any) -> str:
 
 
 class Handle(Document):
-    """A file of a checkpoint. `created_by` is the checkpoint that wrote it."""
+    """A file of a checkpoint. `created_by` is the id of the checkpoint that wrote it."""
 
     kind: HandleKind
     path: str

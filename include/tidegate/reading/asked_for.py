@@ -1,4 +1,4 @@
-"""Which checkpoint came of what people have asked for. A request that has to wait is answered before there is one."""
+"""The checkpoints that resulted from requests of users. A request that has to wait is answered before it has one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,18 +16,20 @@ _ASKS = frozenset({ActionKind.CHECKPOINT, ActionKind.SAVEPOINT, ActionKind.STOP,
 def with_checkpoints(
     connection: Connection, pipeline_id: str, records: Sequence[AuditRecord]
 ) -> tuple[AuditRecord, ...]:
-    """The same records, the newest checkpoint of each request in the answers that name none yet."""
+    """Add the newest checkpoint of each request to answers that do not name one yet."""
     waited = [record for record in records if _waited(record)]
     if not waited:
         return tuple(records)
-    asked = func.lower(checkpoints.c.request_id)
+    request_id = func.lower(checkpoints.c.request_id)
     patterns = {f"%{escape_like(part.lower())}%" for record in waited for part in _parts(record)}
-    found = connection.execute(
+    rows = connection.execute(
         select(checkpoints.c.checkpoint_id, checkpoints.c.request_id)
-        .where(checkpoints.c.pipeline_id == pipeline_id, or_(*(asked.like(pattern) for pattern in sorted(patterns))))
+        .where(
+            checkpoints.c.pipeline_id == pipeline_id, or_(*(request_id.like(pattern) for pattern in sorted(patterns)))
+        )
         .order_by(checkpoints.c.checkpoint_id)
     )
-    taken = [(row.checkpoint_id, row.request_id) for row in found]
+    taken = [(row.checkpoint_id, row.request_id) for row in rows]
     return tuple(_with(record, taken) if _waited(record) else record for record in records)
 
 
@@ -37,7 +39,7 @@ def _waited(record: AuditRecord) -> bool:
 
 
 def _parts(record: AuditRecord) -> list[str]:
-    """What the id of its checkpoint's request is, or has in it."""
+    """Return strings, one of which is the id of its checkpoint's request or a part of it."""
     action = record.action
     given = action.details.get("request")
     of_run = [requests_of_run(*action.actor.name.split("/", 1))] if action.actor.kind is ActorKind.DAG_RUN else []

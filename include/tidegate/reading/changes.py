@@ -1,7 +1,7 @@
-"""Tells any number of subscribers that pipelines have changed, over one listening connection for all of them.
+"""Notifications of changed pipelines for any number of subscribers, over one listening connection.
 
-A thread listens; subscribers wait in event loops, each in its own queue. The thread begins with the first subscriber
-and ends with the last, because an app inside another one is not told when the process starts or stops.
+A thread listens; subscribers wait in event loops, each in its own queue. The thread starts with the first subscriber
+and ends with the last, because an app inside another one is not notified when the process starts or stops.
 """
 
 import asyncio
@@ -19,41 +19,41 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 log = logging.getLogger("tidegate")
 
-#: How often, in seconds, the thread looks whether it is still wanted: so promptly does it end.
+#: The seconds between two checks of the thread whether it is still needed; it ends within that time.
 LOOK = 0.25
-#: The pauses between two attempts to reach the database, in seconds: the first, and the longest.
+#: The seconds between two attempts to reach the database: the first pause, and the longest.
 PAUSES = (0.25, 5.0)
 
 
 class What(StrEnum):
     CHANGED = "changed"  # something about the pipelines was committed
     LOST = "lost"  # the connection to the database is lost; it is being opened again
-    BACK = "back"  # it is open (again): ask anew, what happened in between was not heard
+    BACK = "back"  # it is open (again): read anew, because changes in between were not received
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`pipelines` are those that changed; empty if `what` is about the connection."""
+    """A notification. `pipelines` are those that changed; empty if `what` is about the connection."""
 
     what: What
     pipelines: frozenset[str] = frozenset()
 
 
 def merged(waiting: Change | None, change: Change) -> Change:
-    """What a subscriber needs to know that has not yet heard of the first. Performs no I/O."""
+    """Merge a change into the one that a subscriber has not received yet. Performs no I/O."""
     if waiting is None or change.what is not What.CHANGED:
         return change
     if waiting.what is What.CHANGED:
         return Change(What.CHANGED, waiting.pipelines | change.pipelines)
-    return waiting  # BACK says to ask for everything
+    return waiting  # BACK makes the subscriber read everything
 
 
 class Subscriber:
-    """Holds one change, whatever was missed: a slow one costs no memory. It lives in one event loop."""
+    """A subscriber with room for one merged change, so a slow one costs no memory. It lives in one event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._heard = asyncio.Event()
+        self._ready = asyncio.Event()
         self._waiting: Change | None = None
         self._ended = False
 
@@ -64,39 +64,44 @@ class Subscriber:
         self._soon(self._end)
 
     def _soon(self, call: Callable[..., None], *arguments: Change) -> None:
-        """From the thread that listens."""
+        """Schedule a call in the subscriber's event loop, from the listening thread."""
         with suppress(RuntimeError):  # the loop is closed: its server is gone
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def _take(self, change: Change) -> None:
         self._waiting = merged(self._waiting, change)
-        self._heard.set()
+        self._ready.set()
 
     def _end(self) -> None:
         self._ended = True
-        self._heard.set()
+        self._ready.set()
 
     async def next(self, timeout: float) -> Change | None:
-        """None if nothing was heard for so many seconds. Raises `StopAsyncIteration` at the end."""
-        if not self._heard.is_set():
+        """Return the next change; None if none arrived within `timeout` seconds.
+
+        Raises:
+            StopAsyncIteration: At the end of the subscription.
+        """
+        if not self._ready.is_set():
             try:
                 async with asyncio.timeout(timeout):
-                    await self._heard.wait()
+                    await self._ready.wait()
             except TimeoutError:
                 return None
         if self._ended:
             raise StopAsyncIteration
-        self._heard.clear()
+        self._ready.clear()
         change, self._waiting = self._waiting, None
         return change
 
 
 class Changes:
-    """Begins to listen with the first subscriber and ends with the last, or when told to. The connection is opened
-    again by itself."""
+    """The changes of all pipelines. Listening starts with the first subscriber and ends with the last, or when stopped.
+    A lost connection is opened again.
+    """
 
     def __init__(self, engine: Engine, stopping: Callable[[], bool] = lambda: False) -> None:
-        """`stopping` is asked now and then: once it says so, all subscriptions end."""
+        """Listen on `engine`. `stopping` is polled; once it returns True, all subscriptions end."""
         self._engine = engine
         self.stopping = stopping
         self._lock = threading.Lock()
@@ -107,8 +112,11 @@ class Changes:
         self._last = self._since = 0  # the last of all, and when it began to listen
 
     async def subscribe(self, heartbeat: float = 15.0) -> AsyncGenerator[Change | None, None]:
-        """Changes until the subscriber leaves or all is stopped; the first is `BACK`, as soon as it listens. None when
-        there was nothing to hear for `heartbeat` seconds."""
+        """Yield changes until the subscriber leaves or all subscriptions end.
+
+        The first change is `BACK`, as soon as the connection listens. None means that no change arrived within
+        `heartbeat` seconds.
+        """
         subscriber = Subscriber()
         self._add(subscriber)
         try:
@@ -122,8 +130,9 @@ class Changes:
             self._remove(subscriber)
 
     def moment(self, pipeline_id: str | None = None) -> int | None:
-        """A number that differs after each change that was heard of, of this pipeline or of any. It moves before
-        subscribers are told. None while nobody listens."""
+        """Return a number that changes with each notification, of this pipeline or of any; None while no thread
+        listens. It changes before subscribers are notified.
+        """
         with self._lock:
             if not self._listening:
                 return None
@@ -134,7 +143,7 @@ class Changes:
         return len(self._subscribers)
 
     def close(self) -> None:
-        """End all subscriptions, and wait until the thread that listens has ended."""
+        """End all subscriptions, and wait until the listening thread has ended."""
         with self._lock:
             thread, leaving = self._thread, self._subscribers
             self._subscribers = set()
@@ -166,7 +175,7 @@ class Changes:
                 subscriber.tell(change)
 
     def _listen(self) -> None:
-        """The thread: one connection after the other, for as long as somebody is there."""
+        """Run the thread: open one connection after the other, for as long as there are subscribers."""
         listener, pause = ChangeListener(self._engine), PAUSES[0]
         stop = threading.Event()
         try:
@@ -179,7 +188,7 @@ class Changes:
                     if changed := listener.wait_for_any(LOOK):
                         self._tell(Change(What.CHANGED, changed))
                 except CheckpointError as error:
-                    log.warning("Pages hear of changes only when the database is back: %s", error)
+                    log.warning("Pages are not updated until the database is reachable again: %s", error)
                     self._tell(Change(What.LOST))
                     stop.wait(pause)
                     pause = min(2 * pause, PAUSES[1])
@@ -188,7 +197,9 @@ class Changes:
             self._give_up()
 
     def _give_up(self) -> None:
-        """If the thread ends otherwise than by `_wanted`, nobody may wait for it: browsers come again by themselves."""
+        """End all subscriptions if the thread ends for another reason than `_wanted`. Browsers connect again by
+        themselves.
+        """
         with self._lock:
             if self._thread is not threading.current_thread():
                 return
@@ -198,7 +209,9 @@ class Changes:
             subscriber.end()
 
     def _wanted(self) -> bool:
-        """If nobody is there any more, the thread is given up under the same lock: the next one starts another."""
+        """Whether subscribers remain. If not, the thread is given up under the same lock; the next subscriber starts
+        another.
+        """
         stopping = self.stopping()
         with self._lock:
             if stopping:

@@ -1,4 +1,4 @@
-"""All of one checkpoint but its subtasks and files."""
+"""One checkpoint without its subtasks and files."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -41,10 +41,10 @@ def checkpoint_details(
         return None
     record = checkpoint_record(row)
     sources = sources_of(connection, pipeline_id)
-    known = figures_of(connection, pipeline_id, [checkpoint_id])
+    known_figures = figures_of(connection, pipeline_id, [checkpoint_id])
     around = neighbours(connection, pipeline_id, checkpoint_id)
     standing = standing_of(record, now)
-    figures = counted(record, known.get(checkpoint_id, Figures()), sources)
+    figures = counted(record, known_figures.get(checkpoint_id, Figures()), sources)
     fields = checkpoint_fields(record, figures, standing)
     return CheckpointDetails(
         **fields | {"tasks": {task.id: task for task in tasks(connection, record, sources)}},
@@ -54,7 +54,7 @@ def checkpoint_details(
         dag_run=dag_run_of(record),
         phases=phases_of(record),
         verdicts=tuple(
-            Verdict.model_validate(each) for each in reads.verdicts_of(connection, pipeline_id, checkpoint_id)
+            Verdict.model_validate(verdict) for verdict in reads.verdicts_of(connection, pipeline_id, checkpoint_id)
         ),
         failure=explain_failure(record),
         relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
@@ -63,19 +63,20 @@ def checkpoint_details(
 
 
 def whole_checkpoint(
-    record: CheckpointRecord, found: CheckpointDetails, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    record: CheckpointRecord, details: CheckpointDetails, subtasks: Mapping[SubtaskId, SubtaskRecord]
 ) -> WholeCheckpoint:
-    """The same with every subtask."""
+    """Add every subtask to a checkpoint."""
     of: dict[str, list[Subtask]] = {}
     for key in sorted(subtasks):
         of.setdefault(key.operator_id, []).append(subtask_of(record, subtasks[key]))
-    tasks = {id_: TaskWithAll(**dict(task), subtasks=tuple(of.get(id_, ()))) for id_, task in found.tasks.items()}
-    return WholeCheckpoint(**dict(found) | {"tasks": tasks})
+    tasks = {id_: TaskWithAll(**dict(task), subtasks=tuple(of.get(id_, ()))) for id_, task in details.tasks.items()}
+    return WholeCheckpoint(**dict(details) | {"tasks": tasks})
 
 
 def phases_of(record: CheckpointRecord) -> tuple[PhaseSpan, ...]:
-    """In the order in which they began. Each ends where the next one begins; the last one lasts, unless nothing can
-    follow it."""
+    """Return the phases in the order in which they began. Each ends where the next one begins; the last one is
+    open-ended unless no phase can follow it.
+    """
     reached = (
         ("TRIGGERED", record.triggered_at),
         ("ACKNOWLEDGED", record.acknowledged_at),
@@ -97,11 +98,11 @@ def _relations(
     record: CheckpointRecord, restores: Sequence[Restore], around: tuple[int | None, int | None]
 ) -> Relations:
     fork = Fork.parse(record.request_id)
-    known = [RestoreAt.model_validate(each) for each in restores]
-    left_behind = [each for each in known if each.number == record.abandoned_by]
-    before = [each for each in known if each.last_checkpoint_id == record.checkpoint_id - 1]
+    answers = [RestoreAt.model_validate(restore) for restore in restores]
+    left_behind = [restore for restore in answers if restore.number == record.abandoned_by]
+    before = [restore for restore in answers if restore.last_checkpoint_id == record.checkpoint_id - 1]
     return Relations(
-        restored_by=tuple(each for each in known if each.checkpoint_id == record.checkpoint_id),
+        restored_by=tuple(restore for restore in answers if restore.checkpoint_id == record.checkpoint_id),
         abandoned_by=left_behind[0] if left_behind else None,
         follows_restore=before[-1] if before else None,
         forked_from=None if fork is None else fork.said(),
@@ -111,7 +112,7 @@ def _relations(
 
 
 def explain_failure(record: CheckpointRecord) -> Failure | None:
-    """None if the checkpoint has not failed."""
+    """Describe a failure; None if the checkpoint has not failed."""
     if record.failure_reason is None:
         return None
     reason = record.failure_reason

@@ -1,8 +1,8 @@
-"""What is answered about one checkpoint: its figures, phases, operators, subtasks, files, verdicts, failure and
-requester. No logic.
+"""Answers about one checkpoint: its figures, phases, operators, subtasks, files, verdicts, failure and requester. No
+logic.
 
-Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported. Fields that
-Flink's REST API has too carry its names.
+Sizes are bytes, durations are milliseconds, moments are timezone-aware UTC; -1 means that no value was reported. Fields
+that Flink's REST API has too carry its names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,12 @@ class DagRun(Document):
 
 
 class PhaseSpan(Document):
-    """A step of the checkpoint: `TRIGGERED` (until all have acknowledged), `ACKNOWLEDGED` (until judged), `HELD`,
-    `VALIDATED` (until the commit point), `COMPLETED` (until the sinks are notified), `NOTIFIED`, `FAILED`. `ended_at`
-    is None while it lasts."""
+    """A step of the checkpoint.
+
+    `TRIGGERED` lasts until all subtasks have acknowledged, `ACKNOWLEDGED` until validation, `HELD` until approval,
+    `VALIDATED` until the commit point, `COMPLETED` until the sinks are notified. `NOTIFIED` and `FAILED` are final.
+    `ended_at` is None while a step lasts.
+    """
 
     phase: str
     began_at: Moment
@@ -37,7 +40,9 @@ class PhaseSpan(Document):
 
 
 class SubtaskSpread(Document):
-    """Over the subtasks that have acknowledged; all -1 without one. `skew` is the largest divided by the average."""
+    """Smallest, average and largest value over the subtasks that have acknowledged; all -1 without one. `skew` is the
+    largest divided by the average.
+    """
 
     min: Number
     avg: Number
@@ -57,7 +62,7 @@ class Alignment(Document):
 
 
 class TaskSummary(Document):
-    """Over the subtasks of a task."""
+    """Each figure over the subtasks of a task."""
 
     checkpointed_size: SubtaskSpread
     state_size: SubtaskSpread
@@ -70,7 +75,7 @@ class TaskSummary(Document):
 
 
 class Task(Document):
-    """Flink's task; an operator of ours, its subtasks together."""
+    """A task in Flink's sense: an operator with all of its subtasks."""
 
     id: str
     role: str
@@ -126,22 +131,23 @@ class Subtask(Document):
 
 
 class SubtaskList(Document):
-    """A page of an operator's subtasks by index, with their files. `next_index` is what to give as `after` for the page
-    after it, None after the last."""
+    """A page of an operator's subtasks by index, with their files. Give `next_index` as `after` for the next page; it
+    is None after the last.
+    """
 
     subtasks: tuple[Subtask, ...]
     next_index: int | None
 
 
 class TaskWithSubtasks(Task):
-    """`next_index` is what to give as `after` for the next page, null after the last."""
+    """A task with a page of its subtasks. Give `next_index` as `after` for the next page; it is null after the last."""
 
     subtasks: tuple[Subtask, ...]
     next_index: int | None
 
 
 class TaskWithAll(Task):
-    """A task with all of its subtasks; without any if the checkpoint has none on record."""
+    """A task with all of its subtasks; with none if the checkpoint has none on record."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -149,7 +155,7 @@ class TaskWithAll(Task):
 
 
 class FileLine(Document):
-    """A file of a checkpoint: whose it is, and its handle with checksum. `view` has the key groups that are read."""
+    """A file of a checkpoint: its subtask, and its handle with checksum. `view` has the key groups that are read."""
 
     operator_id: str
     subtask_index: int
@@ -165,13 +171,15 @@ class FileList(Document):
 
 
 def _for_people(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Without digests, which say nothing to a person."""
-    return [{name: value for name, value in each.items() if name not in (FAILING, APPROVED)} for each in results]
+    """Remove digests, which mean nothing to a reader."""
+    return [{name: value for name, value in result.items() if name not in (FAILING, APPROVED)} for result in results]
 
 
 class Verdict(Document):
-    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations.
-    `carried_from` is the checkpoint that was judged, where this one has the same files; null if it was judged itself.
+    """The verdict on one target.
+
+    `success` is null if validation was not possible; `error` is the reason. `results` are those of Great Expectations.
+    If an earlier checkpoint with the same files was validated instead, `carried_from` is its id, else null.
     """
 
     target: Annotated[str, BeforeValidator(str)]
@@ -186,7 +194,9 @@ class Verdict(Document):
 
 
 class Failure(Document):
-    """Why a checkpoint failed: the reason's sentence, the recorded message, what it means for the data, what to do."""
+    """The failure of a checkpoint: the reason's sentence, the recorded message, the consequence for the data, and
+    advice.
+    """
 
     reason: str
     sentence: str
@@ -195,8 +205,11 @@ class Failure(Document):
 
 
 class Relations(Document):
-    """How the checkpoint stands to restores: those that led to it, the one that left it behind, and the restore right
-    before it was triggered. `forked_from` is said in words. `previous` and `next` are its neighbours in history."""
+    """The restores around a checkpoint: those to it, the one that abandoned it, and the one right before it was
+    triggered.
+
+    `forked_from` is a sentence. `previous` and `next` are its neighbours in history.
+    """
 
     restored_by: tuple[RestoreAt, ...]
     abandoned_by: RestoreAt | None
@@ -207,7 +220,7 @@ class Relations(Document):
 
 
 class ForkedFrom(Document):
-    """What a pipeline began with; of its first checkpoint."""
+    """The origin of a forked pipeline, on its first checkpoint."""
 
     pipeline: str
     checkpoint: int
@@ -215,7 +228,7 @@ class ForkedFrom(Document):
 
 
 class Hold(Document):
-    """How a checkpoint waited for a person, and what was decided; null if nobody did."""
+    """The hold of a checkpoint and the decision on it; null if it never waited for approval."""
 
     held_at: Moment
     until_at: Moment
@@ -227,8 +240,11 @@ class Hold(Document):
 
 
 class Checkpoint(Document):
-    """A checkpoint. `standing` is how it stands now, as pages and commands show it; `phase` is how far it came, also if
-    it has ended. `tasks` are filled in only where one is asked for by its id."""
+    """A checkpoint.
+
+    `standing` is its current status in words, as pages and commands show it. `phase` is the last phase that it reached,
+    even if it has ended. `tasks` are filled in only where one checkpoint is requested by its id.
+    """
 
     id: int
     checkpoint_type: Literal[Kind, "UNALIGNED_CHECKPOINT"]
@@ -271,15 +287,16 @@ class Checkpoint(Document):
     failure_message: str | None
     hold: Hold | None
     tasks: Mapping[str, Task]
-    #: Where a canonical copy is, or is being written until `exported_at`.
+    #: The location of a canonical copy, which is complete from `exported_at` on.
     location: str | None = Field(exclude=True)
     exported_at: datetime | None = Field(exclude=True)
     alignment_duration: int = Field(exclude=True)
 
 
 class HistoryLine(Checkpoint):
-    """`verdict` is null if nothing was judged; `held` says whether it waits for a person now. `dag_run` is the DAG run
-    that asked, if one did."""
+    """A checkpoint in the history. `verdict` is null if nothing was validated; `held` is whether it waits for approval
+    now. `dag_run` is the DAG run that requested it, if one did.
+    """
 
     verdict: bool | None
     held: bool
@@ -287,8 +304,9 @@ class HistoryLine(Checkpoint):
 
 
 class CheckpointDetails(Checkpoint):
-    """One that is `folded` ended long ago: its tasks say what they came to, and have no subtasks and files any more.
-    `advice` says what to do about it, null if nothing."""
+    """A checkpoint with its tasks. If it is `folded`, it ended long ago: its tasks have totals, but no subtasks and
+    files. `advice` is null if there is nothing to do.
+    """
 
     held: bool
     advice: str | None

@@ -1,4 +1,4 @@
-"""A checkpoint's row and its subtasks as answers. Performs no I/O."""
+"""Answers from a checkpoint's row and its subtasks. Performs no I/O."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from tidegate.reading.standing import Standing, standing_of
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a checkpoint's subtasks reported, together: sums, and the longest alignment."""
+    """The totals of a checkpoint's subtasks: sums, and the longest alignment."""
 
     processed_data: int = 0
     persisted_data: int = 0
@@ -23,27 +23,27 @@ class Figures:
     alignment_duration: int = -1
 
 
-#: Of a checkpoint whose figures nobody has asked for.
-_NOT_ASKED = Figures(-1, -1, -1, -1)
+#: The figures of a checkpoint for which none were requested.
+_NOT_REQUESTED = Figures(-1, -1, -1, -1)
 
 
 def checkpoint_of(record: CheckpointRecord) -> answers.Checkpoint:
-    """Without the figures of its subtasks. One that is in progress is taken to be in time."""
+    """Return the checkpoint without the figures of its subtasks. One that is in progress counts as in time."""
     return answers.Checkpoint(**checkpoint_fields(record))
 
 
 def checkpoint_fields(
-    record: CheckpointRecord, figures: Figures = _NOT_ASKED, standing: Standing | None = None
+    record: CheckpointRecord, figures: Figures = _NOT_REQUESTED, standing: Standing | None = None
 ) -> dict[str, Any]:
-    """Of `Checkpoint`, without tasks: a history has none in Flink, either."""
+    """Return the fields of `Checkpoint` without tasks: Flink's history has none either."""
     is_savepoint, committed = record.kind is not CheckpointKind.CHECKPOINT, record.status in COMMITTED
-    # Flink tells a checkpoint that has data in flight from others.
+    # Flink marks a checkpoint that has data in flight.
     unaligned = not is_savepoint and figures.persisted_data > 0
     return {
         "id": record.checkpoint_id,
         "checkpoint_type": "UNALIGNED_CHECKPOINT" if unaligned else record.kind.value,
         "is_savepoint": is_savepoint,
-        # A canonical one can be restored natively, too.
+        # A canonical savepoint can be restored natively too.
         "savepoint_format": ("CANONICAL" if record.exported_at else "NATIVE") if is_savepoint else None,
         "savepoint_location": record.location if record.exported_at else None,
         "savepoint_size": record.exported_size,
@@ -56,7 +56,7 @@ def checkpoint_fields(
         "end_to_end_duration": duration_of(record, record.acknowledged_at or record.failed_at),
         "num_acknowledged_subtasks": record.num_acknowledged,
         "num_finished_subtasks": record.num_finished,
-        # Summed up when it completes.
+        # Totals are computed on completion.
         "checkpointed_size": record.checkpointed_size if committed else -1,
         "state_size": record.state_size if committed else -1,
         **in_flight(figures),
@@ -69,7 +69,7 @@ def checkpoint_fields(
     }
 
 
-#: Fields that an answer has from the row as they are.
+#: Fields that an answer takes from the row unchanged.
 _AS_RECORDED = (
     *("name", "note", "drain", "phase", "request_id", "periodic", "num_subtasks", "failure_message", "location"),
     *("triggered_at", "deadline", "acknowledged_at", "validated_at", "completed_at", "notified_at", "failed_at"),
@@ -78,7 +78,7 @@ _AS_RECORDED = (
 
 
 def in_flight(figures: Figures) -> dict[str, int]:
-    """Bytes in flight, and rows. Nothing is ever buffered apart: Flink's newer versions say 0, too."""
+    """Return the bytes in flight and the rows. `alignment_buffered` is always 0, as in newer versions of Flink."""
     return {
         "processed_data": figures.processed_data,
         "persisted_data": figures.persisted_data,
@@ -89,19 +89,21 @@ def in_flight(figures: Figures) -> dict[str, int]:
 
 
 def public_status(status: Status) -> answers.Status:
-    """One of Flink's three: a checkpoint that was subsumed or discarded later still counts as completed."""
+    """Return one of Flink's three statuses: a checkpoint that was subsumed or discarded later still counts as
+    completed.
+    """
     if status in COMMITTED:
         return "COMPLETED"
     return "FAILED" if status is Status.FAILED else "IN_PROGRESS"
 
 
 def duration_of(record: CheckpointRecord, until: datetime | None) -> int:
-    """From the trigger until then; -1 if there is no end yet."""
+    """Return the milliseconds from the trigger to `until`; -1 if there is no end yet."""
     return -1 if until is None else max(0, milliseconds(until) - milliseconds(record.triggered_at))
 
 
 def hold_of(record: Any) -> answers.Hold | None:
-    """Of a checkpoint's record, or of a row with its columns; None if it never waited for a person."""
+    """Return the hold of a checkpoint's record, or of a row with its columns; None if it never waited for approval."""
     if record.held_at is None:
         return None
     return answers.Hold(
@@ -126,16 +128,16 @@ def dag_run_of(record: CheckpointRecord) -> answers.DagRun | None:
     return None if run is None else answers.DagRun(dag_id=run[0], run_id=run[1])
 
 
-def subtask_of(record: CheckpointRecord, known: SubtaskRecord) -> answers.Subtask:
-    """Validated in one go: a page may have thousands."""
-    metrics, snapshot = known.metrics, known.snapshot
+def subtask_of(record: CheckpointRecord, reported: SubtaskRecord) -> answers.Subtask:
+    """Return a subtask as an answer. One validation covers all fields: a page may have thousands of subtasks."""
+    metrics, snapshot = reported.metrics, reported.snapshot
     return answers.Subtask.model_validate(
         {
-            "index": known.subtask.subtask_index,
-            "status": "pending_or_failed" if known.acknowledged_at is None else "completed",
-            "attempt": known.attempt,
-            "acknowledged_at": known.acknowledged_at,
-            "end_to_end_duration": duration_of(record, known.acknowledged_at),
+            "index": reported.subtask.subtask_index,
+            "status": "pending_or_failed" if reported.acknowledged_at is None else "completed",
+            "attempt": reported.attempt,
+            "acknowledged_at": reported.acknowledged_at,
+            "end_to_end_duration": duration_of(record, reported.acknowledged_at),
             "finished": snapshot.finished,
             "start_delay": metrics.start_delay,
             "alignment": {

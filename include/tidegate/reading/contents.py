@@ -1,4 +1,4 @@
-"""What a checkpoint holds of sources and state, and what sinks show."""
+"""The sources and state of a checkpoint, and the rows that sinks show."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ FROM tidegate.handles
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN'
 GROUP BY operator_id, subtask_index ORDER BY operator_id, subtask_index
 """)
-# After a rescale subtasks share runs: each counts once.
+# Subtasks share runs after a rescale: each run counts once.
 _RUNS_ONCE = text("""
 SELECT operator_id, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
     coalesce(sum(bytes) FILTER (WHERE created_by = :checkpoint_id), 0)::bigint AS new_bytes,
@@ -70,12 +70,12 @@ class _Shown(NamedTuple):
 
 def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[SourceAt, ...]:
     """See `Readings.sources`."""
-    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    parameters = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     recorded = {e.name: e for e in reads.endpoints_of(connection, record.pipeline_id) if e.role is Role.SOURCE}
-    positioned = set(connection.execute(_POSITIONED, asked).scalars())
-    found = {name for name in positioned if not is_sink(name)} | recorded.keys()
-    names = [plan.operator_id for plan in record.operators if plan.operator_id in found]
-    behind = {each.source: LagOfSource.model_validate(each) for each in lag_of(connection, record.pipeline_id)}
+    positioned = set(connection.execute(_POSITIONED, parameters).scalars())
+    names_of_sources = {name for name in positioned if not is_sink(name)} | recorded.keys()
+    names = [plan.operator_id for plan in record.operators if plan.operator_id in names_of_sources]
+    behind = {lag.source: LagOfSource.model_validate(lag) for lag in lag_of(connection, record.pipeline_id)}
     return tuple(_source(connection, record, name, recorded.get(name), behind.get(name)) for name in names)
 
 
@@ -91,7 +91,7 @@ def parts_behind(connection: Connection, pipeline_id: str) -> tuple[PartLag, ...
 def _source(
     connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: LagOfSource | None
 ) -> SourceAt:
-    found, _ = subtasks_after(connection, record, name, -1, _MOST_SUBTASKS)
+    splits, _ = subtasks_after(connection, record, name, -1, _MOST_SUBTASKS)
     return SourceAt(
         operator_id=name,
         name=name,
@@ -99,13 +99,13 @@ def _source(
         place=None if endpoint is None else endpoint.place,
         splits=tuple(
             Split(
-                index=each.subtask.subtask_index,
-                position=each.snapshot.position,
-                finished=each.snapshot.finished,
-                rows_out=each.metrics.rows_out,
-                files=handles_of(each.snapshot.handles),
+                index=split.subtask.subtask_index,
+                position=split.snapshot.position,
+                finished=split.snapshot.finished,
+                rows_out=split.metrics.rows_out,
+                files=handles_of(split.snapshot.handles),
             )
-            for each in found
+            for split in splits
         ),
         lag=lag,
     )
@@ -113,12 +113,12 @@ def _source(
 
 def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt, ...]:
     """See `Readings.state`; operators without keyed state are left out."""
-    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    parameters = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
     slices: dict[str, list[StateSlice]] = defaultdict(list)
-    for row in connection.execute(_RUNS, asked):
+    for row in connection.execute(_RUNS, parameters):
         slices[row.operator_id].append(StateSlice.model_validate(row))
-    once = {row["operator_id"]: row for row in connection.execute(_RUNS_ONCE, asked).mappings()}
-    waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, asked)}
+    once = {row["operator_id"]: row for row in connection.execute(_RUNS_ONCE, parameters).mappings()}
+    waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, parameters)}
     return tuple(
         StateAt(
             **once[plan.operator_id],
@@ -133,27 +133,30 @@ def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt,
 
 
 def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) -> tuple[TableAt, ...]:
-    """See `Readings.tables`. Sinks in the commit show a checkpoint once it has completed. The others are told together,
-    so all of them show the same one."""
-    asked = {"pipeline_id": pipeline_id}
-    shown = connection.execute(_SHOWN, asked).first()
-    not_told = connection.execute(_IN_DOUBT, asked).all()
+    """See `Readings.tables`.
+
+    A sink in the commit shows a checkpoint once it has completed. The others are notified together, so all of them show
+    the same one.
+    """
+    parameters = {"pipeline_id": pipeline_id}
+    shown = connection.execute(_SHOWN, parameters).first()
+    unnotified = connection.execute(_IN_DOUBT, parameters).all()
     restore = find_unfinished(reads.restores_of(connection, pipeline_id))
     restored = None if restore is None else reads.checkpoint(connection, pipeline_id, restore.goes_on_from)
     at_rest = () if restored is None else restored.committed_sinks
-    told = None if shown is None else _Shown(shown.checkpoint_id, shown.notified_at)
-    at_once = {id_: _Shown(row.checkpoint_id, row.completed_at) for row in not_told for id_ in row.committed_sinks}
+    notified = None if shown is None else _Shown(shown.checkpoint_id, shown.notified_at)
+    at_once = {id_: _Shown(row.checkpoint_id, row.completed_at) for row in unnotified for id_ in row.committed_sinks}
     rows = {
-        each.checkpoint_id: _staged(connection, pipeline_id, each.checkpoint_id)
-        for each in {told, *at_once.values()}
-        if each is not None
+        point.checkpoint_id: _staged(connection, pipeline_id, point.checkpoint_id)
+        for point in {notified, *at_once.values()}
+        if point is not None
     }
     definitions = _definitions(reads.latest(connection, pipeline_id, Status.COMPLETED), files)
-    recorded = [each for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SINK]
-    endpoints = {operator_of_sink(each.name): each for each in recorded}
+    recorded = [endpoint for endpoint in reads.endpoints_of(connection, pipeline_id) if endpoint.role is Role.SINK]
+    endpoints = {operator_of_sink(endpoint.name): endpoint for endpoint in recorded}
 
     def table(operator_id: str) -> TableAt:
-        shows = at_once.get(operator_id, told)
+        shows = at_once.get(operator_id, notified)
         return TableAt(
             sink=sink_of_operator(operator_id),
             operator_id=operator_id,
@@ -164,7 +167,7 @@ def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) ->
             shows=None if shows is None else shows.checkpoint_id,
             shown_at=None if shows is None else utc(shows.since),
             rows=0 if shows is None else rows[shows.checkpoint_id].get(operator_id, 0),
-            in_doubt=tuple(row.checkpoint_id for row in not_told if operator_id not in row.committed_sinks),
+            in_doubt=tuple(row.checkpoint_id for row in unnotified if operator_id not in row.committed_sinks),
             rewinding=None if restore is None or operator_id in at_rest else restore.number,
         )
 
@@ -172,8 +175,8 @@ def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) ->
 
 
 def _staged(connection: Connection, pipeline_id: str, checkpoint_id: int) -> dict[str, int]:
-    found = connection.execute(_STAGED, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id})
-    return {row.operator_id: row.rows for row in found}
+    staged = connection.execute(_STAGED, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id})
+    return {row.operator_id: row.rows for row in staged}
 
 
 def _definitions(latest: CheckpointRecord | None, files: MetadataFiles) -> Mapping[str, Mapping[str, object]]:
@@ -181,5 +184,5 @@ def _definitions(latest: CheckpointRecord | None, files: MetadataFiles) -> Mappi
 
 
 def _promise(definition: Mapping[str, object], name: str) -> str | None:
-    said = definition.get(name)
-    return said if isinstance(said, str) else None
+    value = definition.get(name)
+    return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""The facts that tables are read with as of one checkpoint: its branch, its sinks, and what it staged."""
+"""The facts needed to read tables as of one checkpoint: its branch, its sinks, and the staged rows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ from tidegate.reading.described import MetadataFiles
 
 @dataclass(frozen=True, slots=True)
 class SinkAt:
-    """A sink at a checkpoint. `type`, `place` and `definition` are those of now; `problem` says why the definition is
-    not known. `staged` is None if it is not on record any more."""
+    """A sink at a checkpoint. `type`, `place` and `definition` are the current ones; `problem` is the reason if the
+    definition is unknown. `staged` is None if it is no longer on record.
+    """
 
     name: str
     type: str | None
@@ -33,8 +34,9 @@ class SinkAt:
 
 @dataclass(frozen=True, slots=True)
 class TablesAt:
-    """The tables of a pipeline at a checkpoint. `restores` counts the pipeline's restores: while there are no more of
-    them, rows move at most once."""
+    """The tables of a pipeline at a checkpoint. `restores` counts the pipeline's restores: while the number is the
+    same, rows move at most once.
+    """
 
     pipeline_id: str
     checkpoint_id: int
@@ -45,12 +47,14 @@ class TablesAt:
 
 
 def newest_shown(connection: Connection, pipeline_id: str, sinks: Collection[str] = ()) -> CheckpointRecord | None:
-    """The newest checkpoint that these sinks, or all, were told to show, of those that no restore has left behind."""
+    """Return the newest checkpoint that these sinks, or all, were notified to show, among those that no restore
+    abandoned.
+    """
     newest = reads.latest_completed(connection, pipeline_id)
     if newest is not None and is_shown(newest, sinks):
         return newest
-    found = reads.newest_notified(connection, pipeline_id)
-    return None if found is None else reads.checkpoint(connection, pipeline_id, found)
+    chosen = reads.newest_notified(connection, pipeline_id)
+    return None if chosen is None else reads.checkpoint(connection, pipeline_id, chosen)
 
 
 def tables_at(
@@ -58,13 +62,13 @@ def tables_at(
 ) -> TablesAt:
     """See `Readings.tables_at`."""
     sinks = set(map(operator_of_sink, names))
-    found = (
+    chosen = (
         newest_shown(connection, pipeline_id, sinks)
         if wanted is None
         else reads.checkpoint(connection, pipeline_id, wanted)
     )
     restores = reads.restores_of(connection, pipeline_id)
-    cut = choose_cut(pipeline_id, wanted, found, restores, sinks)
+    cut = choose_cut(pipeline_id, wanted, chosen, restores, sinks)
     assert cut.record.completed_at is not None
     return TablesAt(
         pipeline_id,
@@ -79,18 +83,18 @@ def tables_at(
 def _sinks(connection: Connection, record: CheckpointRecord, files: MetadataFiles) -> Sequence[SinkAt]:
     subtasks = snapshots.subtasks_of(connection, record.pipeline_id, record.checkpoint_id)
     endpoints = {
-        operator_of_sink(each.name): each
-        for each in reads.endpoints_of(connection, record.pipeline_id)
-        if each.role is Role.SINK
+        operator_of_sink(endpoint.name): endpoint
+        for endpoint in reads.endpoints_of(connection, record.pipeline_id)
+        if endpoint.role is Role.SINK
     }
     newest = reads.latest(connection, record.pipeline_id, Status.COMPLETED) or record
     described = files.described(record.pipeline_id, newest.checkpoint_id)
-    found = []
+    sinks = []
     for plan in record.operators:
         if is_sink(plan.operator_id):
             endpoint = endpoints.get(plan.operator_id)
             definition = described.definitions.get(plan.operator_id, {})
-            found.append(
+            sinks.append(
                 SinkAt(
                     sink_of_operator(plan.operator_id),
                     None if endpoint is None else endpoint.type,
@@ -100,4 +104,4 @@ def _sinks(connection: Connection, record: CheckpointRecord, files: MetadataFile
                     committables(subtasks, plan.operator_id) if subtasks else None,
                 )
             )
-    return found
+    return sinks

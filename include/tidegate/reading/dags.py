@@ -1,4 +1,4 @@
-"""Which DAGs have asked for checkpoints of a pipeline, and what a DAG run has asked for."""
+"""The DAGs that have requested checkpoints of a pipeline, and the checkpoints that a DAG run has requested."""
 
 from datetime import UTC
 
@@ -12,7 +12,7 @@ SELECT dag_id, last_seen_at FROM tidegate.pipeline_dags WHERE pipeline_id = :pip
 """)
 _ALL = text("SELECT DISTINCT dag_id FROM tidegate.pipeline_dags ORDER BY dag_id")
 _PIPELINES = text("SELECT pipeline_id FROM tidegate.pipeline_dags WHERE dag_id = :dag_id ORDER BY pipeline_id")
-# The index on request ids is for LIKE with a beginning that is known.
+# The index on request ids serves LIKE patterns with a known prefix.
 _OF_RUN = text("""
 SELECT pipeline_id, checkpoint_id FROM tidegate.checkpoints WHERE request_id LIKE :beginning
 ORDER BY pipeline_id, checkpoint_id DESC LIMIT 1000
@@ -20,8 +20,8 @@ ORDER BY pipeline_id, checkpoint_id DESC LIMIT 1000
 
 
 def dags_of(connection: Connection, pipeline_id: str) -> list[Dag]:
-    found = connection.execute(_DAGS, {"pipeline_id": pipeline_id})
-    return [Dag(dag_id=row.dag_id, last_seen_at=row.last_seen_at.astimezone(UTC)) for row in found]
+    rows = connection.execute(_DAGS, {"pipeline_id": pipeline_id})
+    return [Dag(dag_id=row.dag_id, last_seen_at=row.last_seen_at.astimezone(UTC)) for row in rows]
 
 
 def all_dags(connection: Connection) -> list[str]:
@@ -33,11 +33,11 @@ def pipelines_of(connection: Connection, dag_id: str) -> list[str]:
 
 
 def checkpoints_of_run(connection: Connection, dag_id: str, run_id: str) -> list[tuple[str, int]]:
-    """By pipeline, newest first."""
+    """Return the requested checkpoints by pipeline, newest first."""
     beginning = f"{escape_like(requests_of_run(dag_id, run_id))}%"
     return [(row.pipeline_id, row.checkpoint_id) for row in connection.execute(_OF_RUN, {"beginning": beginning})]
 
 
 def escape_like(text_: str) -> str:
-    """As it stands, inside a LIKE pattern."""
+    """Escape text for use inside a LIKE pattern."""
     return text_.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,7 +1,7 @@
-"""What only a checkpoint's `_metadata` says: the options, and what sources, operators and sinks are.
+"""The content of a checkpoint's `_metadata`: the options, and the definitions of sources, operators and sinks.
 
-It never changes, so it is read from checkpoint storage once and kept: the small part of it, for the newest that were
-asked for.
+The file never changes. It is read from checkpoint storage once, and a small part of it is cached for the checkpoints
+that were requested last.
 """
 
 import json
@@ -22,7 +22,9 @@ _KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`definitions` by operator id; `problem` says why nothing is known."""
+    """The options and definitions of one checkpoint. `definitions` is by operator id; `problem` is the reason if both
+    are unknown.
+    """
 
     options: Mapping[str, Any]
     definitions: Mapping[str, Mapping[str, Any]]
@@ -30,7 +32,7 @@ class Described:
 
 
 class MetadataFiles:
-    """Those on the checkpoint storage, which is opened when the first one is needed. Thread-safe."""
+    """The metadata files on the checkpoint storage, which is opened when the first one is needed. Thread-safe."""
 
     def __init__(self, open_storage: Callable[[], ReadableStorage]) -> None:
         self._open_storage = open_storage
@@ -38,24 +40,28 @@ class MetadataFiles:
         self._lock = Lock()
 
     def content(self, pipeline_id: str, checkpoint_id: int) -> bytes:
-        """The file as it is, if it is what it should be: a path that leads elsewhere gives nothing.
+        """Return the file unchanged, if it is the metadata of this checkpoint; a path that leads elsewhere yields
+        nothing.
 
-        Raises `StorageError`, `StateIntegrityError`, `MetadataError`.
+        Raises:
+            StorageError: If it cannot be read.
+            StateIntegrityError: If its content is damaged.
+            MetadataError: If it is no metadata, or that of another checkpoint.
         """
         path = metadata_path(pipeline_id, checkpoint_id)
         content = self._open_storage().read(path)
         document = read_document(path, content, METADATA_FORMAT, METADATA_VERSION)
         if (document.get("pipeline"), document.get("checkpoint_id")) != (pipeline_id, checkpoint_id):
-            raise MetadataError(f"{path} is of another checkpoint: it was copied to here. It is not shown.")
+            raise MetadataError(f"{path} describes another checkpoint; it was copied here. It is not shown.")
         return content
 
     def described(self, pipeline_id: str, checkpoint_id: int) -> Described:
-        """Raises nothing: a page has other things to show, too."""
+        """Return the options and definitions. An error becomes a `problem`, because a page has other parts to show."""
         key = pipeline_id, checkpoint_id
         with self._lock:
-            if (known := self._known.get(key)) is not None:
+            if (cached := self._known.get(key)) is not None:
                 self._known.move_to_end(key)
-                return known
+                return cached
         try:
             described = _described(json.loads(self.content(pipeline_id, checkpoint_id)))
         except (StorageError, StateIntegrityError, MetadataError) as error:
@@ -73,10 +79,10 @@ def _described(document: Mapping[str, Any]) -> Described:
     return Described(
         options if isinstance(options, dict) else {},
         {
-            each["operator_id"]: each["definition"]
-            for each in (operators if isinstance(operators, list) else [])
-            if isinstance(each, dict)
-            and isinstance(each.get("operator_id"), str)
-            and isinstance(each.get("definition"), dict)
+            operator["operator_id"]: operator["definition"]
+            for operator in (operators if isinstance(operators, list) else [])
+            if isinstance(operator, dict)
+            and isinstance(operator.get("operator_id"), str)
+            and isinstance(operator.get("definition"), dict)
         },
     )

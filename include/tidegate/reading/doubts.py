@@ -1,4 +1,4 @@
-"""What is in doubt of pipelines: completed checkpoints that not every table shows yet."""
+"""Completed checkpoints that not every table shows yet."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from tidegate.reading.pipeline_answers import DoubtAt
 
 _MOST = 1000
 
-# Each is one step in a partial index, or in a primary key.
+# Each is one step in a partial index or in a primary key.
 _PIPELINES = text("""
 SELECT pipeline_id FROM tidegate.checkpoints
 WHERE completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL
@@ -26,7 +26,7 @@ ORDER BY pipeline_id
 def all_doubts(connection: Connection, now: datetime) -> tuple[DoubtAt, ...]:
     """See `Readings.doubts`."""
     ids = connection.execute(_PIPELINES).scalars().all()
-    return tuple(each for pipeline_id in ids for each in doubts_of(connection, pipeline_id, now))
+    return tuple(doubt for pipeline_id in ids for doubt in doubts_of(connection, pipeline_id, now))
 
 
 def doubts_of(connection: Connection, pipeline_id: str, now: datetime) -> tuple[DoubtAt, ...]:

@@ -29,7 +29,7 @@ _VERDICTS = text("""
 SELECT checkpoint_id, bool_and(coalesce(success, false)) AS verdict FROM tidegate.verdicts
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
-# Of checkpoints that have not completed. What subtasks did not report is -1.
+# Figures of checkpoints that have not completed. A figure that a subtask did not report is -1.
 _REPORTED = text("""
 SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS processed_data,
     coalesce(sum(greatest(persisted_bytes, 0)), 0)::bigint AS persisted_data,
@@ -39,7 +39,7 @@ SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS 
 FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
-# The same of those that are rolled up. The largest of each figure is the third of its spread.
+# As above, for checkpoints that are rolled up. The largest of each figure is the third of its spread.
 _ROLLED_UP = text("""
 SELECT checkpoint_id, sum(processed_data)::bigint AS processed_data, sum(persisted_data)::bigint AS persisted_data,
     coalesce(sum(rows_in) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
@@ -74,15 +74,17 @@ def page(
 def history_rows(
     connection: Connection, pipeline_id: str, found: Collection[CheckpointRecord], now: datetime
 ) -> list[HistoryLine]:
-    """With what belongs to each."""
+    """Return each record with its figures, verdict and DAG run."""
     ids = [record.checkpoint_id for record in found]
-    known = figures_of(connection, pipeline_id, ids)
-    asked = {"pipeline_id": pipeline_id, "checkpoint_ids": ids}
-    verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, asked)}
+    figures_by_id = figures_of(connection, pipeline_id, ids)
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_ids": ids}
+    verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, parameters)}
     sources = sources_of(connection, pipeline_id)
     return [
         HistoryLine(
-            **checkpoint_fields(record, counted(record, known.get(record.checkpoint_id, Figures()), sources), standing),
+            **checkpoint_fields(
+                record, counted(record, figures_by_id.get(record.checkpoint_id, Figures()), sources), standing
+            ),
             verdict=verdicts.get(record.checkpoint_id),
             held=standing.held,
             dag_run=dag_run_of(record),
@@ -93,13 +95,17 @@ def history_rows(
 
 
 def sources_of(connection: Connection, pipeline_id: str) -> frozenset[str]:
-    """The names of those on record."""
-    return frozenset(each.name for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SOURCE)
+    """Return the names of the pipeline's recorded sources."""
+    return frozenset(
+        endpoint.name for endpoint in reads.endpoints_of(connection, pipeline_id) if endpoint.role is Role.SOURCE
+    )
 
 
 def counted(record: CheckpointRecord, figures: Figures, sources: Collection[str]) -> Figures:
-    """Operators count the rows that come in. Where there are none between sources and sinks, it is not known how many
-    were read."""
+    """Return the figures, without `rows_in` if it is unknown.
+
+    Operators count incoming rows. If a pipeline has only sources and sinks, the number of rows read is unknown.
+    """
     operators = [plan.operator_id for plan in record.operators]
     if operators and all(is_sink(name) or name in sources for name in operators):
         return replace(figures, rows_in=-1)
@@ -107,7 +113,7 @@ def counted(record: CheckpointRecord, figures: Figures, sources: Collection[str]
 
 
 def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collection[int]) -> dict[int, Figures]:
-    """Those that were summed up when they completed, and of the others what was reported so far."""
+    """Return the totals of completed checkpoints, and of the others the figures that were reported so far."""
     columns = (figures.c.checkpoint_id, *FIGURE_COLUMNS)
     summed = select(*columns).where(
         figures.c.pipeline_id == pipeline_id, figures.c.checkpoint_id.in_(list(checkpoint_ids))
@@ -127,7 +133,7 @@ def _conditions(pipeline_id: str, wanted: HistoryFilter) -> list[ColumnElement[b
     if wanted.kinds:
         conditions.append(checkpoints.c.kind.in_([kind.value for kind in sorted(wanted.kinds)]))
     if CheckpointKind.CHECKPOINT not in wanted.kinds and wanted.kinds:
-        conditions.append(checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)  # there is an index on these
+        conditions.append(checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)  # these have an index
     if wanted.since is not None:
         conditions.append(checkpoints.c.triggered_at >= wanted.since)
     if wanted.until is not None:
@@ -151,21 +157,21 @@ def _has_status(status: str) -> ColumnElement[bool]:
 
 
 def _says(pipeline_id: str, part: str) -> ColumnElement[bool]:
-    """Two searches, each in an index that holds what is searched."""
+    """Match a request id or a savepoint's name: two searches, each on its own index."""
     if "\0" in part:
-        return false()  # no text in the database has one
+        return false()  # no text in the database contains one
     pattern = f"%{escape_like(part.lower())}%"
     of_pipeline = checkpoints.alias("searched")
     same = of_pipeline.c.pipeline_id == pipeline_id
-    asked = select(of_pipeline.c.checkpoint_id).where(same, func.lower(of_pipeline.c.request_id).like(pattern))
-    named = select(of_pipeline.c.checkpoint_id).where(
+    by_request = select(of_pipeline.c.checkpoint_id).where(same, func.lower(of_pipeline.c.request_id).like(pattern))
+    by_name = select(of_pipeline.c.checkpoint_id).where(
         same, of_pipeline.c.kind != CheckpointKind.CHECKPOINT.value, func.lower(of_pipeline.c.name).like(pattern)
     )
-    return checkpoints.c.checkpoint_id.in_(asked.union_all(named))
+    return checkpoints.c.checkpoint_id.in_(by_request.union_all(by_name))
 
 
 def neighbours(connection: Connection, pipeline_id: str, around: int) -> tuple[int | None, int | None]:
-    """The checkpoints before and after this one."""
+    """Return the ids of the checkpoints before and after this one."""
     id_ = checkpoints.c.checkpoint_id
     older: Any = select(func.max(id_)).where(checkpoints.c.pipeline_id == pipeline_id, id_ < around)
     newer: Any = select(func.min(id_)).where(checkpoints.c.pipeline_id == pipeline_id, id_ > around)

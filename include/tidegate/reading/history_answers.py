@@ -1,6 +1,6 @@
-"""What is answered about many checkpoints of a pipeline: history, summary, series, and quality. No logic.
+"""Answers about many checkpoints of a pipeline: history, summary, series and quality. No logic.
 
-Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported.
+Sizes are bytes, durations are milliseconds, moments are timezone-aware UTC; -1 means that no value was reported.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,12 @@ from tidegate.reading.checkpoint_answers import Checkpoint, HistoryLine, Hold, K
 
 @dataclass(frozen=True, slots=True)
 class HistoryFilter:
-    """Which checkpoints to show; empty means all. `statuses` are `IN_PROGRESS`, `HELD`, `COMPLETED` (also those that
-    were subsumed or discarded later), `SUBSUMED`, `DISCARDED`, `FAILED`, `ABANDONED`. `text` is part of a savepoint's
-    name or of the request's id, in any case. `since` and `until` are about the trigger."""
+    """The checkpoints to show; an empty field does not restrict them.
+
+    `statuses` are `IN_PROGRESS`, `HELD`, `COMPLETED` (including those subsumed or discarded later), `SUBSUMED`,
+    `DISCARDED`, `FAILED`, `ABANDONED`. `text` is part of a savepoint's name or of a request id, in any case. `since`
+    and `until` apply to the trigger.
+    """
 
     statuses: frozenset[str] = frozenset()
     kinds: frozenset[CheckpointKind] = frozenset()
@@ -30,7 +33,7 @@ class HistoryFilter:
 
 
 class History(Document):
-    """A page, newest first. `next_before` is what to give as `before` for the page after it, None after the last."""
+    """A page, newest first. Give `next_before` as `before` for the next page; it is None after the last."""
 
     history: tuple[HistoryLine, ...]
     next_before: int | None
@@ -43,7 +46,7 @@ class Spread(Document):
 
 
 class Point(Document):
-    """Several completed checkpoints in a row, `first_id` to `last_id`; `values` by figure."""
+    """Consecutive completed checkpoints, `first_id` to `last_id`; `values` is by figure."""
 
     first_id: int
     last_id: int
@@ -53,7 +56,7 @@ class Point(Document):
 
 
 class Summary(Document):
-    """Of one figure of all completed checkpoints. Percentiles are of the newest `PERCENTILE_WINDOW`."""
+    """One figure over all completed checkpoints. Percentiles cover the newest `PERCENTILE_WINDOW`."""
 
     min: Number
     max: Number
@@ -72,7 +75,7 @@ class PipelineStatus(Document):
 
 
 class Restored(Document):
-    """The checkpoint that the pipeline last went on from."""
+    """The checkpoint that the pipeline last continued from."""
 
     id: int
     checkpoint_type: Kind
@@ -90,8 +93,11 @@ class Latest(Document):
 
 
 class CheckpointStatistics(Document):
-    """Flink's overview of the checkpoints, without the history: counts of all, the summary of each figure of the
-    completed ones by name, and the latest of each kind. `held` is the one that waits for a person now."""
+    """Flink's overview of the checkpoints, without the history.
+
+    It has the number of checkpoints of each kind, a summary of each figure of the completed ones, and the latest
+    checkpoint of each kind. `held` is the one that waits for approval now.
+    """
 
     pipeline: PipelineStatus
     counts: Counts
@@ -107,10 +113,10 @@ class CheckpointsOverview(CheckpointStatistics):
     next_before: int | None
 
 
-#: What a summary is of.
+#: The figures that a summary covers.
 SUMMARIZED = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
 
-#: What `series` can draw.
+#: The figures that `series` can draw.
 SERIES = (
     "end_to_end_duration",
     "checkpointed_size",
@@ -127,8 +133,11 @@ SERIES = (
 
 
 class Observation(Document):
-    """What one expectation found at one checkpoint. `observed` is a number if it can be drawn, else None;
-    `observed_text` is what was seen, for people. `success` None: it could not be judged, `error` says why."""
+    """The result of one expectation at one checkpoint.
+
+    `observed` is a number if it can be drawn, else None; `observed_text` is the observed value as text. `success` is
+    None if the expectation could not be evaluated; `error` has the reason.
+    """
 
     checkpoint_id: int
     at: Moment
@@ -142,7 +151,7 @@ class Observation(Document):
 
 
 class ExpectationSeries(Document):
-    """One expectation over time, oldest first. `key` tells it from the others of its target and suite."""
+    """One expectation over time, oldest first. `key` distinguishes it from the others of its target and suite."""
 
     key: str
     type: str
@@ -151,13 +160,13 @@ class ExpectationSeries(Document):
 
 
 class HoldAt(Hold):
-    """The same, and whether the checkpoint still `waits`."""
+    """A hold, and whether its checkpoint still `waits`."""
 
     waits: bool
 
 
 class VerdictLine(Document):
-    """One verdict, without its findings. `hold` is that of its checkpoint."""
+    """One verdict without its findings. `hold` is its checkpoint's."""
 
     checkpoint_id: int
     at: Moment
@@ -172,7 +181,7 @@ class VerdictLine(Document):
 
 
 class JudgedTarget(Document):
-    """A target that was ever judged, with its newest verdict."""
+    """A target that has been validated, with its newest verdict."""
 
     target: str
     suite: str
@@ -180,7 +189,7 @@ class JudgedTarget(Document):
 
 
 class QualityHistory(Document):
-    """The newest verdicts on one target by one suite, newest first, and each expectation's series."""
+    """The newest verdicts on one target by one suite, newest first, and the series of each expectation."""
 
     target: str
     suite: str

@@ -1,4 +1,4 @@
-"""How far a pipeline is behind its sources, as pages, API and commands say it."""
+"""The distance between a pipeline and its sources, for pages, API and commands."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,10 @@ from tidegate.reading.answer import Document, Moment
 
 
 class Lag(Document):
-    """What polls have found and not read yet, in what the sources count in. `bytes` is -1 if that is not known.
-    `polled_at` is when it was so; of several splits the earliest."""
+    """Data that polls have found and not read yet, in the unit that the source counts in.
+
+    `bytes` is -1 if unknown. `polled_at` is the time of the poll; of several splits, the earliest.
+    """
 
     pending: int
     unit: str
@@ -16,13 +18,13 @@ class Lag(Document):
 
 
 class LagOfSource(Lag):
-    """Of one source; `parts` is how much of each part that it has by name, such as the partitions of a topic."""
+    """The lag of one source; `parts` has the lag of each part that has a name, such as the partitions of a topic."""
 
     parts: Mapping[str, int] = {}
 
 
 class PartLag(Document):
-    """How far a pipeline is behind in one part of a source, such as a partition of a topic."""
+    """The lag of one part of a source, such as a partition of a topic."""
 
     source: str
     part: str

@@ -1,8 +1,8 @@
-"""What only files say: a key of an operator's state, at a checkpoint and at those that are kept, and the files that a
-source has read.
+"""Questions that need files: a key of an operator's state, at one checkpoint and at the retained ones, and the files
+that a source has read.
 
-Rows of the database say which files have it, then only files are read. The work is bounded, whatever is asked: so many
-checkpoints, so long, and so many at once in a process.
+The database names the files; then only files are read. The work is bounded for every request: the number of
+checkpoints, the time, and the number of simultaneous look-ups in a process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,20 +22,22 @@ from tidegate.protocol.schema.operator_state import OperatorState, choose_histor
 from tidegate.reading.need import utc
 from tidegate.reading.pipeline_answers import FileRead, FilesRead, KeyAt, KeyColumn, KeyLookup
 
-#: The newest checkpoints that a history is of, and when it is cut short.
+#: The number of newest checkpoints in a history, and the time after which it is cut short.
 MOST_CHECKPOINTS = 20
 LONGEST = timedelta(seconds=5)
-#: The files of a split that are listed.
+#: The number of files listed for a split.
 MOST_FILES = 200
-#: How many look-ups a process does at once, and how long one more waits for its turn, in seconds.
+#: The number of simultaneous look-ups in a process, and the seconds that another one waits for its turn.
 _AT_ONCE = 2
 _PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Where an operator's state lies: at the checkpoint that is asked about, and at those that are kept, newest first.
-    `more` are kept than are listed."""
+    """The location of an operator's state, at the requested checkpoint and at the retained ones, newest first.
+
+    `more` is set if more checkpoints are retained than listed.
+    """
 
     asked: OperatorState
     kept: Sequence[tuple[CheckpointRecord, OperatorState | None]]
@@ -44,7 +46,7 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of a source at a checkpoint, and the files in which it keeps what it has read."""
+    """A split of a source at a checkpoint, and the files that hold its list of files read."""
 
     pipeline_id: str
     checkpoint_id: int
@@ -53,18 +55,21 @@ class Split:
 
 
 def find_states(connection: Connection, pipeline_id: str, operator_id: str, checkpoint_id: int | None) -> States:
-    """At the checkpoint, or at the latest completed one.
+    """Find the state of an operator at the given checkpoint, or at the latest completed one.
 
-    Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
+    Raises:
+        CheckpointNotFoundError: If there is no such checkpoint.
+        CheckpointNotRetainedError: If its state is no longer kept.
+        OperatorNotFoundError: If the checkpoint has no such operator with state.
     """
     kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
     found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
     record = choose_kept(pipeline_id, kept, checkpoint_id, found)
     state = _state_at(connection, record, operator_id)
-    if state is None:  # says which operators have any
+    if state is None:  # raises the error that lists the operators with state
         state = require_state(record, snapshots.subtasks_of(connection, pipeline_id, record.checkpoint_id), operator_id)
     history = choose_history(kept)[::-1]
-    newest = [(each, _state_at(connection, each, operator_id)) for each in history[:MOST_CHECKPOINTS]]
+    newest = [(retained, _state_at(connection, retained, operator_id)) for retained in history[:MOST_CHECKPOINTS]]
     return States(state, newest, len(history) > MOST_CHECKPOINTS)
 
 
@@ -77,22 +82,27 @@ def _state_at(connection: Connection, record: CheckpointRecord, operator_id: str
 
 
 def find_split(connection: Connection, pipeline_id: str, subtask: SubtaskId, checkpoint_id: int | None) -> Split:
-    """A split of a source at a completed checkpoint, by default the latest. Raises `CheckpointNotFoundError`,
-    `CheckpointNotRetainedError`, `OperatorNotFoundError`."""
+    """Find a split of a source at a completed checkpoint, by default the latest.
+
+    Raises:
+        CheckpointNotFoundError: If there is no such checkpoint.
+        CheckpointNotRetainedError: If its state is no longer kept.
+        OperatorNotFoundError: If the checkpoint has no such split.
+    """
     kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
     found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
     record = choose_kept(pipeline_id, kept, checkpoint_id, found)
-    known = snapshots.subtasks_of(connection, pipeline_id, record.checkpoint_id, [subtask]).get(subtask)
-    if known is None:
+    reported = snapshots.subtasks_of(connection, pipeline_id, record.checkpoint_id, [subtask]).get(subtask)
+    if reported is None:
         raise OperatorNotFoundError(
             f"Checkpoint {record.checkpoint_id} of pipeline {pipeline_id} has no split {subtask}. Nothing was changed."
         )
-    lists = [handle for handle in known.snapshot.handles if handle.kind is HandleKind.POSITION]
+    lists = [handle for handle in reported.snapshot.handles if handle.kind is HandleKind.POSITION]
     return Split(pipeline_id, record.checkpoint_id, subtask, lists)
 
 
 class Lookups:
-    """Reads the files. Thread-safe."""
+    """Reader of state and position files. Thread-safe."""
 
     def __init__(self, keys: KeyReader, now: Callable[[], datetime]) -> None:
         self._keys = keys
@@ -100,13 +110,26 @@ class Lookups:
         self._turns = BoundedSemaphore(_AT_ONCE)
 
     def look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
-        """Raises `IllegalRequestError` for a key that does not fit, `StorageError`, `StateIntegrityError`,
-        `StateSchemaError`, `ConfigurationError`."""
+        """Return the row of a key, and its history over the retained checkpoints.
+
+        Raises:
+            IllegalRequestError: If the key does not fit the key columns.
+            StorageError: If a file cannot be read.
+            StateIntegrityError: If a file is damaged.
+            StateSchemaError: If a file's schema is unknown.
+            ConfigurationError: If the storage is not configured.
+        """
         with self._turn():
             return self._look_up(states, key)
 
     def files_read(self, split: Split) -> FilesRead:
-        """Raises `StorageError`, `StateIntegrityError`, `StateSchemaError`."""
+        """Return the files that a split has read.
+
+        Raises:
+            StorageError: If a file cannot be read.
+            StateIntegrityError: If a file is damaged.
+            StateSchemaError: If a file's schema is unknown.
+        """
         id_ = split.checkpoint_id
         if not split.lists:
             return _files_read(split, None)
@@ -119,7 +142,7 @@ class Lookups:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(timeout=_PATIENCE):
-            raise StorageError("Other keys are being looked up in this server. Nothing was changed. Ask again.")
+            raise StorageError("This server is busy with other look-ups. Nothing was read or changed. Try again.")
         try:
             yield
         finally:
@@ -127,31 +150,31 @@ class Lookups:
 
     def _look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
         state = states.asked
-        for there in (state, *(then for _, then in states.kept if then is not None)):
+        for there in (state, *(past for _, past in states.kept if past is not None)):
             _require_own(there.pipeline_id, there.runs)
         columns = tuple(KeyColumn(name=name, type=type_) for name, type_ in self._keys.key_columns(state))
-        known = KeyLookup(operator_id=state.operator_id, checkpoint_id=state.checkpoint_id, key_columns=columns)
+        answer = KeyLookup(operator_id=state.operator_id, checkpoint_id=state.checkpoint_id, key_columns=columns)
         if key is None:
-            return known
+            return answer
         until = self._now() + LONGEST
         row = self._keys.row_of(state, key)
         history: list[KeyAt] = []
-        for each, then in states.kept:
+        for retained, past in states.kept:
             if self._now() >= until:
                 break
-            history.append(self._at(each, then, key))
-        asked = {column.name: value for column, value in zip(columns, key, strict=True)}
+            history.append(self._at(retained, past, key))
+        named_key = {column.name: value for column, value in zip(columns, key, strict=True)}
         complete = len(history) == len(states.kept) and not states.more
-        found = {"key": asked, "row": row, "history": _marked(history), "complete": complete}
-        return known.model_copy(update=found)
+        fields = {"key": named_key, "row": row, "history": _marked(history), "complete": complete}
+        return answer.model_copy(update=fields)
 
     def _at(self, record: CheckpointRecord, state: OperatorState | None, key: Sequence[str | None]) -> KeyAt:
-        """What cannot be read at one checkpoint may be readable at others."""
+        """Look the key up at one checkpoint. An error becomes a `problem`: other checkpoints may be readable."""
         row, problem = None, None
         try:
             row = None if state is None else self._keys.row_of(state, key)
         except IllegalRequestError:
-            problem = "It had other key columns then."
+            problem = "This checkpoint has other key columns."
         except CheckpointError as error:
             problem = str(error)
         completed_at = utc(record.completed_at)
@@ -159,17 +182,20 @@ class Lookups:
 
 
 def _require_own(pipeline_id: str, files: Sequence[StateHandle]) -> None:
-    """All must lie below the pipeline's own directory: the right to read one pipeline opens no file of another."""
+    """Raise `StorageError` unless all files lie below the pipeline's directory.
+
+    The permission to read one pipeline must not open a file of another.
+    """
     for file in files:
         if not file.path.startswith(f"{pipeline_id}/"):
             raise StorageError(
-                f"A file on record for pipeline {pipeline_id} is not of this pipeline. Nothing was read. See that "
-                "nobody has changed the database by hand."
+                f"A file on record for pipeline {pipeline_id} belongs to another pipeline. Nothing was read. Check "
+                "that the database was not changed by hand."
             )
 
 
 def _marked(history: Sequence[KeyAt]) -> tuple[KeyAt, ...]:
-    """Newest first, each compared with the one before it in time."""
+    """Mark the rows that differ from the checkpoint before. The order is newest first."""
     return tuple(
         now.model_copy(update={"changed": _changed(now, before)})
         for now, before in zip(history, [*history[1:], None], strict=False)

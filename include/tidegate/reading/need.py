@@ -1,4 +1,4 @@
-"""Every pipeline in one line, ordered by what it needs somebody for. One statement for all of them."""
+"""Every pipeline in one line, the most urgent first. One statement reads all of them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,11 +13,11 @@ from tidegate.protocol.steps.committing import COMMIT_LEASE
 from tidegate.reading.lag_answers import Lag
 from tidegate.reading.pipeline_answers import Need, PipelineLine, PipelineList
 
-#: How long a delivery may take before somebody should look.
+#: The time that a delivery may take before its pipeline is listed as in need of attention.
 _GRACE = timedelta(minutes=1)
 _MOST = 1000
 
-# Each LATERAL is one or a few steps in an index. A pipeline is shown once something was asked of it.
+# Each LATERAL is one or a few steps in an index. A pipeline is listed once a request for it has arrived.
 _LINES = text("""
 WITH seen AS (
     SELECT pipeline_id, array_agg(dag_id ORDER BY dag_id) AS dags FROM tidegate.pipeline_dags GROUP BY pipeline_id
@@ -96,7 +96,11 @@ def list_pipelines(
     limit: int = 50,
     text_: str = "",
 ) -> PipelineList:
-    """See `Readings.pipelines`. Raises `IllegalRequestError` for an `after` that is none."""
+    """See `Readings.pipelines`.
+
+    Raises:
+        IllegalRequestError: If `after` is not a `next_key`.
+    """
     need, pipeline_id = (-1, "") if after is None else _place(after)
     limit = max(1, min(limit, _MOST))
     found = _ask(connection, now, None, readable, need, pipeline_id, limit + 1, text_)
@@ -121,7 +125,7 @@ def _ask(
     text_: str,
 ) -> Sequence[RowMapping]:
     values: dict[str, Any] = {"now": now, "one": one, "after_need": need, "after": after, "limit": limit, "text": text_}
-    values |= {each.name.lower(): int(each) for each in Need}
+    values |= {level.name.lower(): int(level) for level in Need}
     values |= {"grace": _GRACE, "lease": COMMIT_LEASE, "sink": operator_of_sink("%")}
     values["faults"] = [reason.name for reason in FailureReason if reason.is_fault]
     values["readable"] = None if readable is None else sorted(readable)
@@ -129,7 +133,7 @@ def _ask(
 
 
 def _ask_total(connection: Connection, now: datetime, readable: frozenset[str] | None, text_: str) -> int:
-    """After the last page there is no line to read it from."""
+    """Read the total by itself: after the last page there is no line to read it from."""
     found = _ask(connection, now, None, readable, -1, "", 1, text_)
     return int(found[0]["total"]) if found else 0
 
@@ -140,20 +144,20 @@ def _key(line: PipelineLine) -> str:
 
 def _place(key: str) -> tuple[int, str]:
     need, _, pipeline_id = key.partition(":")
-    if need not in {f"{each:d}" for each in Need} or not pipeline_id or "\0" in pipeline_id:
+    if need not in {f"{level:d}" for level in Need} or not pipeline_id or "\0" in pipeline_id:
         raise IllegalRequestError(
-            f"{key!r} is no place in the list of pipelines. Nothing was changed. Give the next_key of the page before, "
-            "or none for the first page."
+            f"{key!r} is not a position in the list of pipelines. Nothing was changed. Give next_key of the previous "
+            "page, or none for the first page."
         )
     return int(need), pipeline_id
 
 
 def _line(row: RowMapping, now: datetime) -> PipelineLine:
-    known = {name: row[name] for name in PipelineLine.model_fields if name in row}
+    fields = {name: row[name] for name in PipelineLine.model_fields if name in row}
     completed_at = utc(row["completed_at"])
-    known["lag"] = tuple(_lag(*of_unit) for of_unit in row["lag"] or ())
-    known["age"] = -1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1))
-    return PipelineLine(**known | {"since": utc(row["since"]), "completed_at": completed_at})
+    fields["lag"] = tuple(_lag(*of_unit) for of_unit in row["lag"] or ())
+    fields["age"] = -1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1))
+    return PipelineLine(**fields | {"since": utc(row["since"]), "completed_at": completed_at})
 
 
 def _lag(unit: str, pending: int, size: int, polled_at: str) -> Lag:

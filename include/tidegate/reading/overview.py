@@ -1,4 +1,4 @@
-"""A pipeline as a whole: its graph at a checkpoint, what waits, and the options it had."""
+"""A pipeline as a whole: its graph at a checkpoint, the requests that wait, and its options."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -65,7 +65,7 @@ def overview(connection: Connection, pipeline_id: str, now: datetime, files: Met
         region_attempt=region.attempt,
         region_seen_at=region.seen_at,
         region_ended_at=region.ended_at,
-        restores=tuple(RestoreAt.model_validate(each) for each in restores),
+        restores=tuple(RestoreAt.model_validate(restore) for restore in restores),
         can_undo=_can_undo(pipeline_id, restores),
         waiting_requests=tuple(_requests(connection, pipeline_id)),
         files_to_delete=int(connection.execute(_WAITING, {"pipeline_id": pipeline_id}).scalar_one()),
@@ -80,36 +80,38 @@ def _can_undo(pipeline_id: str, restores: Sequence[Restore]) -> bool:
 
 
 def shown_checkpoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """The latest completed one, without one the newest."""
+    """Return the latest completed checkpoint, or the newest if none has completed."""
     latest = reads.latest_completed(connection, pipeline_id)
     return latest or next(iter(reads.history(connection, pipeline_id, 1)), None)
 
 
 def _requests(connection: Connection, pipeline_id: str) -> Sequence[WaitingRequest]:
-    found = sorted(reads.requests_of(connection, pipeline_id), key=lambda each: (each.asked_at, each.request_id))
+    requests = sorted(
+        reads.requests_of(connection, pipeline_id), key=lambda request: (request.asked_at, request.request_id)
+    )
     return [
         WaitingRequest(
-            request_id=each.request_id,
-            kind=each.kind,
-            asked_at=each.asked_at,
-            seen_at=each.seen_at,
-            name=each.name,
-            dropped=each.dropped.name if each.dropped else None,
-            message=each.dropped_message,
+            request_id=request.request_id,
+            kind=request.kind,
+            asked_at=request.asked_at,
+            seen_at=request.seen_at,
+            name=request.name,
+            dropped=request.dropped.name if request.dropped else None,
+            message=request.dropped_message,
         )
-        for each in found
+        for request in requests
     ]
 
 
 def _vertices(connection: Connection, record: CheckpointRecord, files: MetadataFiles) -> tuple[Vertex, ...]:
-    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
-    endpoints = {each.key: each for each in reads.endpoints_of(connection, record.pipeline_id)}
+    parameters = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    endpoints = {endpoint.key: endpoint for endpoint in reads.endpoints_of(connection, record.pipeline_id)}
     parts = tasks(connection, record, {name for role, name in endpoints if role is Role.SOURCE})
     sources = [part.id for part in parts if part.role == "source"]
     positions: dict[str, list[Mapping[str, object] | None]] = {}
-    for row in connection.execute(_POSITIONS, asked | {"sources": sources}):
+    for row in connection.execute(_POSITIONS, parameters | {"sources": sources}):
         positions.setdefault(row.operator_id, []).append(row.position)
-    rows = {row.operator_id: row.rows for row in connection.execute(_STATE_ROWS, asked)}
+    rows = {row.operator_id: row.rows for row in connection.execute(_STATE_ROWS, parameters)}
     committed = record.status is Status.COMPLETED
     described = files.described(record.pipeline_id, record.checkpoint_id) if committed else Described({}, {})
     return tuple(
@@ -154,7 +156,7 @@ def _vertex(
 
 
 def newest_kept(connection: Connection, pipeline_id: str) -> list[CheckpointRecord]:
-    """The newest checkpoints whose `_metadata` is kept, oldest first."""
+    """Return the newest checkpoints whose `_metadata` is kept, oldest first."""
     wanted = (
         select(checkpoints)
         .where(checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.status == Status.COMPLETED.value)
@@ -165,8 +167,8 @@ def newest_kept(connection: Connection, pipeline_id: str) -> list[CheckpointReco
 
 
 def configuration(kept: Sequence[CheckpointRecord], files: MetadataFiles) -> Configuration:
-    """See `Readings.configuration`; `kept` are the completed checkpoints whose `_metadata` is there, oldest first."""
-    found: list[OptionsAt] = []
+    """See `Readings.configuration`; `kept` are the completed checkpoints whose `_metadata` exists, oldest first."""
+    configurations: list[OptionsAt] = []
     unreadable: dict[int, str] = {}
     before: CheckpointRecord | None = None
     options: Mapping[str, object] = {}
@@ -181,14 +183,14 @@ def configuration(kept: Sequence[CheckpointRecord], files: MetadataFiles) -> Con
             against=None if before is None else before.checkpoint_id,
             options=_compared(described.options, described.options if before is None else options),
         )
-        found.append(at)
+        configurations.append(at)
         before, options = record, described.options
-    found.reverse()
-    return _as_flink(options, found, unreadable)
+    configurations.reverse()
+    return _as_flink(options, configurations, unreadable)
 
 
 def _compared(now: Mapping[str, object], before: Mapping[str, object]) -> tuple[Option, ...]:
-    """By name. One that is gone has the value None now."""
+    """Compare options by name. The value of one that was removed is None."""
     return tuple(
         Option(name=name, value=now.get(name), before=before.get(name), changed=True)
         if now.get(name) != before.get(name)
@@ -198,7 +200,7 @@ def _compared(now: Mapping[str, object], before: Mapping[str, object]) -> tuple[
 
 
 def _as_flink(options: Mapping[str, Any], found: Sequence[OptionsAt], unreadable: Mapping[int, str]) -> Configuration:
-    """`options` are those of the latest checkpoint, `found` those of all, newest first."""
+    """Build the configuration. `options` are those of the latest checkpoint, `found` those of all, newest first."""
     latest, retention = next(iter(found), None), options.get("retention")
     return Configuration(
         mode=str(options["mode"]).lower() if "mode" in options else None,
@@ -219,7 +221,7 @@ def _as_flink(options: Mapping[str, Any], found: Sequence[OptionsAt], unreadable
         state_changelog_enabled=False,
         options={} if latest is None else {option.name: option.value for option in latest.options},
         checkpoint=None if latest is None else latest.checkpoint_id,
-        changes=tuple(each for each in found if each.changes),
+        changes=tuple(options_at for options_at in found if options_at.changes),
         unreadable=unreadable,
         latest=latest,
     )

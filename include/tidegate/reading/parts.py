@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: operators with their subtasks, subtasks and files in pages."""
+"""The parts of a checkpoint: operators with their subtasks, and subtasks and files in pages."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from tidegate.reading.checkpoint_rows import Figures, duration_of, in_flight, pu
 if TYPE_CHECKING:
     from sqlalchemy import RowMapping
 
-#: Of a subtask: what smallest, average and largest are read of.
+#: The figures of a subtask whose smallest, average and largest values are shown.
 SUBTASK_FIGURES = (
     *("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data"),
     *("sync_duration", "async_duration", "alignment_duration", "start_delay", "rows_in", "rows_out"),
@@ -39,10 +39,12 @@ _FILE = (*_PLACE, *(handles.c[name] for name in HANDLE_COLUMNS))
 
 
 def tasks(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> list[Task]:
-    """In the order of the plan, upstream before downstream. `sources` are the names of those that are recorded."""
-    asked = {"pipeline_id": record.pipeline_id, "checkpoint_ids": [record.checkpoint_id]}
-    found = connection.execute(SUMS, asked).mappings().all() or connection.execute(ROLLED_UP, asked).mappings()
-    rows = {row["operator_id"]: row for row in found}
+    """Return the operators in the order of the plan, upstream before downstream. `sources` are the recorded sources'
+    names.
+    """
+    parameters = {"pipeline_id": record.pipeline_id, "checkpoint_ids": [record.checkpoint_id]}
+    sums = connection.execute(SUMS, parameters).mappings().all() or connection.execute(ROLLED_UP, parameters).mappings()
+    rows = {row["operator_id"]: row for row in sums}
     return [
         task_of(record, rows[plan.operator_id], plan.max_parallelism, sources)
         for plan in record.operators
@@ -51,7 +53,7 @@ def tasks(connection: Connection, record: CheckpointRecord, sources: Collection[
 
 
 def task_of(record: CheckpointRecord, row: "RowMapping", max_parallelism: int, sources: Collection[str]) -> Task:
-    """Of what its subtasks come to, as a row."""
+    """Return one operator, from the row that sums up its subtasks."""
     operator_id, acknowledged_at = row["operator_id"], row["latest"]
     summary = _summary(row["spreads"])
     source, complete = operator_id in sources or bool(row["positioned"]), row["acknowledged"] == row["number"]
@@ -83,7 +85,7 @@ def task_of(record: CheckpointRecord, row: "RowMapping", max_parallelism: int, s
 
 
 def _summary(values: Sequence[float]) -> TaskSummary:
-    """Of the smallest, average and largest of each figure, in the order of `SUBTASK_FIGURES`."""
+    """Name the smallest, average and largest value of each figure; `values` are in the order of `SUBTASK_FIGURES`."""
     of = {name: _spread(*values[3 * place : 3 * place + 3]) for place, name in enumerate(SUBTASK_FIGURES)}
     return TaskSummary(
         checkpointed_size=of["checkpointed_size"],
@@ -110,14 +112,14 @@ def subtask_page(
     connection: Connection, record: CheckpointRecord, operator_id: str, after: int, limit: int
 ) -> SubtaskList:
     """See `Readings.subtasks`."""
-    found, next_index = subtasks_after(connection, record, operator_id, after, limit)
-    return SubtaskList(subtasks=tuple(subtask_of(record, each) for each in found), next_index=next_index)
+    records, next_index = subtasks_after(connection, record, operator_id, after, limit)
+    return SubtaskList(subtasks=tuple(subtask_of(record, subtask) for subtask in records), next_index=next_index)
 
 
 def subtasks_after(
     connection: Connection, record: CheckpointRecord, operator_id: str, after: int, limit: int
 ) -> tuple[list[SubtaskRecord], int | None]:
-    """With their files, and the last index if there are more."""
+    """Return subtasks with their files, and the last index if there are more."""
     pipeline_id, checkpoint_id = record.pipeline_id, record.checkpoint_id
     limit = max(1, min(limit, _MOST))
     of_operator = _of(subtasks, pipeline_id, checkpoint_id) & (subtasks.c.operator_id == operator_id)
@@ -128,8 +130,8 @@ def subtasks_after(
     shown = rows[:limit]
     last = shown[-1].subtask_index if shown else after
     among = (handles.c.operator_id == operator_id) & handles.c.subtask_index.between(after + 1, last)
-    held = connection.execute(select(*_FILE).where(_of(handles, pipeline_id, checkpoint_id), among).order_by(*_PLACE))
-    return list(subtask_records(shown, held).values()), last if len(rows) > limit else None
+    files = connection.execute(select(*_FILE).where(_of(handles, pipeline_id, checkpoint_id), among).order_by(*_PLACE))
+    return list(subtask_records(shown, files).values()), last if len(rows) > limit else None
 
 
 def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, after: str | None, limit: int) -> FileList:
@@ -140,10 +142,10 @@ def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, afte
         _of(handles, pipeline_id, checkpoint_id), tuple_(*_PLACE) > tuple_(*map(literal, (operator_id, index, ordinal)))
     )
     rows = connection.execute(wanted.order_by(*_PLACE).limit(limit + 1)).all()
-    known = [(row[0], row[1], handle_record(*row[3:])) for row in rows[:limit]]
+    placed = [(row[0], row[1], handle_record(*row[3:])) for row in rows[:limit]]
     files = tuple(
         FileLine(operator_id=id_, subtask_index=place, handle=Handle.model_validate(handle), view=handle.view)
-        for id_, place, handle in known
+        for id_, place, handle in placed
     )
     last = rows[limit - 1] if len(rows) > limit else None
     return FileList(files=files, next_key=None if last is None else f"{last[1]}/{last[2]}/{last[0]}")
@@ -159,7 +161,7 @@ def _place(key: str) -> tuple[str, int, int]:
     numbers = all(part.isascii() and part.isdigit() and len(part) < 10 for part in (index, ordinal))
     if not numbers or "\0" in operator_id:
         raise IllegalRequestError(
-            f"{key!r} is no place in the list of files. Nothing was changed. Give the next_key of the page before, or "
-            "none for the first page."
+            f"{key!r} is not a position in the list of files. Nothing was changed. Give next_key of the previous "
+            "page, or none for the first page."
         )
     return operator_id, int(index), int(ordinal)

@@ -1,7 +1,7 @@
-"""What is answered about pipelines: what each needs, its graph, options, sources, state and tables. No logic.
+"""Answers about pipelines: the need of each, its graph, options, sources, state and tables. No logic.
 
-Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported, None that there
-is no such thing.
+Sizes are bytes, durations are milliseconds, moments are timezone-aware UTC; -1 means that no value was reported, None
+that there is no such thing.
 """
 
 from collections.abc import Mapping
@@ -19,28 +19,28 @@ from tidegate.reading.lag_answers import Lag, LagOfSource
 
 
 class Need(IntEnum):
-    """What a pipeline needs somebody for; the most urgent comes first in a list."""
+    """The attention that a pipeline needs; the most urgent comes first in a list."""
 
-    DECISION = 0  # a failed verdict is held for a person to approve or reject
+    DECISION = 0  # a failed verdict is held for approval
     RESUME = 1  # the pipeline has FAILED
     LOOK = 2  # its latest checkpoints failed, or one in progress is past its deadline
-    DELIVERY = 3  # a completed checkpoint's sinks are not all committed, and nobody is at it
-    NOTHING = 4  # it runs
+    DELIVERY = 3  # a completed checkpoint's sinks are not all committed, and no process works on it
+    NOTHING = 4  # it is running
     WAITS = 5  # suspended, stopping, or never started
     ENDED = 6  # finished or cancelled
 
 
-_NAMES = {"enum": [each.name for each in Need], "type": "string"}
+_NAMES = {"enum": [need.name for need in Need], "type": "string"}
 NeedByName = Annotated[Need, PlainSerializer(lambda need: need.name, return_type=str), WithJsonSchema(_NAMES)]
 
 
 class PipelineLine(Document):
-    """One pipeline in the list of all. `lag` is that of all its sources, by unit; empty if none has said.
+    """One pipeline in the list of all.
 
-    `failures_in_a_row` are checkpoints that failed by themselves (`FailureReason.is_fault`) since the last one
-    completed and the last resume, `last_failure` the reason of the newest of them. `held` are checkpoints that wait for
-    a decision, `in_doubt` completed ones that not every sink was told of yet. `last_verdict` is that of the newest
-    checkpoint that was judged, on all of its targets.
+    `lag` is that of all its sources, by unit; empty if none has reported. `failures_in_a_row` are checkpoints that
+    failed by themselves (`FailureReason.is_fault`) since the last completed one and the last resume; `last_failure` is
+    the reason of the newest. `held` are checkpoints that wait for approval, `in_doubt` completed ones of which not
+    every sink was notified yet. `last_verdict` is that of the newest validated checkpoint, over all of its targets.
     """
 
     pipeline_id: str
@@ -66,8 +66,9 @@ class PipelineLine(Document):
 
 
 class PipelineList(Document):
-    """A page of pipelines, the most urgent first. `next_key` is what to ask for the page after this one, None after the
-    last. `total` counts all that the user may read."""
+    """A page of pipelines, the most urgent first. `next_key` leads to the next page; it is None after the last. `total`
+    counts all pipelines that the user may read.
+    """
 
     lines: tuple[PipelineLine, ...]
     next_key: str | None
@@ -75,8 +76,9 @@ class PipelineList(Document):
 
 
 class PipelineAt(Document):
-    """As its row has it. `since` is when it reached its status, `message` says why. Failures of checkpoints up to
-    `forgiven_until` no longer count."""
+    """A pipeline's row. It reached its status at `since`, for the reason in `message`. Failures of checkpoints up to
+    `forgiven_until` no longer count.
+    """
 
     pipeline_id: str
     status: PipelineStatus
@@ -87,17 +89,17 @@ class PipelineAt(Document):
 
 
 class Dag(Document):
-    """A DAG that has asked for checkpoints of the pipeline."""
+    """A DAG that has requested checkpoints of the pipeline."""
 
     dag_id: str
     last_seen_at: Moment
 
 
 class Vertex(Document):
-    """A source, operator or sink at one checkpoint, all of its subtasks together.
+    """A source, operator or sink at one checkpoint, over all of its subtasks.
 
-    `role` is `source`, `operator` or `sink`. `inputs` are the operator ids it reads from, None if the checkpoint does
-    not say. `type` and `place` are those of a source or sink. `definition` is what `_metadata` says of it.
+    `role` is `source`, `operator` or `sink`. `inputs` are the operator ids that it reads from, None if the checkpoint
+    does not record them. `type` and `place` are those of a source or sink. `definition` is its entry in `_metadata`.
     `positions` are those of a source's splits, in their order.
     """
 
@@ -123,7 +125,7 @@ class Vertex(Document):
 
 
 class WaitingRequest(Document):
-    """A request for a checkpoint that could not start yet, or was dropped and its requester has not heard of it."""
+    """A request for a checkpoint that could not start yet, or that was dropped before its requester was notified."""
 
     request_id: str
     kind: CheckpointKind
@@ -135,10 +137,10 @@ class WaitingRequest(Document):
 
 
 class Overview(Document):
-    """A pipeline at its latest completed checkpoint. Without one, `vertices` has what is recorded of its newest.
+    """A pipeline at its latest completed checkpoint, or at its newest if none has completed.
 
-    `checkpoint_id` is the checkpoint that the vertices are of. `region_attempt` counts its continuous regions; the
-    newest was last seen at `region_seen_at`, unless it has ended.
+    `vertices` are those of `checkpoint_id`. `region_attempt` counts the pipeline's continuous regions; the newest was
+    last seen at `region_seen_at`, and is still running unless it has `region_ended_at`.
     """
 
     pipeline: PipelineAt
@@ -156,8 +158,9 @@ class Overview(Document):
 
 
 class Option(Document):
-    """One option of `CheckpointConfig` as a checkpoint recorded it. `before` is its value at the checkpoint before, if
-    `changed`."""
+    """One option of `CheckpointConfig` as a checkpoint recorded it. If it has `changed`, `before` is its value at the
+    previous checkpoint.
+    """
 
     name: str
     value: Any
@@ -184,9 +187,12 @@ class Externalization(Document):
 
 
 class Configuration(Document):
-    """Flink's configuration where the thing is the same; `options` are those of `CheckpointConfig` by name, at the
-    latest checkpoint, and `changes` what was changed at which of those before it whose `_metadata` is kept, newest
-    first. `unreadable` are checkpoints whose `_metadata` could not be read, and why."""
+    """The configuration, named as Flink names it where it has the same setting.
+
+    `options` are those of `CheckpointConfig` by name, at the latest checkpoint. `changes` lists the options that
+    changed, by checkpoint, for the checkpoints whose `_metadata` is kept, newest first. `unreadable` are the
+    checkpoints whose `_metadata` could not be read, with the reason.
+    """
 
     mode: str | None
     interval: int | None
@@ -209,8 +215,9 @@ class Configuration(Document):
 
 
 class Split(Document):
-    """One split of a source at a checkpoint: where it is, and what it has read on the way there. `files` hold the names
-    of what was read, if the source keeps such; a handle made by this checkpoint is new in it."""
+    """One split of a source at a checkpoint, with its position. `files` hold the names of the files read, if the source
+    records them; a handle created by this checkpoint is new in it.
+    """
 
     index: int
     position: Mapping[str, Any] | None
@@ -220,7 +227,7 @@ class Split(Document):
 
 
 class SourceAt(Document):
-    """A source at a checkpoint; `lag` is that of now, as far as its last poll has seen."""
+    """A source at a checkpoint; `lag` is the current one, as of its last poll."""
 
     operator_id: str
     name: str
@@ -236,8 +243,9 @@ class FileRead(Document):
 
 
 class FilesRead(Document):
-    """The files that a split of a source has read in one checkpoint: `total`, and the first of them. None if the source
-    keeps no such list: then its position says what it has read."""
+    """The files that a split of a source has read in one checkpoint: `total`, and the first of them. `total` is None if
+    the source keeps no such list; then its position describes the data read.
+    """
 
     operator_id: str
     index: int
@@ -257,9 +265,12 @@ class StateSlice(Document):
 
 
 class StateAt(Document):
-    """The keyed state of an operator at a checkpoint. `rows` counts those in its files, so a key counts once for each
-    run that has it. A run that several subtasks share counts once here, and in the slice of each of them. `oldest_run`
-    is the checkpoint that wrote the oldest one. `compacted` runs wait for the next one."""
+    """The keyed state of an operator at a checkpoint.
+
+    `rows` counts the rows in its files, so a key counts once for each run that contains it. A run that several subtasks
+    share counts once here, and in the slice of each. `oldest_run` is the checkpoint that wrote the oldest one.
+    `compacted` runs take effect at the next checkpoint.
+    """
 
     operator_id: str
     parallelism: int
@@ -274,15 +285,16 @@ class StateAt(Document):
 
 
 class KeyColumn(Document):
-    """`type` is its name in Spark."""
+    """A key column. `type` is the name of its type in Spark."""
 
     name: str
     type: str
 
 
 class KeyAt(Document):
-    """The row of a key at a checkpoint, None if it had none, or why that cannot be read. `changed`: it was another one
-    at the checkpoint before."""
+    """The row of a key at a checkpoint, None if it had none; `problem` is the reason if it cannot be read. `changed`
+    means that it differs from the previous checkpoint.
+    """
 
     checkpoint_id: int
     completed_at: MomentOrNone
@@ -292,8 +304,9 @@ class KeyAt(Document):
 
 
 class KeyLookup(Document):
-    """A key of an operator's state at a checkpoint. `history` is of the checkpoints that are kept, newest first, not
-    `complete` if there are more than were read. Without a `key`, only its columns are known."""
+    """A key of an operator's state at a checkpoint. `history` covers the retained checkpoints, newest first; it is not
+    `complete` if there are more than were read. Without a `key`, only its columns are given.
+    """
 
     operator_id: str
     checkpoint_id: int
@@ -305,9 +318,12 @@ class KeyLookup(Document):
 
 
 class DoubtAt(Document):
-    """A completed checkpoint that not every table shows yet; or, with the number of a `restore`, the one that tables
-    are to go back to. `sinks` are those that may not show it. `why`, `readers` (what they see meanwhile) and `advice`
-    are sentences, `problem` is what the last attempt has failed by."""
+    """A completed checkpoint that not every table shows yet; or, with the number of a `restore`, the checkpoint that
+    tables are to return to.
+
+    `sinks` are those that may not show it. `why`, `readers` (the rows they see meanwhile) and `advice` are sentences;
+    `problem` is the error of the last attempt.
+    """
 
     pipeline_id: str
     checkpoint_id: int
@@ -323,9 +339,12 @@ class DoubtAt(Document):
 
 
 class TableAt(Document):
-    """What a sink shows. `shows` is the newest checkpoint whose rows it was told to show, `in_doubt` are completed ones
-    of which it is not known yet, oldest first; there are none of a sink in the commit. `rewinding` is the restore that
-    it still has to follow."""
+    """The rows that a sink shows.
+
+    `shows` is the newest checkpoint whose rows the sink was notified to show. `in_doubt` are completed ones whose
+    delivery is not confirmed yet, oldest first; a sink in the commit has none. `rewinding` is the restore that it still
+    has to follow.
+    """
 
     sink: str
     operator_id: str

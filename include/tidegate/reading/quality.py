@@ -1,4 +1,4 @@
-"""Verdicts over time: what was judged, and each expectation's observations as a series."""
+"""Verdicts over time: the validated targets, and each expectation's observations as a series."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from tidegate.reading.standing import standing_of
 _MOST = 1000
 _LONGEST_TEXT = 200
 
-# One step in the index for each target and suite, however many verdicts there are.
+# This takes one step in the index for each target and suite, for any number of verdicts.
 _JUDGED = text("""
 WITH RECURSIVE judged AS (
     (SELECT target, suite FROM tidegate.verdicts WHERE pipeline_id = :pipeline_id ORDER BY target, suite LIMIT 1)
@@ -45,7 +45,7 @@ FROM judged, LATERAL (
 JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
 ORDER BY target, suite
 """)
-# Without samples and rows, which may be large.
+# Samples and rows are left out; they may be large.
 _VERDICTS = text("""
 SELECT v.checkpoint_id, v.target, v.suite, v.success, v.evaluated, v.failed, v.error, v.docs_path,
     coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
@@ -66,28 +66,28 @@ ORDER BY v.checkpoint_id DESC LIMIT :limit
 
 def judged_targets(connection: Connection, pipeline_id: str, now: datetime) -> tuple[JudgedTarget, ...]:
     """See `Readings.judged`."""
-    found = connection.execute(_JUDGED, {"pipeline_id": pipeline_id, "now": now})
-    return tuple(JudgedTarget(target=row.target, suite=row.suite, latest=_line(row)) for row in found)
+    rows = connection.execute(_JUDGED, {"pipeline_id": pipeline_id, "now": now})
+    return tuple(JudgedTarget(target=row.target, suite=row.suite, latest=_line(row)) for row in rows)
 
 
 def quality_history(
     connection: Connection, pipeline_id: str, target: str, suite: str, before: int | None, limit: int, now: datetime
 ) -> QualityHistory:
     """See `Readings.quality`."""
-    asked = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before, "now": now}
-    rows = connection.execute(_VERDICTS, asked | {"limit": max(1, min(limit, _MOST))}).all()
+    parameters = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before, "now": now}
+    rows = connection.execute(_VERDICTS, parameters | {"limit": max(1, min(limit, _MOST))}).all()
     return QualityHistory(
         target=target, suite=suite, verdicts=tuple(_line(row) for row in rows), expectations=_series(rows)
     )
 
 
 def _line(row: Row[Any]) -> VerdictLine:
-    known = {name: value for name, value in row._mapping.items() if name in VerdictLine.model_fields}
-    return VerdictLine(**known | {"at": _at(row.at), "hold": _still(hold_of(row), row.waits)})
+    fields = {name: value for name, value in row._mapping.items() if name in VerdictLine.model_fields}
+    return VerdictLine(**fields | {"at": _at(row.at), "hold": _still(hold_of(row), row.waits)})
 
 
 def hold_at(record: CheckpointRecord, now: datetime) -> HoldAt | None:
-    """None if it never waited for a person."""
+    """Return the hold of a checkpoint; None if it never waited for approval."""
     return _still(hold_of(record), standing_of(record, now).held)
 
 
@@ -96,23 +96,23 @@ def _still(hold: Hold | None, waits: bool) -> HoldAt | None:
 
 
 def _at(at: datetime) -> datetime:
-    known = utc(at)
-    assert known is not None
-    return known
+    moment = utc(at)
+    assert moment is not None
+    return moment
 
 
 def _series(rows: Sequence[Row[Any]]) -> tuple[ExpectationSeries, ...]:
-    """One for each expectation, told apart by its type and arguments, in the order of the newest verdict."""
-    said: dict[str, Mapping[str, Any]] = {}
+    """Return one series for each expectation, by type and arguments, in the order of the newest verdict."""
+    named: dict[str, Mapping[str, Any]] = {}
     observed: dict[str, list[Observation]] = {}
     for row in rows:
         for result in row.results or []:
             kwargs = result.get("kwargs") if isinstance(result.get("kwargs"), dict) else {}
             key = json.dumps([result.get("type"), kwargs], sort_keys=True)
-            said.setdefault(key, {"type": str(result.get("type")), "kwargs": kwargs})
+            named.setdefault(key, {"type": str(result.get("type")), "kwargs": kwargs})
             observed.setdefault(key, []).append(_observation(row, result))
     return tuple(
-        ExpectationSeries(key=key, **each, observations=tuple(reversed(observed[key]))) for key, each in said.items()
+        ExpectationSeries(key=key, **name, observations=tuple(reversed(observed[key]))) for key, name in named.items()
     )
 
 
@@ -140,5 +140,5 @@ def _whole(value: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return said if len(said) <= _LONGEST_TEXT else f"{said[: _LONGEST_TEXT - 1]}…"
+    text_ = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text_ if len(text_) <= _LONGEST_TEXT else f"{text_[: _LONGEST_TEXT - 1]}…"

@@ -1,5 +1,6 @@
-"""How a checkpoint stands: its status in words, how that is to be taken, and what to do. Pages, API and commands show
-what is decided here, and nothing else."""
+"""The standing of a checkpoint: its status in words, how it is to be taken, and the advice that goes with it. Pages,
+API and commands show the decisions made here, and no others.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,14 +16,14 @@ from tidegate.reading.advice import ADVICE
 class Outlook(StrEnum):
     GOOD = "GOOD"  # completed
     BUSY = "BUSY"  # in progress, in time
-    DECISION = "DECISION"  # waits for a person, who can decide now
-    WRONG = "WRONG"  # failed by itself, or its time is up
-    OVER = "OVER"  # ended on purpose, or completed and of no use any more
+    DECISION = "DECISION"  # waits for approval, which is possible now
+    WRONG = "WRONG"  # failed by itself, or its deadline has passed
+    OVER = "OVER"  # ended on purpose, or completed and no longer of use
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`text` is Flink's status, in brackets what people need to know of it. `advice` is None where nothing is to do."""
+    """A status in words. `text` is Flink's status, with a note in brackets. `advice` is None if nothing is to do."""
 
     text: str
     outlook: Outlook
@@ -30,11 +31,11 @@ class Standing:
 
     @property
     def held(self) -> bool:
-        """Whether a person can approve or reject the checkpoint now."""
+        """Whether the checkpoint can be approved or rejected now."""
         return self.outlook is Outlook.DECISION
 
 
-#: How a checkpoint ended that did not fail by itself.
+#: The note for a checkpoint that ended but did not fail by itself.
 _ENDED = {
     FailureReason.VALIDATION_REJECTED: "rejected",
     FailureReason.HOLD_EXPIRED: "hold expired",
@@ -48,8 +49,9 @@ _ENDED = {
 
 
 def standing_of(record: CheckpointRecord, now: datetime | None = None) -> Standing:
-    """`now` tells whether the time of a checkpoint in progress is up; it is not needed for one that has ended. Performs
-    no I/O."""
+    """Return the standing of a checkpoint. `now` decides whether one in progress is overdue; one that has ended does
+    not need it. Performs no I/O.
+    """
     if record.failure_reason is not None:
         return _failed(record.failure_reason)
     if record.status is Status.IN_PROGRESS:
@@ -74,13 +76,13 @@ def _in_progress(record: CheckpointRecord, overdue: bool) -> Standing:
     ends = f"The next process ends it: the next request, task `abort` of its DAG run, or `tidegate abort {name}`."
     if is_held(record):
         if overdue:
-            said = f"Nobody decided by {until}, and it can no longer be approved. {ends}"
-            return Standing("HELD (expired)", Outlook.WRONG, f"{said} The next checkpoint takes the same data.")
-        said = f"A verdict waits for a person: approve or reject it by {until}."
-        return Standing("HELD", Outlook.DECISION, f"{said} Later checkpoints of the pipeline wait until then.")
+            sentence = f"No decision was made by {until}, and it can no longer be approved. {ends}"
+            return Standing("HELD (expired)", Outlook.WRONG, f"{sentence} The next checkpoint takes the same data.")
+        sentence = f"A failed verdict waits for approval: approve or reject it by {until}."
+        return Standing("HELD", Outlook.DECISION, f"{sentence} Later checkpoints of the pipeline wait until then.")
     note = "approved" if is_approved(record) else record.phase.value.lower()
     if overdue:
-        advice = f"It is past its deadline of {until}. {ends}"
+        advice = f"Its deadline of {until} has passed. {ends}"
         return Standing(_with("IN_PROGRESS", [note, "overdue"]), Outlook.WRONG, advice)
     finish = f"`tidegate run {name}` completes it, unless a DAG run or a continuous run does."
     return Standing(_with("IN_PROGRESS", [note]), Outlook.BUSY, finish if is_approved(record) else None)

@@ -1,4 +1,4 @@
-"""What all checkpoints of a pipeline come to: counts, figures, and series for charts that are put together here."""
+"""Totals over all checkpoints of a pipeline: counts, figures, and aggregated series for charts."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from tidegate.reading.history_answers import (
 
 _MOST_POINTS = 1000
 
-# In the order of `SUMMARIZED`, of checkpoints that are not rolled up and of all that are.
+# In the order of `SUMMARIZED`: first of checkpoints that are not rolled up, then of all that are.
 _ENDS = text("""
 SELECT count(*) AS measured,
     ARRAY[min(end_to_end_duration), min(f.checkpointed_size), min(f.state_size), min(processed_data),
@@ -49,7 +49,7 @@ _NEWEST = text("""
 SELECT end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
 FROM tidegate.figures WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id DESC LIMIT :window
 """)
-# -1 is "not reported" and is left out.
+# -1 means "not reported" and is left out.
 _SERIES = text("""
 WITH newest AS (
     SELECT *, row_number() OVER (ORDER BY checkpoint_id DESC) AS place
@@ -118,7 +118,7 @@ def _restored(latest: LatestRestore | None) -> Restored | None:
 
 
 def _figures(connection: Connection, pipeline_id: str) -> Mapping[str, Summary]:
-    """Smallest, largest and average of all, percentiles of the newest."""
+    """Return smallest, largest and average over all checkpoints, and percentiles over the newest."""
     parts = connection.execute(_ENDS, {"pipeline_id": pipeline_id}).all()
     if not parts:
         return dict.fromkeys(SUMMARIZED, Summary(**dict.fromkeys(Summary.model_fields, -1)))
@@ -141,8 +141,8 @@ def series(
 ) -> tuple[Point, ...]:
     """See `Readings.series`."""
     points = max(1, min(points, _MOST_POINTS))
-    asked: dict[str, Any] = {"pipeline_id": pipeline_id, "points": points, "since": since, "until": until}
-    return tuple(_point(row) for row in connection.execute(_SERIES, asked | {"window": PERCENTILE_WINDOW}))
+    parameters: dict[str, Any] = {"pipeline_id": pipeline_id, "points": points, "since": since, "until": until}
+    return tuple(_point(row) for row in connection.execute(_SERIES, parameters | {"window": PERCENTILE_WINDOW}))
 
 
 def _point(row: Row[Any]) -> Point:

@@ -1,9 +1,9 @@
-"""Which notifiers and meters the environment asks for.
+"""The notifiers and meters that the environment configures.
 
-`TIDEGATE_WEBHOOK_URL`, `TIDEGATE_WEBHOOK_SECRET`, or in Airflow's tasks its connection `tidegate_webhook` (type HTTP,
-its password is the secret); `TIDEGATE_PAGES_URL`, or Airflow's own address. OpenLineage and OpenTelemetry are
-configured as their clients are. What is configured wrongly is said in the log and left out: no checkpoint fails because
-of it.
+The webhook is configured by `TIDEGATE_WEBHOOK_URL` and `TIDEGATE_WEBHOOK_SECRET`, or in Airflow's tasks by the
+connection `tidegate_webhook` (type HTTP, its password is the secret). The address of the pages is `TIDEGATE_PAGES_URL`,
+or Airflow's own. OpenLineage and OpenTelemetry are configured as their clients are. A receiver whose configuration is
+wrong is logged and left out: no checkpoint fails because of it.
 """
 
 import logging
@@ -36,12 +36,12 @@ def configured_notifiers(
     clock: Clock,
     environment: Mapping[str, str] | None = None,
 ) -> list[Notifier]:
-    """Raises nothing."""
+    """Return the configured notifiers. An error in the configuration is logged, not raised."""
     env = os.environ if environment is None else environment
 
     def webhook() -> Notifier | None:
-        found = _webhook(env)
-        return None if found is None else Webhook(*found, pages_url(env), clock.now)
+        address = _webhook(env)
+        return None if address is None else Webhook(*address, pages_url(env), clock.now)
 
     def openlineage() -> Notifier | None:
         if not has_openlineage(env):
@@ -54,7 +54,7 @@ def configured_notifiers(
 
 
 def configured_meters(environment: Mapping[str, str] | None = None) -> list[Meter]:
-    """Raises nothing."""
+    """Return the configured meters. An error in the configuration is logged, not raised."""
 
     def opentelemetry() -> Meter | None:
         if not has_opentelemetry(os.environ if environment is None else environment):
@@ -66,20 +66,22 @@ def configured_meters(environment: Mapping[str, str] | None = None) -> list[Mete
     return _those_that_open({"OpenTelemetry": opentelemetry})
 
 
-def _those_that_open(asked: Mapping[str, Callable[[], Opened | None]]) -> list[Opened]:
-    found = []
-    for what, open_ in asked.items():
+def _those_that_open(openers: Mapping[str, Callable[[], Opened | None]]) -> list[Opened]:
+    opened = []
+    for name, open_ in openers.items():
         try:
-            found.append(open_())
-        except ConfigurationError as error:  # its text holds no secret; that of another library may
-            log.error("%s is left out: %s", what, error)
+            opened.append(open_())
+        except ConfigurationError as error:  # its text holds no secret; another library's text may
+            log.error("%s is left out: %s", name, error)
         except Exception as error:
-            log.error("%s is left out: its configuration led to %s.", what, type(error).__name__)
-    return [each for each in found if each is not None]
+            log.error("%s is left out: its configuration led to %s.", name, type(error).__name__)
+    return [receiver for receiver in opened if receiver is not None]
 
 
 def has_opentelemetry(env: Mapping[str, str]) -> bool:
-    """Whether somebody asked for metrics: without that, its SDK would look for a collector on this machine."""
+    """Whether the environment requests metrics. Without this check, the SDK would connect to a collector on this
+    machine.
+    """
     exporter = env.get("OTEL_METRICS_EXPORTER", "").strip().lower()
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
         return False
@@ -87,7 +89,7 @@ def has_opentelemetry(env: Mapping[str, str]) -> bool:
 
 
 def pages_url(environment: Mapping[str, str] | None = None) -> str | None:
-    """Where the Checkpoints pages are, None if nothing says so."""
+    """Return the address of the Checkpoints pages; None if it is not configured."""
     env = os.environ if environment is None else environment
     if given := env.get("TIDEGATE_PAGES_URL"):
         return given.rstrip("/")
@@ -96,7 +98,7 @@ def pages_url(environment: Mapping[str, str] | None = None) -> str | None:
 
 
 def has_openlineage(env: Mapping[str, str]) -> bool:
-    """Whether its client would find a transport. Without one it prints every event."""
+    """Whether OpenLineage's client would find a transport. Without one it prints every event."""
     if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     if env.get("OPENLINEAGE_URL") or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in env):
@@ -106,7 +108,7 @@ def has_openlineage(env: Mapping[str, str]) -> bool:
 
 
 def _webhook(env: Mapping[str, str]) -> tuple[str, str | None] | None:
-    """Its address and its secret."""
+    """Return the webhook's address and secret."""
     if url := env.get("TIDEGATE_WEBHOOK_URL"):
         return url, env.get("TIDEGATE_WEBHOOK_SECRET") or None
     runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
@@ -118,19 +120,19 @@ def _webhook(env: Mapping[str, str]) -> tuple[str, str | None] | None:
 
 
 def _airflow_connection() -> "Connection | None":
-    # Imported only where there is a sign of Airflow: it takes seconds.
+    # Imported only if Airflow is in use: the import takes seconds.
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
-        found: Connection = Connection.get(CONNECTION_ID)
-        return found
+        connection: Connection = Connection.get(CONNECTION_ID)
+        return connection
     except AirflowNotFoundException:
         return None
 
 
 def _address(connection: "Connection") -> str:
-    """As Airflow's HTTP hook reads a connection: the host may hold all of the address, or its parts are in fields."""
+    """Read a connection as Airflow's HTTP hook does: the host holds the whole address, or the fields hold its parts."""
     host = connection.host or ""
     if "://" in host:
         return str(host)

@@ -1,5 +1,7 @@
-"""Bounds how long a receiver may keep a checkpoint waiting, whatever takes so long: a name server, a connection, an
-answer that comes byte by byte."""
+"""A time limit for receivers of events, so that none keeps a checkpoint waiting.
+
+It covers a slow name server, a slow connection, and an answer that arrives byte by byte.
+"""
 
 from collections.abc import Callable
 from threading import Thread
@@ -12,8 +14,14 @@ PATIENCE = 10.0
 
 
 def within(seconds: float, call: Callable[[], Answer]) -> Answer:
-    """What `call` returns. Raises what it raises, and `TimeoutError` if it takes longer: then it is left behind, on a
-    thread that does not keep the process."""
+    """Return the result of `call`.
+
+    If it takes longer, it is abandoned on a thread that does not keep the process alive.
+
+    Raises:
+        TimeoutError: If `call` takes longer than `seconds`.
+        Exception: If `call` raises it.
+    """
     outcome: list[Answer] = []
     errors: list[Exception] = []
 

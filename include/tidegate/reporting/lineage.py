@@ -1,7 +1,7 @@
-"""The OpenLineage event of a completed checkpoint: which files or offsets it read, which tables it wrote in which
-version, and what was judged about them.
+"""The OpenLineage event of a completed checkpoint: the files or offsets read, the tables written and their versions,
+and the verdicts.
 
-Standard facets only, so that any backend understands them. The same checkpoint always makes the same run.
+It uses standard facets only, so that any backend understands it. The same checkpoint always has the same run id.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,15 +28,17 @@ from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskI
 from tidegate.protocol.schema.ddl import columns_of
 from tidegate.protocol.steps.notify import committables
 
-#: A subset of more files is only counted: an event has a limit in every backend.
+#: Above this number, files are only counted: every backend limits the size of an event.
 MOST_FILES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What is known of one completed checkpoint. `files` are those that each source read for it, with their bytes, as
-    far as the source can say; `datasets` are namespace and name of what a source or sink names itself, by operator
-    id."""
+    """The facts about one completed checkpoint.
+
+    `files` are the files that each source read for it, with their bytes, as far as the source records them. `datasets`
+    are namespace and name of a source or sink that names its own dataset, by operator id.
+    """
 
     namespace: str
     version: str
@@ -50,66 +52,71 @@ class Lineage:
     datasets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def snapshots(self, operator_id: str) -> dict[int, Snapshot]:
-        """By subtask."""
+        """Return an operator's snapshots by subtask."""
         return {
-            key.subtask_index: known.snapshot for key, known in self.subtasks.items() if key.operator_id == operator_id
+            key.subtask_index: record.snapshot
+            for key, record in self.subtasks.items()
+            if key.operator_id == operator_id
         }
 
 
 def run_id(namespace: str, pipeline_id: str, checkpoint_id: int) -> str:
-    """Of the checkpoint, whoever sends it and how often. Performs no I/O."""
+    """Return the run id of a checkpoint, the same for every sender and attempt. Performs no I/O."""
     return str(uuid5(NAMESPACE_URL, f"tidegate:{namespace}/{pipeline_id}/{checkpoint_id}"))
 
 
-def run_event(known: Lineage) -> RunEvent:
-    """COMPLETE, at the time of the commit. Performs no I/O."""
-    record = known.record
+def run_event(lineage: Lineage) -> RunEvent:
+    """Return the COMPLETE event, at the time of the commit. Performs no I/O."""
+    record = lineage.record
     assert record.completed_at is not None
     return RunEvent(
         eventTime=record.completed_at.isoformat(),
-        producer=f"urn:tidegate:{known.version}",
+        producer=f"urn:tidegate:{lineage.version}",
         eventType=RunState.COMPLETE,
         run=Run(
-            run_id(known.namespace, record.pipeline_id, record.checkpoint_id),
-            {"processing_engine": processing_engine_run.ProcessingEngineRunFacet(known.version, "Tidegate")},
+            run_id(lineage.namespace, record.pipeline_id, record.checkpoint_id),
+            {"processing_engine": processing_engine_run.ProcessingEngineRunFacet(lineage.version, "Tidegate")},
         ),
         job=Job(
-            known.namespace,
+            lineage.namespace,
             record.pipeline_id,
             {"jobType": job_type_job.JobTypeJobFacet("BATCH", "TIDEGATE", record.kind.value)},
         ),
-        inputs=[_input(known, vertex) for vertex in known.sources],
-        outputs=[*(_output(known, vertex) for vertex in known.sinks), *_judged_state(known)],
+        inputs=[_input(lineage, vertex) for vertex in lineage.sources],
+        outputs=[*(_output(lineage, vertex) for vertex in lineage.sinks), *_judged_state(lineage)],
     )
 
 
 def dataset_of(description: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Namespace and name of a place, by OpenLineage's rules for files: `file` and the path, or scheme and authority and
-    the path. A connector without a path is known by its type and its own name. Performs no I/O."""
+    """Return namespace and name of a place, by OpenLineage's rules for files: `file` and the path, or scheme and
+    authority and the path.
+
+    A connector without a path is identified by its type and its own name. Performs no I/O.
+    """
     place = description.get("path")
     if not place:
         return f"tidegate://{description.get('type', 'unknown')}", name
     parts = urlsplit(str(place))
     if not parts.scheme:
         return "file", str(place)
-    authority = parts.netloc.rpartition("@")[2]  # never a user or a password
+    authority = parts.netloc.rpartition("@")[2]  # without user and password
     return f"{parts.scheme}://{authority}", parts.path.strip("/") or "/"
 
 
-def _input(known: Lineage, vertex: SourceVertex) -> InputDataset:
-    named = known.datasets.get(vertex.operator_id)
-    namespace, name = named or dataset_of(vertex.source.describe(), vertex.name)
+def _input(lineage: Lineage, vertex: SourceVertex) -> InputDataset:
+    own_dataset = lineage.datasets.get(vertex.operator_id)
+    namespace, name = own_dataset or dataset_of(vertex.source.describe(), vertex.name)
     fields = [
         schema_dataset.SchemaDatasetFacetFields(column, type_)
         for column, type_ in columns_of(vertex.declared_schema or "")
     ]
     facets: dict[str, Any] = {"schema": schema_dataset.SchemaDatasetFacet(fields)} if fields else {}
-    return InputDataset(namespace=namespace, name=name, facets=facets, inputFacets=_read(known, vertex))
+    return InputDataset(namespace=namespace, name=name, facets=facets, inputFacets=_read(lineage, vertex))
 
 
-def _read(known: Lineage, vertex: SourceVertex) -> dict[str, Any]:
-    """Which part of the input: files if the source names them, else the position that each split has reached."""
-    files = known.files.get(vertex.name)
+def _read(lineage: Lineage, vertex: SourceVertex) -> dict[str, Any]:
+    """Return the part of the input that was read: files if the source names them, else the position of each split."""
+    files = lineage.files.get(vertex.name)
     if files is not None:
         counted = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
             size=sum(files.values()), fileCount=len(files)
@@ -121,7 +128,7 @@ def _read(known: Lineage, vertex: SourceVertex) -> dict[str, Any]:
         )
     partitions = [
         base_subset_dataset.Partition(dict(snapshot.position), str(split))
-        for split, snapshot in sorted(known.snapshots(vertex.operator_id).items())
+        for split, snapshot in sorted(lineage.snapshots(vertex.operator_id).items())
         if snapshot.position is not None
     ]
     return {"subset": _subset(base_subset_dataset.PartitionSubsetCondition(partitions))} if partitions else {}
@@ -131,40 +138,40 @@ def _subset(condition: Any) -> base_subset_dataset.InputSubsetInputDatasetFacet:
     return base_subset_dataset.InputSubsetInputDatasetFacet(inputCondition=condition)
 
 
-def _output(known: Lineage, vertex: SinkVertex) -> OutputDataset:
-    named = known.datasets.get(vertex.operator_id)
-    namespace, name = named or dataset_of(vertex.sink.describe(), vertex.name)
-    staged = committables(known.subtasks, vertex.operator_id)
+def _output(lineage: Lineage, vertex: SinkVertex) -> OutputDataset:
+    own_dataset = lineage.datasets.get(vertex.operator_id)
+    namespace, name = own_dataset or dataset_of(vertex.sink.describe(), vertex.name)
+    staged = committables(lineage.subtasks, vertex.operator_id)
     written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=sum(handle.rows for handle in staged),
         size=sum(handle.bytes for handle in staged),
         fileCount=len(staged),
     )
-    checks = {check.name for check in known.checks if vertex.name in check.sinks}
+    checks = {check.name for check in lineage.checks if vertex.name in check.sinks}
     verdicts = [
         verdict
-        for verdict in known.verdicts
+        for verdict in lineage.verdicts
         if verdict.target == Target(TargetKind.SINK, vertex.name)
         or (verdict.target.kind is TargetKind.CHECK and verdict.target.name in checks)
     ]
     return OutputDataset(
         namespace=namespace,
         name=name,
-        facets=_facets(known, verdicts),
+        facets=_facets(lineage, verdicts),
         outputFacets={"outputStatistics": written},
     )
 
 
-def _judged_state(known: Lineage) -> Iterator[OutputDataset]:
-    """State is no table of anybody's, so it appears where something was judged about it."""
-    for verdict in known.verdicts:
+def _judged_state(lineage: Lineage) -> Iterator[OutputDataset]:
+    """Yield a dataset for each verdict on state. State is not a table, so it appears only if it was validated."""
+    for verdict in lineage.verdicts:
         if verdict.target.kind is TargetKind.STATE:
-            name = f"{known.record.pipeline_id}/{verdict.target.name}"
-            yield OutputDataset(namespace="tidegate://state", name=name, facets=_facets(known, [verdict]))
+            name = f"{lineage.record.pipeline_id}/{verdict.target.name}"
+            yield OutputDataset(namespace="tidegate://state", name=name, facets=_facets(lineage, [verdict]))
 
 
-def _facets(known: Lineage, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    version = dataset_version_dataset.DatasetVersionDatasetFacet(str(known.record.checkpoint_id))
+def _facets(lineage: Lineage, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    version = dataset_version_dataset.DatasetVersionDatasetFacet(str(lineage.record.checkpoint_id))
     assertions = [_assertion(verdict, result) for verdict in verdicts for result in verdict.results]
     judged = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions=assertions)
     return {"version": version} | ({"dataQualityAssertions": judged} if assertions else {})

@@ -1,5 +1,8 @@
-"""Sends the lineage of completed checkpoints, by the transport that OpenLineage's own client is configured with
-(`OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, `openlineage.yml`)."""
+"""A notifier that sends the lineage of completed checkpoints.
+
+It uses the transport that OpenLineage's own client is configured with (`OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`,
+`openlineage.yml`).
+"""
 
 import os
 from contextlib import suppress
@@ -17,12 +20,12 @@ from tidegate.protocol.observing.events import Event, EventKind
 from tidegate.reporting.deadline import PATIENCE, within
 from tidegate.reporting.lineage import Lineage, run_event
 
-#: The receiver is there but not well, or has had enough for now.
+#: The receiver is reachable but temporarily refuses requests.
 _NOT_NOW = frozenset({408, 425, 429})
 
 
 class OpenLineage:
-    """A notifier. One event for each completed checkpoint."""
+    """A notifier that sends one event for each completed checkpoint."""
 
     name = "openlineage"
     kinds = frozenset({EventKind.CHECKPOINT_COMPLETED})
@@ -56,34 +59,34 @@ class OpenLineage:
         )
 
     def _datasets(self) -> dict[str, tuple[str, str]]:
-        """Without those whose connection is not there any more."""
+        """Return the endpoints' own datasets, without those whose connection no longer exists."""
         endpoints: dict[str, object] = {vertex.operator_id: vertex.source for vertex in self._graph.sources}
         endpoints |= {vertex.operator_id: vertex.sink for vertex in self._graph.sinks}
-        found = {}
+        datasets = {}
         for operator_id, endpoint in endpoints.items():
             if isinstance(endpoint, RemoteEndpoint):
                 with suppress(CheckpointError):
-                    found[operator_id] = endpoint.dataset()
-        return found
+                    datasets[operator_id] = endpoint.dataset()
+        return datasets
 
     def _files(
         self, vertex: SourceVertex, checkpoint_id: int, subtasks: dict[SubtaskId, SubtaskRecord]
     ) -> dict[str, int] | None:
-        """None if the source cannot tell, or what it would tell from is gone: another checkpoint has followed."""
+        """Return the files read; None if the source keeps no list, or if a later checkpoint has replaced it."""
         if not isinstance(vertex.source, ListingSource):
             return None
         files: dict[str, int] = {}
         try:
-            for key, known in subtasks.items():
+            for key, record in subtasks.items():
                 if key.operator_id == vertex.operator_id:
-                    files |= vertex.source.read_in(checkpoint_id, known.snapshot, self._storage)
+                    files |= vertex.source.read_in(checkpoint_id, record.snapshot, self._storage)
         except CheckpointError:
             return None
         return files
 
 
 def _emit(lineage: Any) -> bool:
-    """Whether the backend has taken it. Raises what its transport raises."""
+    """Whether the backend has accepted the event. An error of its transport is raised."""
     client = OpenLineageClient()
     try:
         client.emit(lineage)

@@ -1,7 +1,7 @@
-"""Exports figures by OpenTelemetry, as its standard environment variables say.
+"""A meter that exports figures by OpenTelemetry, configured by its standard environment variables.
 
-They are asynchronous gauges, as Flink's are: whoever collects sees the latest ones. The SDK takes the names of
-instruments for case-insensitive and writes them small: views give them back as Flink writes them.
+The figures are asynchronous gauges, as Flink's are: a collector reads the latest values. The SDK treats the names of
+instruments as case-insensitive and writes them in lower case; views restore Flink's spelling.
 """
 
 import os
@@ -24,12 +24,12 @@ from tidegate.reporting.deadline import within
 
 _GROUP = "opentelemetry_metrics_exporter"
 _PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-#: Seconds that a process waits for a collector before it ends.
+#: The seconds that a process waits for a collector before it ends.
 PATIENCE = 5.0
 
 
 class OpenTelemetry:
-    """A meter. One for each process: see `opentelemetry_meter`."""
+    """A meter, one for each process: see `opentelemetry_meter`."""
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
@@ -57,18 +57,19 @@ class OpenTelemetry:
         for pipeline_id, lags in list(self._lag.items()):
             for lag in lags:
                 for part, pending in lag.parts.items():
-                    named = {"pipeline": pipeline_id, "source": lag.source, "partition": part}
-                    yield Observation(pending, named)
+                    attributes = {"pipeline": pipeline_id, "source": lag.source, "partition": part}
+                    yield Observation(pending, attributes)
 
 
 @cache
 def opentelemetry_meter() -> OpenTelemetry:
-    """That of this process. A program that has set up OpenTelemetry by itself keeps its own provider.
+    """Return the meter of this process. A program that has set up OpenTelemetry by itself keeps its own provider.
 
-    Raises `ConfigurationError` for an exporter that is not installed.
+    Raises:
+        ConfigurationError: If an exporter is not installed.
     """
-    known = metrics.get_meter_provider()
-    return OpenTelemetry(known if isinstance(known, MeterProvider) else _provider(os.environ))
+    provider = metrics.get_meter_provider()
+    return OpenTelemetry(provider if isinstance(provider, MeterProvider) else _provider(os.environ))
 
 
 def _provider(env: Mapping[str, str]) -> MeterProvider:
@@ -81,16 +82,16 @@ def _provider(env: Mapping[str, str]) -> MeterProvider:
 
 
 def _exporter(name: str, env: Mapping[str, str]) -> MetricExporter:
-    """By the name that it has in OpenTelemetry's variables."""
+    """Return an exporter by its name in OpenTelemetry's variables."""
     if name == "otlp":
         protocol = env.get("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         name = _PROTOCOLS.get(protocol or "http/protobuf", protocol or "")
-    found = entry_points(group=_GROUP, name=name)
-    if not found:
-        installed = ", ".join(sorted(each.name for each in entry_points(group=_GROUP)))
+    exporters = entry_points(group=_GROUP, name=name)
+    if not exporters:
+        installed = ", ".join(sorted(entry.name for entry in entry_points(group=_GROUP)))
         raise ConfigurationError(
-            f"OpenTelemetry has no metrics exporter {name!r} here (installed: {installed}). No checkpoint was harmed. "
-            "Correct OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_PROTOCOL, or install the exporter."
+            f"OpenTelemetry's metrics exporter {name!r} is not installed (installed: {installed}). Checkpoints are "
+            "not affected. Correct OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_PROTOCOL, or install the exporter."
         )
-    exporter: MetricExporter = next(iter(found)).load()()
+    exporter: MetricExporter = next(iter(exporters)).load()()
     return exporter

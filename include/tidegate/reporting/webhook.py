@@ -1,4 +1,4 @@
-"""Posts events to an address, signed. `webhook.schema.json` beside this file says what is in the body.
+"""A notifier that posts signed events to an address. `webhook.schema.json` describes the body.
 
 The address and the key are secrets: neither they nor an error's text are ever logged, and no redirect is followed.
 """
@@ -21,15 +21,19 @@ from tidegate.reporting.deadline import PATIENCE, within
 SIGNATURE = "Tidegate-Signature"
 EVENT_ID = "Tidegate-Event-Id"
 
-#: The receiver is there but not well, or has had enough for now. Any other refusal is of this event.
+#: The receiver is reachable but temporarily refuses requests. Any other refusal concerns this event.
 _NOT_NOW = frozenset({408, 425, 429})
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """A notifier. `pages` is the address of the Checkpoints pages, if there are any; `now` is asked for the time of the
-    signature. Raises `ConfigurationError` for an address that is none, without showing it."""
+    """A notifier. `pages` is the address of the Checkpoints pages, if there are any; `now` gives the time of the
+    signature.
+
+    Raises:
+        ConfigurationError: If the address is not an http or https URL. The text does not show it.
+    """
 
     url: str = field(repr=False)
     secret: str | None = field(repr=False)
@@ -66,14 +70,14 @@ class Webhook:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """What was signed for one address is sent to no other: a redirect is an answer like any other refusal."""
+    """A handler that follows no redirect, so that a request signed for one address is sent to no other."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
         return None
 
 
 def webhook_document(event: Event, pages: str | None) -> dict[str, Any]:
-    """The body as JSON. Performs no I/O."""
+    """Return the body as JSON. Performs no I/O."""
     return {
         "version": 1,
         "event_id": event.event_id,
@@ -89,14 +93,16 @@ def webhook_document(event: Event, pages: str | None) -> dict[str, Any]:
 
 
 def page_of(event: Event, pages: str) -> str:
-    """The address of the page that shows what an event is about. Performs no I/O."""
+    """Return the address of the page that shows the subject of an event. Performs no I/O."""
     pipeline = f"{pages.rstrip('/')}/pipelines/{quote(event.pipeline_id, safe='')}"
     return pipeline if event.checkpoint_id is None else f"{pipeline}/checkpoints/{event.checkpoint_id}"
 
 
 def sign(secret: str, body: bytes, at: datetime) -> str:
-    """The value of the signature's header: HMAC-SHA256 over the time, a dot and the body. The time is signed too, so
-    that a receiver can refuse what somebody has recorded and sends again. Performs no I/O."""
+    """Return the value of the signature's header: HMAC-SHA256 over the time, a dot and the body.
+
+    The time is signed too, so that a receiver can reject a recorded event that is sent again. Performs no I/O.
+    """
     time = str((at - _EPOCH) // timedelta(seconds=1))
     digest = hmac.new(secret.encode(), time.encode() + b"." + body, hashlib.sha256).hexdigest()
     return f"t={time},v1={digest}"

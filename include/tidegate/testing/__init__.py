@@ -1,4 +1,4 @@
-"""Tests for what users write themselves: a sink, a source, a whole pipeline. They need pytest."""
+"""Tests for users' own sinks, sources and pipelines. They need pytest."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Attempts at committing, as the coordinator gives them out. Only the newest is confirmed.
+"""Commit attempts, numbered as the coordinator numbers them. Only the newest is confirmed.
 
-The newest number is in a file, so that a process that was stopped learns of its successor.
+The newest number is in a file, so that a stopped process can notice its successor.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tidegate.protocol.facts.errors import SupersededAttemptError
 
 @dataclass(frozen=True, slots=True)
 class KitAttempt:
-    """A `ports.CommitAttempt`. `keep` says nothing, as it mostly does: only what a sink does by itself fences."""
+    """A `ports.CommitAttempt`. `keep` does nothing, as in most cases: only the sink's own fencing counts."""
 
     number: int
     newest: Path
@@ -26,7 +26,7 @@ class KitAttempt:
 
 
 class KitAttempts:
-    """Those of one sink."""
+    """The attempts of one sink."""
 
     def __init__(self, newest: Path) -> None:
         self._newest = newest

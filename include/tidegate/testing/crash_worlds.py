@@ -1,4 +1,4 @@
-"""A project of its own for a pipeline that is killed: a directory, an embedded server, and what readers see in it."""
+"""A project for a pipeline that is killed: a directory, an embedded server, and the rows that readers see."""
 
 import copy
 import os
@@ -28,14 +28,14 @@ from tidegate.testing.trials import Rows, counted, difference
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: By path relative to the project's home, the content of files that arrive together.
+#: The content of files that arrive together, by path relative to the project's home.
 Files = Mapping[str, "str | bytes"]
 Shown = Mapping[str, Callable[[Any], Rows]]
 
 
 @dataclass
 class CrashWorld:
-    """A project with the pipeline in it."""
+    """A project that contains the pipeline."""
 
     home: Path
     session: "SparkSession"
@@ -45,12 +45,12 @@ class CrashWorld:
     _connections: dict[str, str] = field(default_factory=dict)
 
     def begin(self, pipeline: Pipeline) -> Callable[[], None]:
-        """Returns what ends it."""
+        """Open the store and the pipeline. Return the function that closes them."""
         self._sinks = {vertex.name: vertex.sink for vertex in pipeline.vertices if isinstance(vertex, SinkVertex)}
         unreadable = [name for name, sink in self._sinks.items() if not self._is_readable(name, sink)]
         if unreadable:
             raise ConfigurationError(
-                f"What sink {', '.join(unreadable)} shows cannot be read, so it cannot be compared. Nothing was run. "
+                f"The rows of sink {', '.join(unreadable)} cannot be read and so not be compared. Nothing was run. "
                 "Give crash_test(…, shown={name: function}) a function that takes the sink and returns its rows."
             )
         settings = Settings.from_environment()
@@ -81,7 +81,7 @@ class CrashWorld:
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """Inside, the environment is that of this project."""
+        """Use the environment of this project inside the block."""
         before = {name: value for name, value in os.environ.items() if name.startswith("TIDEGATE_")}
         kept = {name: value for name, value in before.items() if name in ("TIDEGATE_CACHE", "TIDEGATE_SHORTCUTS")}
         _set(kept | {"TIDEGATE_HOME": str(self.home)} | self._connections)
@@ -91,7 +91,7 @@ class CrashWorld:
             _set(before)
 
     def deliver(self, number: int, files: Files) -> None:
-        """Write files aside and rename them, as a careful producer does."""
+        """Write files under a temporary name and rename them, as a careful producer does."""
         for path, content in files.items():
             target = self.home / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class CrashWorld:
             aside.rename(target.with_name(f"{number:05}-{target.name}"))
 
     def outcome(self) -> Mapping[str, Rows]:
-        """The rows of every sink, and of the state of every operator."""
+        """Return the rows of every sink, and of the state of every operator."""
         graph = self.pipeline.coordinator.graph
         with self.here():
             rows = {f"sink {name}": self._rows(name, sink) for name, sink in self._sinks.items()}
@@ -126,7 +126,7 @@ class CrashWorld:
 def crash_world(
     pipeline: "Pipeline | Callable[[], Pipeline]", session: "SparkSession", shown: Shown, only: str = ""
 ) -> Iterator[CrashWorld]:
-    """A project for one pipeline, which is removed in the end."""
+    """Create a project for one pipeline, and remove it at the end."""
     with TemporaryDirectory(prefix="tidegate-crash-") as home:
         world = CrashWorld(Path(home).resolve(), session, shown, only)
         with world.here():
@@ -139,14 +139,14 @@ def crash_world(
 
 
 def require_equal(found: Mapping[str, Rows], expected: Mapping[str, Rows], when: str) -> None:
-    """Raises `AssertionError` if any of a pipeline's tables and states differ."""
+    """Raise `AssertionError` if any of a pipeline's tables and states differ."""
     for name, rows in expected.items():
         seen, wanted = counted(found[name]), counted(rows)
         assert seen == wanted, f"{when}: {name} has {seen.total()} rows{difference(seen, wanted)}"
 
 
 def table_rows(sink: PostgresSink) -> Rows:
-    """What readers see of a table, all columns."""
+    """Return the rows of a table as readers see them, with all columns."""
     with connected(sink.connection, sink.target) as connection:
         if not inspect(connection).has_table(sink.target.name, sink.target.schema):
             return []
@@ -155,13 +155,13 @@ def table_rows(sink: PostgresSink) -> Rows:
 
 
 def _database(server: EmbeddedPostgres, name: str) -> str:
-    """The URL of a database for its owner, who makes what sinks keep there."""
+    """Create a database and return its URL for the owner, who creates the sinks' tables there."""
     server.create_database(name)
     return server.url(name)
 
 
 def _set(variables: Mapping[str, str]) -> None:
-    """These variables of ours, and no others."""
+    """Replace all `TIDEGATE_…` variables with these."""
     for name in [name for name in os.environ if name.startswith("TIDEGATE_")]:
         del os.environ[name]
     os.environ.update(variables)

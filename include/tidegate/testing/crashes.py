@@ -1,4 +1,4 @@
-"""`crash_test`: a user's own pipeline, killed before and after every effect, against the same pipeline undisturbed."""
+"""`crash_test`: a user's pipeline, killed before and after every effect, compared with an undisturbed one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """What a crash test has done.
+    """The extent of a crash test.
 
     Attributes:
         checkpoints: The number of checkpoints that were compared.
-        crashes: How many of them were killed once.
+        crashes: The number of them that were killed once.
     """
 
     checkpoints: int
@@ -38,27 +38,27 @@ def crash_test(
 ) -> CrashReport:
     """Run a pipeline whose process is killed before and after every effect, and compare it with one that is not.
 
-    Both run in a project of their own, in temporary directories with an embedded database, in which each connection of
-    a `PostgresSink` is a database, too. An effect is a transaction, a write to the checkpoint storage, a call of a
-    sink, or what a sink in the commit does in the transaction. After each crash the checkpoint is run again, and every
-    sink and the state of every operator are compared. If anything differs, an `AssertionError` says where the process
-    was killed, and which rows differ.
+    Both run in a project of their own, in temporary directories with an embedded database. Each connection of a
+    `PostgresSink` is a database there too. An effect is a transaction, a write to the checkpoint storage, a call of a
+    sink, or a statement of a sink in the commit. After each crash the checkpoint is run again, and every sink and the
+    state of every operator are compared. If anything differs, an `AssertionError` names the place where the process was
+    killed, and the rows that differ.
 
     Args:
-        pipeline: The pipeline, or what makes it. Its paths are relative to the project's home.
-        files: What arrives for one checkpoint after the other, by path. It is used in turn. A number in front of the
-            names of files makes them others each time.
-        spark: The session. By default the one that is configured.
-        shown: By name of a sink, how its rows are read. Needed for sinks that are neither a
+        pipeline: The pipeline, or a function that returns it. Its paths are relative to the project's home.
+        files: The content of the files that arrive for each checkpoint, by path. The list is used cyclically. A number
+            is put in front of file names, so that they differ each time.
+        spark: The session. By default the configured one.
+        shown: A function for each sink, by its name, that reads its rows. Needed for sinks that are neither a
             `tidegate.ports.ReadableSink` nor a `ReadableAtSink`.
-        every: Of the effects, each such is taken. 1 takes all.
-        only: Part of the names of the effects that are taken: `transaction`, `write`, or the class of a sink.
+        every: Test every n-th effect only. 1 tests all.
+        only: Test only effects whose name contains this: `transaction`, `write`, or the class of a sink.
 
     Returns:
-        What was done.
+        The number of checkpoints compared and killed.
 
     Raises:
-        ConfigurationError: If a sink cannot be read.
+        ConfigurationError: If a sink's rows cannot be read.
 
     Example:
         ```python

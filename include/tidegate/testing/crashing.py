@@ -1,4 +1,4 @@
-"""One process after another on the same pipeline, each of which may die at an effect. Only the ports keep anything."""
+"""A pipeline whose processes die at chosen effects, one process after the other. Only its ports keep data."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.region import SparkRegion
 
-#: The effects of a sink. Reading what it has staged changes nothing.
+#: The effects of a sink. Reading staged rows changes nothing.
 SINK_EFFECTS = (
     "commit",
     "commit_group",
@@ -36,7 +36,7 @@ SINK_EFFECTS = (
 
 
 class MortalPipeline:
-    """A pipeline whose transactions, writes to storage, and sinks are effects."""
+    """A pipeline whose transactions, storage writes and sinks are effects."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class MortalPipeline:
         self._validator = validator(self.coordinator.graph, lambda: self.region)
 
     def run(self, request: str) -> int:
-        """A checkpoint from its beginning to its end, by one process. Asked for again, it is the same one."""
+        """Run a checkpoint from its beginning to its end, in one process. The same request leads to the same
+        checkpoint.
+        """
         outcome: Any = self.coordinator.trigger(request)
         checkpoint_id: int = outcome.checkpoint_id
         self.coordinator.snapshot(checkpoint_id, self.region)
@@ -70,8 +72,9 @@ class MortalPipeline:
         return checkpoint_id
 
     def dies(self, request: str, at: int, before: bool) -> bool:
-        """Run a checkpoint in a process that dies before or after an effect, and then in one that does not. Whether
-        the first one came there."""
+        """Run a checkpoint in a process that dies before or after an effect, then in one that does not. Return whether
+        the first one reached the effect.
+        """
         self.effects.die(at, before)
         try:
             self.run(request)
@@ -85,7 +88,7 @@ class MortalPipeline:
 
 
 def with_mortal_sinks(pipeline: Pipeline, effects: Effects) -> None:
-    """Make every sink of a pipeline one that dies."""
+    """Replace every sink of a pipeline by one that dies at its effects."""
     pipeline.vertices[:] = [
         replace(vertex, sink=mortal(vertex.sink, effects, *SINK_EFFECTS)) if isinstance(vertex, SinkVertex) else vertex
         for vertex in pipeline.vertices
@@ -98,9 +101,12 @@ def sweep(
     check: Callable[[str], object],
     every: int = 1,
 ) -> tuple[int, int]:
-    """Die before and after every `every`th effect of a checkpoint, and run it again, until a whole run has met no crash
-    either way: then every effect was met. `deliver` lets data arrive for the run of a number, and `check` is told what
-    has happened. Returns how many checkpoints there were after the first, and how many died."""
+    """Die before and after every `every`th effect of a checkpoint and run it again, until a run has met no crash in
+    either way: then every effect was met.
+
+    `deliver` makes data arrive for the run of a number, and `check` is given a description of the crash. Return the
+    number of checkpoints after the first, and the number that died.
+    """
     deliver(0)
     pipeline.run("warm")
     check("After the first checkpoint")

@@ -1,7 +1,7 @@
-"""How a sink under trial is told to show rows: by its own commit, or by a participant in a transaction of a real store.
+"""Delivery of rows to a sink under trial: by its own commit, or by a participant in a transaction of a real store.
 
-What the coordinator decides in that transaction, whether the checkpoint is still to be completed, is a row here, which
-the last participant writes.
+In such a transaction the coordinator decides whether the checkpoint can still be completed. Here, a row that the last
+participant writes stands for that decision.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class KitServer(EmbeddedPostgres):
         super().__init__(Path(self._directory.name).resolve() / "postgres", fsync=False)
         self.start()
         start_embedded(self.data_dir)
-        self.create_database(settings={"synchronous_commit": "on"})  # what is committed outlives a crash
+        self.create_database(settings={"synchronous_commit": "on"})  # commits survive a crash
 
     def remove(self) -> None:
         super().remove()
@@ -44,7 +44,7 @@ _NOTE = text("INSERT INTO public.tidegate_kit VALUES (:sink, :checkpoint, :attem
 
 
 class Delivery(Protocol):
-    """Of one sink."""
+    """The delivery of commits and rewinds to one sink."""
 
     def commit(self, sink: Any, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None: ...
     def rewind(
@@ -53,7 +53,7 @@ class Delivery(Protocol):
 
 
 class AfterTheCommit:
-    """`Delivery` to a sink that is told after the commit."""
+    """The `Delivery` to a sink that is notified after the commit."""
 
     def commit(self, sink: Any, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         sink.commit(checkpoint_id, staged, attempt)
@@ -65,19 +65,20 @@ class AfterTheCommit:
 
 
 class AlreadyCompletedError(CheckpointError):
-    """The checkpoint has been completed: the transaction is rolled back, with what participants did in it."""
+    """The checkpoint is already completed: the transaction is rolled back, together with the participants' work."""
 
 
 @dataclass(frozen=True, slots=True)
 class InTheCommit:
-    """`Delivery` to a sink that takes part in the transaction. `name` tells sinks apart."""
+    """The `Delivery` to a sink that takes part in the transaction. `name` distinguishes sinks."""
 
     server: EmbeddedPostgres
     name: str
 
     def commit(self, sink: Any, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        """Of a checkpoint that has been completed, its transaction is rolled back, and `commit` is called, as for one
-        that is brought back from storage."""
+        """Commit a checkpoint. If it is already completed, roll the transaction back and call `commit`, as for a
+        checkpoint that is brought back from storage.
+        """
         try:
             self.transact(sink.prepare(checkpoint_id, staged), attempt, checkpoint_id)
         except AlreadyCompletedError:
@@ -86,19 +87,24 @@ class InTheCommit:
     def rewind(
         self, sink: Any, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt
     ) -> None:
-        """A restore tells its sinks once more after its transaction."""
+        """Rewind a sink. A restore calls its sinks once more after its transaction."""
         self.transact(sink.prepare_rewind(checkpoint_id, branch, staged), attempt)
         sink.rewind(checkpoint_id, branch, staged, attempt)
 
     def transact(self, participant: Participant, attempt: CommitAttempt, checkpoint_id: int | None = None) -> None:
-        """Run it in a transaction, which is committed if the attempt is the newest and the checkpoint is not completed.
-        Else, raises `SupersededAttemptError`, `AlreadyCompletedError`."""
+        """Run a participant in a transaction, which commits if the attempt is the newest and the checkpoint is not
+        completed.
+
+        Raises:
+            SupersededAttemptError: If there is a newer attempt.
+            AlreadyCompletedError: If the checkpoint is completed.
+        """
         completing = Completing(self.name, checkpoint_id, attempt.number)
         with closing(open_store()) as store, store.transaction("tidegate-kit", None, [participant, completing]):
             pass
 
     def roll_back(self, participant: Participant) -> None:
-        """Run it in a transaction that is rolled back in the end."""
+        """Run a participant in a transaction that is rolled back at the end."""
         try:
             with closing(open_store()) as store, store.transaction("tidegate-kit", None, [participant]):
                 raise AlreadyCompletedError("Another process was faster.")
@@ -106,14 +112,14 @@ class InTheCommit:
             return
 
     def crash(self) -> None:
-        """Let the server die and recover. Tables that are not logged are empty then."""
+        """Let the server crash and recover. Unlogged tables are empty afterwards."""
         self.server.stop(immediately=True)
         self.server.start()
 
 
 @dataclass(frozen=True, slots=True)
 class Completing:
-    """`Participant`: the completion of a checkpoint, or a restore."""
+    """The `Participant` that completes a checkpoint, or a restore."""
 
     name: str
     checkpoint_id: int | None
@@ -121,13 +127,13 @@ class Completing:
 
     def run(self, statements: CommitStatements) -> None:
         statements.execute(_MAKE)
-        found = statements.query(_FOUND, {"sink": self.name})
-        if self.checkpoint_id is not None and any(checkpoint == self.checkpoint_id for checkpoint, _ in found):
+        rows = statements.query(_FOUND, {"sink": self.name})
+        if self.checkpoint_id is not None and any(checkpoint == self.checkpoint_id for checkpoint, _ in rows):
             raise AlreadyCompletedError(f"Checkpoint {self.checkpoint_id} has been completed.")
-        if any(attempt > self.attempt for _, attempt in found):
+        if any(attempt > self.attempt for _, attempt in rows):
             raise SupersededAttemptError(f"Attempt {self.attempt} was overtaken.")
-        said = {"sink": self.name, "checkpoint": self.checkpoint_id, "attempt": self.attempt}
-        statements.execute(_NOTE, said)
+        values = {"sink": self.name, "checkpoint": self.checkpoint_id, "attempt": self.attempt}
+        statements.execute(_NOTE, values)
 
     def explain(self, error: StatementError) -> CheckpointError:
         return SinkError(f"The kit's own table is refused: {error.message}.")

@@ -1,4 +1,4 @@
-"""Counts the effects of everything a checkpoint does through its ports, and dies before or after a chosen one."""
+"""A counter of all effects that a checkpoint has through its ports; it crashes before or after a chosen one."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from tidegate.ports import CheckpointStore, Prefetch, StoreTransaction
 
 
 class Crash(BaseException):
-    """The process is gone. Not an Exception, so that no handler in the code under test can survive it."""
+    """The end of the process. Not an Exception, so that no handler in the code under test can catch it."""
 
 
 class ShiftedClock(SystemClock):
-    """The real time, and what somebody has slept or a test has added."""
+    """The real time, shifted by every sleep and by the test."""
 
     shift = timedelta(0)
 
@@ -33,8 +33,9 @@ _TRANSACTION = "transaction"
 
 
 class Effects:
-    """Shared by all wrapped ports of one process, so that effects are counted in the order they happen: those whose
-    name contains `only`."""
+    """The effects of one process, counted over all wrapped ports in the order in which they happen. Only those whose
+    name contains `only` count.
+    """
 
     def __init__(self, only: str = "") -> None:
         self.only = only
@@ -44,7 +45,7 @@ class Effects:
         self._before = True
 
     def die(self, at: int | None, before: bool = True) -> None:
-        """Count anew, and crash before or after effect number `at`."""
+        """Restart the count, and crash before or after effect number `at`."""
         self.count, self.log, self._fatal, self._before = 0, [], at, before
 
     def around(self, name: str, effect: Callable[[], Any]) -> Any:
@@ -62,7 +63,7 @@ class Effects:
 
 
 def mortal(port: Any, effects: Effects, *methods: str) -> Any:
-    """A copy of a port whose named methods are effects, and which has all of its abilities."""
+    """Return a copy of a port whose named methods are effects. It keeps all of the port's abilities."""
     kind = type(port)
 
     def dying(name: str) -> Callable[..., Any]:
@@ -78,7 +79,7 @@ def mortal(port: Any, effects: Effects, *methods: str) -> Any:
 
 
 class Mortal:
-    """Any port whose named methods are effects; everything else passes through."""
+    """A port whose named methods are effects; all other attributes pass through."""
 
     def __init__(self, port: Any, effects: Effects, *methods: str) -> None:
         self._port = port
@@ -86,15 +87,15 @@ class Mortal:
         self._methods = methods
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
+        attribute = getattr(self._port, name)
         if name not in self._methods:
-            return found
+            return attribute
         kind = type(self._port).__name__
-        return lambda *args, **kwargs: self._effects.around(f"{kind}.{name}", lambda: found(*args, **kwargs))
+        return lambda *args, **kwargs: self._effects.around(f"{kind}.{name}", lambda: attribute(*args, **kwargs))
 
 
 class MortalTransactions:
-    """A store whose commits are effects: dying before one rolls it back, dying after one leaves it durable."""
+    """A store whose commits are effects: a crash before one rolls it back, a crash after one leaves it durable."""
 
     def __init__(self, store: CheckpointStore, effects: Effects) -> None:
         self._store = store
@@ -109,7 +110,7 @@ class MortalTransactions:
     ) -> Iterator[StoreTransaction]:
         effects = self._effects
         counts = effects.only in _TRANSACTION
-        mortal = [Mortal(each, effects, "run") for each in participants]
+        mortal = [Mortal(participant, effects, "run") for participant in participants]
         with self._store.transaction(pipeline_id, prefetch, mortal) as tx:
             yield tx
             number = effects.count

@@ -1,4 +1,4 @@
-"""Columns of every type that Spark has, with values that are easily lost: the largest, the smallest, the empty."""
+"""Columns of every Spark type, with values that are easily lost: the largest, the smallest, the empty."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -10,7 +10,7 @@ import pyarrow as pa
 _FIRST, _LAST = datetime(1582, 10, 15), datetime(9999, 12, 31, 23, 59, 59, 999_999)
 _NOW = datetime(2026, 11, 28, 13, 10, 0, 123_456)
 
-#: By Spark's name of a type: Arrow's, and values.
+#: Arrow's type and the values, by Spark's name of the type.
 EVERY_TYPE: Mapping[str, tuple[pa.DataType, Sequence[Any]]] = {
     "BOOLEAN": (pa.bool_(), [True, False]),
     "TINYINT": (pa.int8(), [-(2**7), 2**7 - 1]),

@@ -1,7 +1,7 @@
-"""Processes that are killed, or stopped and continued, before a chosen line of somebody's code.
+"""Processes that are killed, or stopped and continued, before a chosen line of the code under test.
 
-A step is a line of the code under test. It runs in a forked child, which ends there by SIGKILL: nothing is cleaned up,
-flushed or rolled back by the process itself. An effect is what a line does, so its neighbours are before and after it.
+A step is a line of that code. It runs in a forked child, which SIGKILL ends there: the process itself cleans up,
+flushes and rolls back nothing. An effect of a line is covered by the steps before and after it.
 """
 
 import json
@@ -34,25 +34,27 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended. `error` is the traceback of work that raised, `killed` whether it came to its step."""
+    """The end of a child. `error` is the traceback if its work raised; `killed` is whether it reached its step."""
 
     killed: bool
     error: str = ""
 
 
 def code_of(thing: object) -> tuple[str, ...]:
-    """The files of a class and of those that it inherits from, if they are of one package, and the rest of theirs."""
-    first, found = type(thing).__module__.partition(".")[0], set[str]()
-    for name in {each.__module__ for each in type(thing).__mro__}:
+    """Return the files of a class and of its base classes in the same package, including the rest of their packages."""
+    first, files = type(thing).__module__.partition(".")[0], set[str]()
+    for name in {base.__module__ for base in type(thing).__mro__}:
         module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
         if file and name.partition(".")[0] == first:
-            found.add(os.path.dirname(file) + os.sep if getattr(module, "__package__", "") else file)
-    return tuple(sorted(found))
+            files.add(os.path.dirname(file) + os.sep if getattr(module, "__package__", "") else file)
+    return tuple(sorted(files))
 
 
 def steps_of(work: Work, code: tuple[str, ...]) -> list[Step]:
-    """The steps of work that runs to its end, each line when it is first and last met. Raises what the work raised."""
+    """Return the steps of work that runs to its end: each line on its first and last visit. An error of the work is
+    raised.
+    """
     reading, writing = os.pipe()
 
     def traced() -> None:
@@ -66,47 +68,47 @@ def steps_of(work: Work, code: tuple[str, ...]) -> list[Step]:
     child = Child(traced)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     ended = child.wait()
     if ended.error:
         raise AssertionError(f"The work failed by itself, without any crash:\n{ended.error}")
-    return [Step(file, line, visit) for file, line, visits in json.loads(said) for visit in sorted({1, visits})]
+    return [Step(file, line, visit) for file, line, visits in json.loads(output) for visit in sorted({1, visits})]
 
 
 def killed_before(step: Step, work: Work, code: tuple[str, ...]) -> Ended:
-    """Run work in a process of its own that is killed before a step."""
+    """Run work in a process that is killed before a step."""
     return Child(lambda: _until(step, work, code, signal.SIGKILL)).wait()
 
 
 class Stopped:
-    """Work in a process of its own that stops before a step. `reached` says whether it came there."""
+    """Work in a process that stops before a step. `reached` is whether it reached the step."""
 
     def __init__(self, step: Step, work: Work, code: tuple[str, ...]) -> None:
         self._child = Child(lambda: _until(step, work, code, signal.SIGSTOP))
         self.reached = self._child.stops()
 
     def go_on(self) -> Ended:
-        """Continue it, and wait for its end."""
+        """Continue the process, and wait for its end."""
         self._child.signal(signal.SIGCONT)
         return self._child.wait()
 
 
 class Child:
-    """A forked process that does some work and ends without anything that follows in its parent."""
+    """A forked process that does some work and ends without running the rest of its parent's code."""
 
     def __init__(self, work: Work) -> None:
         self._errors, writing = os.pipe()
         self._status: int | None = None
         self._ended: Ended | None = None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that other threads are not in the child is meant
+            warnings.simplefilter("ignore", DeprecationWarning)  # the child is meant to lack other threads
             self._pid = os.fork()
         if not self._pid:
             _end(work, writing)
         os.close(writing)
 
     def stops(self) -> bool:
-        """Wait until it stops, or has ended."""
+        """Wait until the process stops or ends. Return whether it stopped."""
         _, status = os.waitpid(self._pid, os.WUNTRACED)
         if os.WIFSTOPPED(status):
             return True

@@ -1,4 +1,4 @@
-"""Tests of a sink's commit: repeated, killed anywhere, stopped and overtaken."""
+"""Tests of a sink's commit: repeated, killed at any step, stopped and overtaken."""
 
 from pathlib import Path
 
@@ -21,18 +21,18 @@ class CommitTests(SinkTrials[S]):
     def test_a_commit_shows_what_counts_and_nothing_else(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
         trial.commit(3, trial.third())
-        trial.check("After a commit beside files of an attempt that does not count")
+        trial.check("After a commit next to files of an attempt that does not count")
 
     def test_a_checkpoint_without_rows_is_committed(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
         trial.commit(1, [])
-        trial.check("After the commit of a checkpoint to which nothing came")
+        trial.check("After the commit of a checkpoint without rows")
         trial.take(2, [])
         trial.check("After the commit of no rows")
         trial.take(3, trial.some_rows(3))
-        trial.check("After the commit of rows behind that of none")
+        trial.check("After the commit of rows that follows one of no rows")
         trial.take(4, [])
-        trial.check("After the commit of no rows behind that of some")
+        trial.check("After the commit of no rows that follows one of rows")
 
     def test_a_repeated_commit_changes_nothing(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
@@ -44,19 +44,19 @@ class CommitTests(SinkTrials[S]):
         trial.take(4, trial.some_rows(40))
         for checkpoint_id, staged in late.items():
             trial.commit(checkpoint_id, staged)
-            trial.check(f"After the commit of checkpoint {checkpoint_id} was repeated behind that of checkpoint 4")
+            trial.check(f"After the commit of checkpoint {checkpoint_id} was repeated after checkpoint 4")
 
     def test_all_rows_of_a_state_take_the_place_of_those_that_it_had(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
         if not trial.keys:
-            pytest.skip("the sink takes no upserts, or has no keys")
+            pytest.skip("the sink does not accept upserts, or has no keys")
         trial.commit(3, trial.third())
         trial.commit(4, trial.stage_whole(4, [*trial.some_rows(10, 40), trial.changed(30, 45)]))
         trial.check("After a commit of all rows")
         trial.commit(5, [*trial.stage(5, trial.some_rows(30, 50)), *trial.stage_gone(5, 10)])
         trial.check("After the next commit")
         trial.commit(6, trial.stage_whole(6, []))
-        trial.check("After a commit of all rows, which are none")
+        trial.check("After a commit of all rows of an empty state")
 
     def test_a_commit_killed_anywhere_shows_all_or_nothing_and_is_finished_by_a_repetition(
         self, tmp_path: Path
@@ -109,6 +109,6 @@ class ThirdCommit:
 
 
 def later(trial: Trial, work: ThirdCommit) -> None:
-    """A later attempt commits the same checkpoint, and another one the next."""
+    """Commit the same checkpoint by a later attempt, and the next one by another."""
     trial.commit(3, work.staged)
     trial.take(4, trial.some_rows(40))

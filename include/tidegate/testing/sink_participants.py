@@ -1,4 +1,4 @@
-"""Tests of a sink in the commit (`ports.CommittingSink`): prepared, run in a transaction, rolled back, lost."""
+"""Tests of a sink in the commit (`ports.CommittingSink`): prepared, run in a transaction, rolled back, crashed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ class ParticipantTests(CommitTests[S]):
         delivery.roll_back(participant)
         delivery.transact(participant, trial.attempts.next(), 3)
         trial.completed(3, third)
-        trial.check("After a transaction was committed, the third in which this ran")
+        trial.check("After a transaction was committed, the third that ran it")
         trial.take(4, trial.some_rows(40))
         trial.check("After the next checkpoint")
 
@@ -50,7 +50,7 @@ class ParticipantTests(CommitTests[S]):
             trial.check(f"After checkpoint {checkpoint_id} was committed, and an older transaction rolled back")
 
     def test_a_checkpoint_that_completed_without_it_is_committed_afterwards(self, tmp_path: Path) -> None:
-        """As one that is brought back from storage is, or that completed when the sink was of another kind."""
+        """Check a checkpoint that is brought back from storage, or that completed when the sink was of another kind."""
         trial, _ = self._in_the_commit(tmp_path)
         first = trial.stage(1, trial.some_rows(10, 11))
         for again in ("After a commit without a transaction", "After it was repeated"):
@@ -65,7 +65,7 @@ class ParticipantTests(CommitTests[S]):
         self.test_a_commit_that_was_stopped_and_goes_on_after_later_ones_changes_nothing(tmp_path)
 
     def test_rows_that_a_crash_of_the_server_took_are_missed(self, tmp_path: Path) -> None:
-        """Tables that are not logged are empty after it: then the participant fails, and nothing is shown."""
+        """Check that the participant fails and nothing is shown if a crash has emptied unlogged tables."""
         trial, delivery = self._in_the_commit(tmp_path)
         third, before = trial.third(), trial.expected()
         participant = trial.sink.prepare(3, third)
@@ -80,13 +80,13 @@ class ParticipantTests(CommitTests[S]):
             trial.completed(3, third)
             trial.check("After the server crashed between prepare and the transaction, which was committed")
         reconnected(lambda: trial.commit(3, third))
-        trial.check("After the server crashed between prepare and the transaction, and that was repeated")
+        trial.check("After the server crashed between prepare and the transaction, and the commit was repeated")
 
     def test_a_restore_shows_what_was_shown_then_in_its_transaction(self, tmp_path: Path) -> None:
         trial, delivery = self._in_the_commit(tmp_path)
         committing: CommittingSink = trial.sink
         if not isinstance(trial.sink, RewindableSink):
-            pytest.skip("the sink is no RewindableSink")
+            pytest.skip("the sink is not a RewindableSink")
         trial.commit(3, trial.third())
         for checkpoint_id, undone in ((1, 3), (2, 3)):
             for to in (checkpoint_id, undone):
@@ -111,7 +111,7 @@ _CONNECTIONS = 6
 
 
 def reconnected(work: Callable[[], object]) -> None:
-    """Repeat what fails as long as there are connections that were open when the server crashed."""
+    """Repeat failing work while the pool may hold connections from before the server's crash."""
     for left in reversed(range(_CONNECTIONS)):
         try:
             work()

@@ -1,4 +1,4 @@
-"""Tests of a sink that can go back with a restore (`ports.RewindableSink`), or whose place has an owner."""
+"""Tests of a sink that a restore can rewind (`ports.RewindableSink`), or whose place has an owner."""
 
 from pathlib import Path
 
@@ -14,22 +14,24 @@ class RewindTests(SinkTrials[S]):
     def test_a_restore_shows_what_was_shown_then_and_its_undo_what_is_shown_now(self, tmp_path: Path) -> None:
         trial = self._three(tmp_path)
         first, present = until(1), until(3)
-        withdrawn = sorted(each.checkpoint_id for each in trial.sink.shown_outside(first))
+        withdrawn = sorted(withdrawal.checkpoint_id for withdrawal in trial.sink.shown_outside(first))
         newest = [3] if trial.sink.input is SinkInput.CURRENT else [2, 3]
         assert withdrawn == newest, (
-            f"a rewind to checkpoint 1 would withdraw {newest}, and shown_outside says {withdrawn}"
+            f"a rewind to checkpoint 1 would withdraw {newest}, but shown_outside returns {withdrawn}"
         )
         for again in ("After a rewind", "After the rewind was repeated"):
             trial.rewind(1, first)
             trial.check(again, trial.expected(first))
-        assert list(trial.sink.shown_outside(first)) == [], "shown_outside says that something is left to withdraw"
+        assert list(trial.sink.shown_outside(first)) == [], (
+            "shown_outside returns checkpoints although none is left to withdraw"
+        )
         trial.rewind(3, present)
         trial.check("After the rewind was undone", trial.expected(present))
 
     def test_a_restore_brings_back_what_all_rows_of_a_state_have_replaced(self, tmp_path: Path) -> None:
         trial = self._three(tmp_path)
         if not trial.keys:
-            pytest.skip("the sink takes no upserts, or has no keys")
+            pytest.skip("the sink does not accept upserts, or has no keys")
         trial.commit(4, trial.stage_whole(4, [*trial.some_rows(10, 40), trial.changed(30, 45)]))
         for checkpoint_id in (3, 4, 1, 4, 2, 3):
             trial.rewind(checkpoint_id, until(checkpoint_id))
@@ -42,7 +44,7 @@ class RewindTests(SinkTrials[S]):
         trial.take(4, trial.some_rows(40, 41))
         trial.check("After a rewind to checkpoint 1, and a commit")
         trial.sink.delete_withdrawn(trial.sink.withdrawn(), trial.attempts.next())
-        assert list(trial.sink.withdrawn()) == [], "withdrawn() lists what was deleted"
+        assert list(trial.sink.withdrawn()) == [], "withdrawn() lists deleted rows"
         trial.check("After withdrawn rows were deleted")
 
     def test_a_rewind_killed_anywhere_is_finished_by_a_repetition(self, tmp_path: Path) -> None:
@@ -77,11 +79,11 @@ class RewindTests(SinkTrials[S]):
     def test_a_place_has_one_owner(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path, marked=False)
         if not isinstance(trial.sink, OwnedSink):
-            pytest.skip("the sink is no OwnedSink")
+            pytest.skip("the sink is not an OwnedSink")
         one, other = Owner("one", "out", "d"), Owner("other", "out", "d")
         assert trial.sink.owner() is None, "a new place has an owner"
         assert (trial.sink.mark(one), trial.sink.mark(other), trial.sink.owner()) == (one, one, one)
-        assert not trial.sink.is_used(), "is_used() takes the mark for rows"
+        assert not trial.sink.is_used(), "is_used() mistakes the mark for rows"
         trial.sink.mark_anew(other)
         assert trial.sink.owner() == other
         trial.take(1, trial.some_rows(1))
@@ -91,7 +93,7 @@ class RewindTests(SinkTrials[S]):
     def _three(self, tmp_path: Path) -> Trial:
         trial = self.trial(tmp_path)
         if not isinstance(trial.sink, RewindableSink):
-            pytest.skip("the sink is no RewindableSink")
+            pytest.skip("the sink is not a RewindableSink")
         trial.commit(3, trial.third())
         return trial
 
@@ -108,12 +110,12 @@ class Rewind:
 
 
 def until(checkpoint_id: int) -> Branch:
-    """The branch of a checkpoint that follows all before it."""
+    """Return the branch of a checkpoint that follows all earlier ones."""
     return Branch(((1, checkpoint_id),))
 
 
 def every_checkpoint_whole(trial: Trial, when: str) -> None:
-    """Readers see the rows of each checkpoint or none of them. Several change one after the other."""
+    """Check that readers see all rows of each checkpoint or none. Several checkpoints change one after the other."""
     if trial.sink.input is SinkInput.CURRENT:
         return trial.check(when, trial.expected(until(1)), trial.expected())
     kept = {1}

@@ -1,4 +1,4 @@
-"""Tests of what rows a sink can hold: null, every type, many."""
+"""Tests of the rows that a sink can hold: null, every type, many."""
 
 from pathlib import Path
 from typing import Any

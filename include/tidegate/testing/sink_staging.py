@@ -1,4 +1,4 @@
-"""Tests of what a sink stages: how files are named, verified, listed and discarded, and read back for validation."""
+"""Tests of staging: how files are named, verified, listed, discarded, and read back for validation."""
 
 import json
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from tidegate.testing.trials import Rows, Trial, counted
 class StagingTests(SinkTrials[S]):
     def test_it_says_what_it_is(self, tmp_path: Path) -> None:
         sink: Any = self.trial(tmp_path).sink
-        assert sink.input in SinkInput, f"`input` is {sink.input!r}, which is no SinkInput"
-        assert sink.commits in SinkCommit, f"`commits` is {sink.commits!r}, which is no SinkCommit"
+        assert sink.input in SinkInput, f"`input` is {sink.input!r}, which is not a SinkInput"
+        assert sink.commits in SinkCommit, f"`commits` is {sink.commits!r}, which is not a SinkCommit"
         described = sink.describe()
         assert isinstance(described.get("type"), str), "describe() has no `type`"
         assert json.loads(json.dumps(described)) == described, "describe() is not JSON"
-        assert sink.describe() == described, "describe() says something else the second time"
+        assert sink.describe() == described, "describe() returns a different result the second time"
 
     def test_a_staged_file_is_named_after_its_checkpoint_subtask_and_attempt(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
@@ -44,7 +44,7 @@ class StagingTests(SinkTrials[S]):
         trial = self.trial(tmp_path)
         trial.writer = pickling.loads(pickling.dumps(trial.sink.writer()))
         trial.commit(1, trial.stage(1, trial.some_rows(1, 2)))
-        trial.check("After a commit of rows that a pickled writer has staged")
+        trial.check("After a commit of rows that a pickled writer staged")
 
     def test_staged_files_are_verified(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
@@ -61,7 +61,9 @@ class StagingTests(SinkTrials[S]):
         third = trial.third()
         listed = trial.sink.staged_paths(3)
         own = [handle.path for handle in third if handle.created_by == 3]
-        assert set(own) < set(listed), f"staged_paths(3) is {listed}: {own} and a file that does not count are staged"
+        assert set(own) < set(listed), (
+            f"staged_paths(3) is {listed}, but {own} and a file of another attempt are staged"
+        )
         assert trial.sink.staged_paths(9) == [], "staged_paths of a checkpoint that staged nothing"
         self._listed(trial, 3)
         trial.commit(3, third)
@@ -73,7 +75,7 @@ class StagingTests(SinkTrials[S]):
     def _listed(self, trial: Trial, checkpoint_id: int) -> None:
         if isinstance(trial.sink, StagingSink):
             found = trial.sink.staged_checkpoints()
-            assert checkpoint_id in found, f"staged_checkpoints() is {found}: checkpoint {checkpoint_id} has staged"
+            assert checkpoint_id in found, f"staged_checkpoints() is {found}, without checkpoint {checkpoint_id}"
 
     def test_staging_killed_anywhere_leaves_only_what_is_listed_and_discarded(self, tmp_path: Path) -> None:
         trial = self.trial(tmp_path)
@@ -86,27 +88,29 @@ class StagingTests(SinkTrials[S]):
             left = trial.sink.staged_paths(2)
             if isinstance(trial.sink, StagingSink):
                 left += [f"chk-{id_}/" for id_ in trial.sink.staged_checkpoints() if id_ == 2]
-            assert not left, f"Killed before {step}, and what staged_paths lists discarded: {left} is left"
+            assert not left, f"Killed before {step}, and staged_paths discarded: {left} is left"
             trial.take(2, trial.some_rows(2, 3))
             trial.check(f"Killed before {step}, and staged and committed again")
 
     def test_staged_rows_are_read_back_to_be_validated(self, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-        """By Spark, if there is a fixture `spark` with a session, and by Arrow if the sink can."""
+        """Read staged rows by Spark, if there is a fixture `spark` with a session, and by Arrow if the sink supports
+        it.
+        """
         trial = self.trial(tmp_path)
         staged = [*trial.stage(1, trial.some_rows(1, 2)), *trial.stage(1, trial.some_rows(3), subtask=1)]
         rows = trial.some_rows(1, 2, 3)
         ways = [name for name in ("arrow", "spark") if self._reads(trial, name, staged, rows, request)]
         if not ways:
-            pytest.skip("the sink is no ArrowSink, and there is no fixture `spark`")
+            pytest.skip("the sink is not an ArrowSink, and there is no fixture `spark`")
 
     def _reads(
         self, trial: Trial, way: str, staged: Sequence[StateHandle], rows: Rows, request: pytest.FixtureRequest
     ) -> bool:
         if way == "arrow":
-            found = trial.sink.staged_rows(staged) if isinstance(trial.sink, ArrowSink) else None
-            if found is None:
+            reader = trial.sink.staged_rows(staged) if isinstance(trial.sink, ArrowSink) else None
+            if reader is None:
                 return False
-            read = found.to_table(self.schema.names).select(self.schema.names).to_pylist()
+            read = reader.to_table(self.schema.names).select(self.schema.names).to_pylist()
         else:
             try:
                 spark = request.getfixturevalue("spark")
@@ -114,12 +118,12 @@ class StagingTests(SinkTrials[S]):
                 return False
             assert trial.sink.read_staged(spark, []) is None, "read_staged of no files is not None"
             read = [row.asDict() for row in trial.sink.read_staged(spark, staged).select(self.schema.names).collect()]
-        assert counted(read) == counted(rows), f"other rows are read back by {way}: {read[:5]}"
+        assert counted(read) == counted(rows), f"{way} reads back different rows: {read[:5]}"
         return True
 
 
 class SecondStaging:
-    """A subtask stages rows for a trial's second checkpoint."""
+    """A subtask's staging of rows for a trial's second checkpoint."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -129,7 +133,7 @@ class SecondStaging:
 
 
 def refused(trial: Trial, handle: StateHandle, what: str) -> None:
-    """`verify` has to notice it. What lies elsewhere than in files is compared by the sink itself."""
+    """Check that `verify` rejects a handle. A sink that stores no files compares rows by itself."""
     if not isinstance(trial.sink, PortableSink) and "missing" not in what:
         return
     try:

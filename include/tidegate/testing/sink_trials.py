@@ -1,4 +1,4 @@
-"""What a subclass of `SinkSuite` says of its sink, and how one is put on trial."""
+"""The methods that a subclass of `SinkSuite` overrides, and the trial of one sink."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -16,9 +16,9 @@ from tidegate.testing.trials import Rows, Trial
 
 S = TypeVar("S", bound=Sink)
 
-#: A second: another process may have stopped with a lock.
+#: One second: another process may have stopped while it holds a lock.
 _IMPATIENT = "options=-c%20lock_timeout%3D1000"
-#: No two directories of a process have the same name, so that a table can be named after one.
+#: No two directories of a process have the same name, so a table can be named after one.
 _NUMBERS = count(1)
 
 
@@ -34,26 +34,28 @@ class SinkTrials(Generic[S]):
     _afterwards: bool = False  # whether `commit` is tested of a sink that is in the commit
 
     def sink(self, directory: Path) -> S:
-        """Make a sink with a place of its own: other sinks of a test have other ones.
+        """Make a sink with a place of its own.
 
         Args:
-            directory: An empty directory that it may use. No other has its name, so a table can be named after it.
+            directory: An empty directory for the sink. Its name is unique, so a table can be named after it.
 
         Returns:
-            The sink, of which nothing was committed yet.
+            The sink, before its first commit.
         """
-        raise NotImplementedError(f"{type(self).__name__}.sink is missing: it makes the sink.")
+        raise NotImplementedError(f"{type(self).__name__}.sink is missing. It has to make the sink.")
 
     def shown(self, sink: S) -> Rows:
-        """Read what readers see, as they do.
+        """Read the sink's rows as its readers do.
 
         Args:
-            sink: What `sink` returned.
+            sink: The sink that `sink` returned.
 
         Returns:
-            Rows with the columns of what was staged, in any order.
+            Rows with the columns of the staged rows, in any order.
         """
-        raise NotImplementedError(f"{type(self).__name__}.shown is missing: it reads what the sink shows.")
+        raise NotImplementedError(
+            f"{type(self).__name__}.shown is missing. It has to read the rows that the sink shows."
+        )
 
     def row(self, number: int) -> Mapping[str, Any]:
         """Make a row of `schema`, a different one for each number.
@@ -68,7 +70,7 @@ class SinkTrials(Generic[S]):
 
     @pytest.fixture(autouse=True)
     def _home(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Sinks without a directory of their own stage below it."""
+        """Make `tmp_path` the project's home. Sinks without a directory of their own stage below it."""
         monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
         monkeypatch.delenv("TIDEGATE_STORAGE", raising=False)
         self._request, self._monkeypatch = request, monkeypatch
@@ -81,7 +83,7 @@ class SinkTrials(Generic[S]):
         return AfterTheCommit() if self._afterwards else InTheCommit(server, name)
 
     def _server(self) -> KitServer:
-        """One for all tests of the class, from the first on that has a sink in the commit."""
+        """Return the server of the class. It starts with the first test that has a sink in the commit."""
         kind: Any = type(self)
         if "_started" not in vars(kind):
             kind._started = KitServer()
@@ -93,9 +95,9 @@ class SinkTrials(Generic[S]):
         """Make a sink under trial, in a new place.
 
         Args:
-            tmp_path: Where places are made.
-            schema: The columns of its rows, if not those of the suite.
-            marked: Whether its place has its owner's mark, if it is one that has owners.
+            tmp_path: The directory in which places are created.
+            schema: The columns of its rows, if they differ from the suite's.
+            marked: Whether its place has its owner's mark, for a sink whose place has an owner.
 
         Returns:
             The trial.
@@ -115,14 +117,14 @@ class SinkTrials(Generic[S]):
 
         Args:
             thing: An object of the class.
-            work: The work, which is done once, in a process of its own.
+            work: The work, which runs once, in a process of its own.
 
         Returns:
             The lines before which it is to be interrupted.
         """
         code = code_of(thing)
         steps = steps_of(work, code)
-        assert steps, f"No line of {', '.join(code)} was run: is the code of {type(thing).__name__} elsewhere?"
+        assert steps, f"No line of {', '.join(code)} was run. Is the code of {type(thing).__name__} elsewhere?"
         return steps[:: self.every]
 
 

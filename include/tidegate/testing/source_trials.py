@@ -1,4 +1,4 @@
-"""What a subclass of `SourceSuite` says of its source, and how one is put on trial."""
+"""The methods that a subclass of `SourceSuite` overrides, and the trial of one source."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from tidegate.testing.trials import Rows, counted, difference
 
 S = TypeVar("S", bound=Source)
 
-#: Polls after which a source that always has more is not going to end.
+#: The number of polls after which a source that always has more fails.
 _MOST = 1000
 
 
@@ -31,25 +31,25 @@ class SourceTrials(Generic[S]):
     every: int = 1
 
     def source(self, directory: Path, columns: str) -> S:
-        """Make a source of what has arrived in a place. It is made several times, as several processes make it.
+        """Make a source that reads from a place. It is made several times, as several processes make it.
 
         Args:
-            directory: The place. Another one has other rows.
+            directory: The place. Each place has its own rows.
             columns: The columns of the rows, as DDL.
 
         Returns:
             The source.
         """
-        raise NotImplementedError(f"{type(self).__name__}.source is missing: it makes the source.")
+        raise NotImplementedError(f"{type(self).__name__}.source is missing. It has to make the source.")
 
     def arrive(self, directory: Path, rows: pa.Table) -> None:
-        """Let rows arrive.
+        """Make rows arrive.
 
         Args:
             directory: The place.
-            rows: The rows, which follow those that are there.
+            rows: The rows, which follow the existing ones.
         """
-        raise NotImplementedError(f"{type(self).__name__}.arrive is missing: it lets rows arrive.")
+        raise NotImplementedError(f"{type(self).__name__}.arrive is missing. It has to make rows arrive.")
 
     def row(self, number: int) -> Mapping[str, Any]:
         """Make a row of `columns`, a different one for each number.
@@ -72,9 +72,9 @@ class SourceTrials(Generic[S]):
         """Put a source on trial, in a new place.
 
         Args:
-            tmp_path: Where places are made.
-            request: Where a fixture `spark` is found, for a source that Arrow does not read.
-            columns: The columns, if not those of the suite.
+            tmp_path: The directory in which places are created.
+            request: The request that has a fixture `spark`, for a source that Arrow does not read.
+            columns: The columns, if they differ from the suite's.
 
         Returns:
             The trial.
@@ -86,7 +86,7 @@ class SourceTrials(Generic[S]):
 
 @dataclass
 class SourceTrial:
-    """One source, and how far it has been read. Each look at it is by a new object: nothing is kept in memory."""
+    """One source, and its position. Each step uses a new source object, so nothing is kept in memory."""
 
     suite: SourceTrials[Any]
     directory: Path
@@ -111,7 +111,7 @@ class SourceTrial:
         return self.arrive([self.suite.row(number) for number in numbers])
 
     def poll(self, checkpoint_id: int, split: int = 0, source: Any = None) -> tuple[Segment | None, Snapshot]:
-        """What one attempt polls. It does not count until it is `taken`."""
+        """Return one attempt's poll. It does not count until it is `taken`."""
         self._written += 1
         prefix = f"kit/chk-{checkpoint_id}/in/{split}-1-{self._written}"
         other_splits = [snapshot for other, snapshot in self.read.items() if other != split]
@@ -120,7 +120,7 @@ class SourceTrial:
         return through_json(segment), stored(snapshot)
 
     def take(self, checkpoint_id: int) -> list[Segment]:
-        """Poll each split once, for a checkpoint that completes. Several at once begin with the same snapshots."""
+        """Poll each split once, for a checkpoint that completes. All splits start from the same snapshots."""
         source = self.source
         polled = {split: self.poll(checkpoint_id, split, source) for split in self.unfinished(source)}
         self.read |= {split: snapshot for split, (_, snapshot) in polled.items()}
@@ -130,16 +130,16 @@ class SourceTrial:
         return [split for split in range(source.num_splits()) if not self.read.get(split, Snapshot()).finished]
 
     def drain(self, checkpoint_id: int) -> list[Segment]:
-        """Checkpoints until nothing is left: a source may take a part at a time."""
-        found: list[Segment] = []
+        """Run checkpoints until no data is left: a source may read a part at a time."""
+        segments: list[Segment] = []
         for number in range(_MOST):
             if not (more := self.take(checkpoint_id + number)):
-                return found
-            found += more
-        raise AssertionError(f"after {_MOST} polls the source still has more, of rows that are {len(found)} segments")
+                return segments
+            segments += more
+        raise AssertionError(f"after {_MOST} polls the source still has more data, after {len(segments)} segments")
 
     def rows(self, segments: Sequence[Segment], source: Any = None) -> Rows:
-        """What segments hold, by Arrow if the source can, else by Spark."""
+        """Return the rows of segments, by Arrow if the source supports it, else by Spark."""
         if not segments:
             return []
         source = source or self.source
@@ -159,19 +159,19 @@ class SourceTrial:
             pytest.skip("Spark must read the source, and there is no fixture `spark` with a session")
         frame = source.read(spark, segments)
         assert frame.columns == list(self.columns), f"Spark reads the columns {frame.columns}"
-        rows: Rows = frame.toArrow().to_pylist()  # `collect` forgets the zone of a time
+        rows: Rows = frame.toArrow().to_pylist()  # `collect` drops the time zone
         return rows
 
     def check(self, when: str, segments: Sequence[Segment], expected: Rows) -> None:
-        found, right = counted(self.rows(segments)), counted(expected)
-        assert found == right, f"{when}, the segments hold {found.total()} rows{difference(found, right)}"
+        rows, expected_rows = counted(self.rows(segments)), counted(expected)
+        assert rows == expected_rows, f"{when}, the segments hold {rows.total()} rows{difference(rows, expected_rows)}"
 
 
 def through_json(segment: Segment | None) -> Segment | None:
-    """As it is read back from where data in flight is kept."""
+    """Return a segment as it is read back from data in flight."""
     return None if segment is None else replace(segment, reference=json.loads(json.dumps(dict(segment.reference))))
 
 
 def stored(snapshot: Snapshot) -> Snapshot:
-    """As it is read back from the database."""
+    """Return a snapshot as it is read back from the database."""
     return replace(snapshot, position=json.loads(json.dumps(snapshot.position)))

@@ -16,19 +16,20 @@ from tidegate.testing.trials import counted
 
 
 class SourceSuite(SourceTrials[S]):
-    """Tests of one source, for pytest: a subclass says how the source is made, and how rows arrive.
+    """Tests of one source, for pytest. A subclass makes the source, and makes rows arrive.
 
     The tests poll and read as a pipeline does, without one. A poll is killed before each line of the source's package,
-    in a process of its own, and stopped there until another attempt has polled. What Arrow does not read is read by
-    Spark, if the project has a fixture `spark` with a session. What the source does not claim to do is not tested.
+    in a process of its own, and stopped there until another attempt has polled. Rows that Arrow does not read are read
+    by Spark, if the project has a fixture `spark` with a session. Abilities that the source does not have are not
+    tested.
 
     Attributes:
-        columns: The columns of the rows that arrive, by name, as Spark calls their types. A source of other columns
-            overrides `row`, too.
-        other_columns: Whether the source also takes a column `k` of integers with a `v` of any type.
+        columns: The columns of the rows that arrive, by name, with Spark's types. A source with other columns overrides
+            `row` too.
+        other_columns: Whether the source also accepts a column `k` of integers with a `v` of any type.
         nulls: Whether each column may be null.
-        many: The number of rows that arrive at once. Take a million now and then.
-        every: Of the lines before which a poll is interrupted, each such is taken. 1 takes all.
+        many: The number of rows that arrive at once. Use a million from time to time.
+        every: Interrupt a poll before every n-th line only. 1 interrupts it before all.
 
     Example:
         ```python
@@ -51,7 +52,7 @@ class SourceSuite(SourceTrials[S]):
         described = source.describe()
         assert isinstance(described.get("type"), str), "describe() has no `type`"
         assert json.loads(json.dumps(described)) == described, "describe() is not JSON"
-        assert source.describe() == described, "describe() says something else the second time"
+        assert source.describe() == described, "describe() returns a different result the second time"
         assert source.num_splits() >= 1, "num_splits() is less than one"
         assert ddl_of(source.schema), "`schema` names no column"
 
@@ -73,8 +74,8 @@ class SourceSuite(SourceTrials[S]):
             trial.arrive_numbered(10 * checkpoint_id + 5)
             replayed = [trial.source.replay(n, before.get(n), trial.read[n], trial.storage) for n in trial.read]
             again = [segment for segment in replayed if segment is not None]
-            assert [each.reference for each in again] == [each.reference for each in segments], (
-                "replay returns other segments than poll"
+            assert [segment.reference for segment in again] == [segment.reference for segment in segments], (
+                "replay and poll return different segments"
             )
             trial.check("Replayed", again, trial.rows(segments))
             trial.check("Read again", segments, trial.rows(segments))
@@ -85,7 +86,7 @@ class SourceSuite(SourceTrials[S]):
         self, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
         trial = self.trial(tmp_path, request)
-        assert trial.take(1) == [], "there is a segment, although nothing has arrived"
+        assert trial.take(1) == [], "there is a segment, although no rows have arrived"
         assert trial.take(2) == []
         for split, taken in trial.read.items():
             assert trial.source.replay(split, None, taken, trial.storage) is None, "the replay of nothing is a segment"
@@ -104,10 +105,10 @@ class SourceSuite(SourceTrials[S]):
 
     def test_spark_reads_the_same_rows(self, tmp_path: Path, request: pytest.FixtureRequest) -> None:
         trial = self.trial(tmp_path, request)
-        assert trial.rows_by_spark([], trial.source) == [], "Spark reads rows of no segments"
+        assert trial.rows_by_spark([], trial.source) == [], "Spark reads rows from no segments"
         rows = trial.arrive_numbered(1, 2, 3)
-        found = trial.rows_by_spark(trial.drain(1), trial.source)
-        assert counted(found) == counted(rows), f"Spark reads {found}"
+        read = trial.rows_by_spark(trial.drain(1), trial.source)
+        assert counted(read) == counted(rows), f"Spark reads {read}"
 
     def test_a_restore_reads_again_what_came_after(self, tmp_path: Path, request: pytest.FixtureRequest) -> None:
         trial = self.trial(tmp_path, request)
@@ -119,7 +120,7 @@ class SourceSuite(SourceTrials[S]):
         if isinstance(trial.source, RereadingSource):
             for split, taken in trial.read.items():
                 since = trial.source.read_since(split, kept.get(split), taken, trial.storage)
-                assert not since.missing, f"read_since says that {since.missing} is missing"
+                assert not since.missing, f"read_since reports {since.missing} as missing"
         trial.read = kept
         third = trial.arrive_numbered(5)
         trial.check("After a restore", trial.drain(20), [*second, *third])
@@ -134,7 +135,7 @@ class SourceSuite(SourceTrials[S]):
             trial.check(f"A poll was killed before {step}, and repeated", trial.drain(2), rows)
 
     def test_two_attempts_poll_at_once(self, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-        """One was stopped and goes on when the other has acknowledged."""
+        """Check that a stopped attempt, which continues when the other has acknowledged, changes nothing."""
         for trial, step in self._interrupted(tmp_path, request):
             zombie = Stopped(step, Poll(trial), code_of(trial.source))
             try:
@@ -153,11 +154,11 @@ class SourceSuite(SourceTrials[S]):
     def _interrupted(self, tmp_path: Path, request: pytest.FixtureRequest) -> "list[tuple[SourceTrial, Any]]":
         trial = self._second(tmp_path, request)
         steps = steps_of(Poll(trial), code_of(trial.source))
-        assert steps, f"No line of {', '.join(code_of(trial.source))} ran in a poll: is the source's class elsewhere?"
+        assert steps, f"No line of {', '.join(code_of(trial.source))} ran in a poll. Is the source's class elsewhere?"
         return [(self._second(tmp_path, request), step) for step in steps[:: self.every]]
 
     def _second(self, tmp_path: Path, request: pytest.FixtureRequest) -> SourceTrial:
-        """Some rows were read, and others have arrived."""
+        """Return a trial that has read some rows, while others have arrived since."""
         trial = self.trial(tmp_path, request)
         trial.arrive_numbered(1, 2)
         trial.drain(1)
@@ -209,18 +210,18 @@ class SourceSuite(SourceTrials[S]):
         pickling = pytest.importorskip("pyspark.cloudpickle", reason="pyspark is not installed")
         trial = self.trial(tmp_path, request)
         if not isinstance(trial.source, ArrowSource):
-            pytest.skip("the source is no ArrowSource")
+            pytest.skip("the source is not an ArrowSource")
         rows = trial.arrive_numbered(1, 2)
         reader = trial.source.arrow_reader(trial.drain(1))
         if reader is None:
             pytest.skip("Spark must read the source")
-        there = pickling.loads(pickling.dumps(reader))
-        found = [row for batch in there.read(trial.schema) for row in batch.to_pylist()]
-        assert sorted(map(repr, found)) == sorted(repr(dict(row)) for row in rows)
+        travelled = pickling.loads(pickling.dumps(reader))
+        rows_read = [row for batch in travelled.read(trial.schema) for row in batch.to_pylist()]
+        assert sorted(map(repr, rows_read)) == sorted(repr(dict(row)) for row in rows)
 
 
 class Poll:
-    """Each split of a trial's source is polled, for its second checkpoint."""
+    """A poll of each split of a trial's source, for its second checkpoint."""
 
     def __init__(self, trial: SourceTrial) -> None:
         self._trial = trial
