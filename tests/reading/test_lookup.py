@@ -98,7 +98,7 @@ def test_a_file_of_another_pipeline_is_not_read(path: str, tmp_path: Any) -> Non
     file = StateHandle(path, HandleKind.RUN, 1, 1, "0" * 64, 1)
     state = OperatorState("p", "op", 1, 8, ((file,),), T0)
     lookups = Lookups(StoredState(str(tmp_path), None), lambda: T0)
-    refused = r"not of this pipeline|not a path below"
+    refused = r"belongs to another pipeline|not a path below"
     with pytest.raises(StorageError, match=refused):
         lookups.look_up(States(state, [], False), ["a"])
     with pytest.raises(StorageError, match=refused):
