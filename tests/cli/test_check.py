@@ -35,7 +35,7 @@ def test_a_definition_is_checked_without_data_and_without_a_database(tmp_path, c
     right = command("check", "shop:right")
     assert (right.returncode, right.stdout) == (
         ExitCode.OK,
-        "Nothing is wrong with the definition of pipeline right.\n",
+        "The definition of pipeline right is correct.\n",
     ), right.stderr
     wrong = command("check", "shop:wrong", "-o", "json")
     assert wrong.returncode == ExitCode.USAGE, wrong.stderr

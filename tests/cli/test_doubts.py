@@ -20,7 +20,7 @@ def test_a_monitor_is_told_of_what_lasts(store, tmp_path, environment):
     shop, here = SeveralTables(store, tmp_path), CommandHere(tmp_path, environment)
     shop.take()
     ended = here("doubts", "shop")
-    assert ended.stdout == "Nothing is in doubt: every table shows what has completed.\n"
+    assert ended.stdout == "Nothing is in doubt. Every table shows the latest completed checkpoint.\n"
     assert ended.returncode == ExitCode.OK
     shop.finalize()
     ended = here("doubts", "shop", "-o", "json")

@@ -61,7 +61,7 @@ class Project:
 def test_what_does_not_fit_is_said_and_what_happens_is_shown(project):
     project.ok("savepoint", "shop", "--name", "kept")
     for arguments, code, said in (
-        (["shop", "trial"], ExitCode.USAGE, "Say what to begin with, in one way"),
+        (["shop", "trial"], ExitCode.USAGE, "Exactly one option must name the origin"),
         (["shop", "trial", "--savepoint", "lost"], ExitCode.NOT_FOUND, "no savepoint 'lost' in this database"),
         (["shop", "nobody", "--savepoint", "kept"], ExitCode.NOT_FOUND, "No pipeline named 'nobody' is listed"),
         (["shop", "shop", "--savepoint", "kept"], ExitCode.USAGE, "cannot be forked to itself"),

@@ -90,7 +90,7 @@ def test_a_pipeline_that_was_moved_on_purpose_goes_on_once_that_was_said(project
     said = one.tidegate("relocate", "flights", "--yes")
     assert said.returncode == ExitCode.OK, said.stderr
     assert "sink 'out' is ParquetSink at tables, and here it is ParquetSink at" in said.stderr
-    assert "nothing has moved" in one.tidegate("relocate", "flights").stderr
+    assert "no source or sink has moved" in one.tidegate("relocate", "flights").stderr
     assert one.tidegate("resume", "flights").returncode == ExitCode.OK
     one.trigger()
     assert json.loads(one.tidegate("checkpoints", "flights", "-o", "json").stdout)[0]["status"] == "IN_PROGRESS"
@@ -117,4 +117,4 @@ def test_a_directory_of_another_pipeline_is_taken_over_when_that_was_said(projec
     assert [(each["kind"], each["status"], each["details"]) for each in told] == [
         ("RELOCATE", "DONE", {"take_over": True})
     ]
-    assert "nothing has moved" in one.tidegate("relocate", "trips", "--take-over", "--yes").stderr
+    assert "no source or sink has moved" in one.tidegate("relocate", "trips", "--take-over", "--yes").stderr

@@ -76,7 +76,7 @@ def words(text):
 def test_the_plan_is_shown_and_changes_nothing_and_yes_carries_it_out(here):
     shown = here("recover", "rows", "--dry-run")
     assert shown.returncode == ExitCode.OK, shown.stderr
-    assert "Pipeline rows goes on from checkpoint 2" in words(shown.stdout)
+    assert "Pipeline rows continues from checkpoint 2" in words(shown.stdout)
     assert "left out unless --include-doubtful names them: 3" in words(shown.stdout)
     assert here("checkpoints", "rows").returncode == ExitCode.NOT_FOUND
     document = json.loads(here("recover", "rows", "--dry-run", "-o", "json").stdout)

@@ -102,7 +102,7 @@ def test_a_native_savepoint_becomes_canonical_and_what_makes_no_sense_is_refused
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes").write_text("mine")
     for arguments, said in (
-        (("--to", "saved"), "--to is for --format canonical"),
+        (("--to", "saved"), "--to needs --format canonical"),
         (("kept", "--format", "canonical"), "are for a new savepoint"),
         (("--format", "canonical", "--to", "full"), "already contains notes"),
         (("--format", "canonical", "--to", "s3://key:secret@bucket/x"), "credentials come from the environment"),
@@ -115,8 +115,8 @@ def test_a_native_savepoint_becomes_canonical_and_what_makes_no_sense_is_refused
 def test_a_restore_says_where_from_in_one_way(here):
     here("savepoint", "rows", "--format", "canonical", "--to", "saved")
     for arguments, said in (
-        (("--from", "saved", "--latest"), "in one way"),
-        (("--latest", "--claim-mode", "claim"), "--claim-mode and --relocate are for --from"),
+        (("--from", "saved", "--latest"), "Exactly one option must name the target"),
+        (("--latest", "--claim-mode", "claim"), "--claim-mode and --relocate need --from"),
         (("--from", "nothing-here"), "has no marker _savepoint"),
         (("--from", "saved", "--claim-mode", "claim", "--yes"), "where savepoint 1 of this database is"),
     ):

@@ -128,7 +128,7 @@ def test_the_difference_of_two_checkpoints_as_a_user_sees_it(here) -> None:
         ([PIPELINE, OPERATOR, "--key", "[1]"], ExitCode.USAGE, "1 cannot be a string, and its key is (carrier string)"),
         ([PIPELINE, OPERATOR, "--key", '{"day": 1}'], ExitCode.USAGE, "day was given, and its key is (carrier string)"),
         ([PIPELINE, OPERATOR, "--history"], ExitCode.USAGE, "of one --key over all checkpoints"),
-        ([PIPELINE, OPERATOR, "--key", "AA", "--history", "--checkpoint", "2"], ExitCode.USAGE, "leave --checkpoint"),
+        ([PIPELINE, OPERATOR, "--key", "AA", "--history", "--checkpoint", "2"], ExitCode.USAGE, "Leave --checkpoint"),
         ([PIPELINE, OPERATOR, "--diff", "2", "3", "--checkpoint", "2"], ExitCode.USAGE, "and --savepoint out"),
         ([PIPELINE, OPERATOR, "--diff", "2"], ExitCode.USAGE, "requires 2 arguments"),
         ([PIPELINE], ExitCode.USAGE, "Missing argument"),

@@ -71,7 +71,7 @@ def test_it_says_what_to_watch(project, tmp_path):
     (tmp_path / "pyproject.toml").write_text("")
     ended = CommandHere(tmp_path, project)("watch", "--once")
     assert ended.returncode == ExitCode.USAGE
-    assert "Say which pipelines to watch" in ended.stderr
+    assert "No pipeline was given" in ended.stderr
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])

@@ -1,7 +1,7 @@
-"""`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: actions that need no pipeline code.
+"""`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: user actions that need no pipeline code.
 
-Given the name of a pipeline that the database knows, they work where its code is broken, or is not there. What its
-sinks have staged is then deleted by its next run, or by `tidegate clean`.
+With the name of a pipeline in the database, they work even if its code is broken or missing. Rows that its sinks have
+staged are then deleted by its next run, or by `tidegate clean`.
 """
 
 import logging
@@ -32,34 +32,44 @@ SavepointArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name
 
 def abort(
     pipeline: PipelineArgument,
-    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+    checkpoint_id: Annotated[
+        int | None, typer.Argument(metavar="[ID]", help="The checkpoint; by default the one in progress.")
+    ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
-    committed data stays. A completed checkpoint cannot be aborted."""
+    """Abort the checkpoint in progress, or the one with this ID.
+
+    The pipeline keeps running, and committed data stays. A completed checkpoint cannot be aborted.
+    """
     carry_out_action(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id), output)
 
 
 def suspend(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
+    """Stop taking checkpoints until the pipeline is resumed.
+
+    A checkpoint in progress is aborted. Committed data stays.
+    """
     carry_out_action(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor), output)
 
 
 def resume(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
+    """Resume taking checkpoints, from the latest completed one.
+
+    Use it after `suspend`, after `stop`, or after too many failures.
+    """
     carry_out_action(pipeline, lambda operations, id_, actor: operations.resume(id_, actor), output)
 
 
 def rename(
     pipeline: PipelineArgument,
     wanted: SavepointArgument,
-    new_name: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
-    note: Annotated[str | None, typer.Option(help="Another note.")] = None,
+    new_name: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The new name.")] = None,
+    note: Annotated[str | None, typer.Option(help="The new note.")] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Call a savepoint differently, or replace its note."""
+    """Rename a savepoint, or replace its note."""
     if new_name is None and note is None:
-        raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
+        raise ConfigurationError("Neither a new name nor a --note was given. Nothing was changed. Give one of them.")
     label = Label(new_name, note)
     carry_out_action(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label), output)
 
@@ -70,11 +80,14 @@ def dispose(
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Give a savepoint up. What nothing else refers to is deleted; the tables stay as they are."""
+    """Dispose of a savepoint.
+
+    Files that nothing else refers to are deleted. The tables stay as they are.
+    """
 
     def act(operations: PipelineOperations, id_: str, actor: Actor) -> ActionAnswer:
         chosen = wanted
-        with suppress(CheckpointNotFoundError):  # refused below, which is recorded
+        with suppress(CheckpointNotFoundError):  # refused below, where the refusal is recorded
             record = operations.savepoints.find(wanted)
             chosen, shown = str(record.checkpoint_id), record.name or record.checkpoint_id
             if not yes:
@@ -87,7 +100,7 @@ def dispose(
 def carry_out_action(
     pipeline: str, act: Callable[[PipelineOperations, str, Actor], ActionAnswer], output: OutputFormat
 ) -> None:
-    """Raises what refuses it. Afterwards files are deleted: garbage can wait, and fails nothing."""
+    """Carry out a user action, then delete files. A refusal is raised; an error while deleting is only logged."""
     operations, delete = _opened(pipeline)
     request_id = str(uuid4())
     answer = act(operations, request_id, assembly.command_actor()).require_done()
@@ -99,11 +112,11 @@ def carry_out_action(
 
 
 def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:
-    """And what deletes the garbage."""
+    """Return the operations on a pipeline, and a function that deletes its garbage."""
     if ":" not in pipeline:
         try:
             operations = assembly.open_operations(pipeline)
-        except PipelineNotFoundError:  # it may be listed, and not have run yet
+        except PipelineNotFoundError:  # a registered pipeline may not have run yet
             pass
         else:
             return operations, lambda: _delete(operations)
@@ -112,10 +125,10 @@ def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:
 
 
 def _delete(operations: PipelineOperations) -> None:
-    """With the pipeline's code, if it is there and sound, also what its sinks have staged."""
+    """Delete garbage, including staged rows if the pipeline's code can be loaded."""
     try:
         defined = assembly.load_pipeline(operations.pipeline_id)
-    except Exception as error:  # whatever is wrong with it: the action was made without it
+    except Exception as error:  # any error: the action was carried out without the code
         log.debug("The code of pipeline %s cannot be loaded: %r", operations.pipeline_id, error)
         operations.delete_queued()
         return

@@ -1,4 +1,4 @@
-"""`tidegate audit`: who asked for what, when, from where, and what the answer was."""
+"""`tidegate audit`: users' requests, with time, origin and answer."""
 
 from typing import Annotated
 
@@ -16,21 +16,26 @@ from tidegate.protocol.observing.actions import AnswerStatus
 
 def audit(
     pipeline: Annotated[
-        str | None, typer.Argument(metavar="[PIPELINE]", help="By default all, and the database itself.")
+        str | None, typer.Argument(metavar="[PIPELINE]", help="A pipeline; by default all, and the database itself.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="The number of entries to show, newest first.")] = 20,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show what people have asked for: by hand, in Airflow, or by triggering a DAG run, refused requests too."""
+    """Show what users have requested, and the answers.
+
+    The list has requests made by hand, in Airflow, or by triggering a DAG run, including refused ones.
+    """
     store, name = assembly.open_store(), None if pipeline is None else name_of(pipeline)
     if name is not None and store.pipeline(name) is None:
-        raise PipelineNotFoundError(f"This database knows no pipeline {name!r}.")
-    found = store.audit(name, limit)
-    show(list(map(audit_line, found)), output, audit_table)
+        raise PipelineNotFoundError(
+            f"There is no pipeline {name!r} in this database. `tidegate pipelines` lists those it has."
+        )
+    records = store.audit(name, limit)
+    show(list(map(audit_line, records)), output, audit_table)
 
 
 def audit_table(lines: list[AuditLine]) -> Table:
-    """Fits 80 columns: what does not fit beside the others wraps in its own column."""
+    """Return a table that fits 80 columns: text that is too wide wraps in its own column."""
     table = Table("When", "Who", "What", "Answer", leave=(), wrap=("Who", "Answer"))
     for each in lines:
         who = f"{each.actor.name}\n{each.actor.origin}"

@@ -1,4 +1,4 @@
-"""`tidegate check`: whether a pipeline's definition can run, before anything is read."""
+"""`tidegate check`: checks whether a pipeline's definition can run, before any data is read."""
 
 import typer
 from rich.text import Text
@@ -11,9 +11,12 @@ from tidegate.documents.command_models import Checked
 
 
 def check(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Check the pipeline's definition: columns and types of every stream, what functions return, expectations. Starts
-    Spark and reads no data. Of a table in a database it asks the columns, if that can be reached. Ends with exit code
-    2 if a run would refuse it."""
+    """Check the pipeline's definition without reading data.
+
+    The check covers the columns and types of every stream, the results of functions, and the expectations. It starts
+    Spark. It reads the columns of tables in databases that can be reached. Ends with exit code 2 if a run would be
+    refused.
+    """
     defined = assembly.load_pipeline(pipeline)
     checked = Checked(pipeline=defined.name, problems=assembly.check_definition(defined))
     show(checked, output, _sentences)
@@ -22,5 +25,5 @@ def check(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
 
 
 def _sentences(checked: Checked) -> Text:
-    problems = checked.problems or [f"Nothing is wrong with the definition of pipeline {checked.pipeline}."]
+    problems = checked.problems or [f"The definition of pipeline {checked.pipeline} is correct."]
     return Text("\n".join(map(plain, problems)))

@@ -1,4 +1,4 @@
-"""One checkpoint as a page: what became of it, then its operators, their subtasks, its files, and what was judged."""
+"""One checkpoint as a page: its outcome, then operators, subtasks, files and verdicts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,12 +15,12 @@ from tidegate.protocol.steps.verdicts import FailedExpectation, failed_of
 from tidegate.reading.checkpoint_answers import TaskWithAll, Verdict, WholeCheckpoint
 from tidegate.settings import Settings
 
-#: Instead of subtasks and files.
-ROLLED_UP = "It ended long ago: its subtasks and files are no longer on record one by one (CheckpointConfig.history)."
+#: Shown instead of subtasks and files.
+ROLLED_UP = "It ended long ago, so its subtasks and files are no longer listed one by one (CheckpointConfig.history)."
 
 
 def checkpoint_page(checkpoint: WholeCheckpoint) -> Group:
-    """What people look for first stands first."""
+    """Return the page. Its order is that of importance."""
     parts: list[Any] = [_head(checkpoint)]
     if checkpoint.hold is not None:
         parts.append(hold_text(checkpoint, checkpoint.hold))
@@ -42,7 +42,7 @@ def _head(checkpoint: WholeCheckpoint) -> Group:
     took = duration(checkpoint.end_to_end_duration)
     acknowledged = f"{checkpoint.num_acknowledged_subtasks}/{checkpoint.num_subtasks} subtasks, after {took}"
     sizes = f"{size(checkpoint.checkpointed_size)} checkpointed of {size(checkpoint.state_size)}"
-    known = [
+    rows = [
         ("Triggered", f"{moment(checkpoint.triggered_at)} by {checkpoint.request_id}"),
         ("Acknowledged", acknowledged),
         ("Completed", _moment_of(checkpoint.completed_at)),
@@ -55,7 +55,7 @@ def _head(checkpoint: WholeCheckpoint) -> Group:
         ("Note", checkpoint.note),
     ]
     title = Text.from_markup(f"[bold]Checkpoint {checkpoint.id}[/] {status_of(checkpoint)}")
-    return Group(title, Pairs(known))
+    return Group(title, Pairs(rows))
 
 
 def _moment_of(at: datetime | None) -> str | None:
@@ -99,7 +99,7 @@ def _subtasks(tasks: Sequence[TaskWithAll]) -> Table:
 
 
 def _files(tasks: Sequence[TaskWithAll]) -> list[Table]:
-    """None of a checkpoint without files."""
+    """Return the table of files; empty for a checkpoint without files."""
     table = Table("File", "Rows", "Size", "SHA-256", title="Files", leave=("SHA-256", "Size", "Rows"), whole=("File",))
     for task in tasks:
         for subtask in task.subtasks:
@@ -132,9 +132,9 @@ def _failed(verdict: Verdict) -> list[FailedExpectation]:
 
 
 def judged_badly(failed: Sequence[FailedExpectation]) -> list[Table]:
-    """The table of what failed; none if nothing did."""
+    """Return the table of failed expectations; empty if none failed."""
     names = ("Target", "Expectation", "Column", "Observed", "Unexpected", "Samples")
-    table = Table(*names, title="What failed", leave=("Target",), wrap=("Observed", "Samples"))
+    table = Table(*names, title="Failed expectations", leave=("Target",), wrap=("Observed", "Samples"))
     for each in failed:
         texts = (each.target, each.expectation, each.column, each.observed, each.unexpected, each.samples)
         table.add_row(*(Text(plain(text)) for text in texts))
@@ -142,6 +142,6 @@ def judged_badly(failed: Sequence[FailedExpectation]) -> list[Table]:
 
 
 def report_line(paths: Sequence[str | None]) -> list[Text]:
-    """Where the report of a validation is, if there is one."""
+    """Return a line with the path of the validation report, if there is one."""
     path = next(filter(None, paths), None)
     return [] if path is None else [Text(plain(f"Report: {Settings.from_environment().docs / path}"))]

@@ -1,4 +1,4 @@
-"""`tidegate clean`: says what of each pipeline is kept, why and at what cost, and deletes what is too old or left."""
+"""`tidegate clean`: reports the retained files of each pipeline, with reason and size, and deletes the rest."""
 
 from typing import Annotated, Any
 
@@ -29,17 +29,19 @@ PipelinesArgument = Annotated[
 
 def clean(
     pipelines: PipelinesArgument = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report, and change nothing.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Say what is kept of pipelines, why, and what it costs; verify a sample of it; delete checkpoints that are too
-    old, and files that nothing refers to. Safe beside pipelines that run. While something that is kept is damaged,
-    nothing of that pipeline is deleted, and the exit code is 10."""
+    """Delete checkpoints that are too old and files that nothing refers to.
+
+    Reports what each pipeline keeps, why, and how much space it takes, and verifies a sample of it. Safe to run next to
+    running pipelines. If a retained file is damaged, no file of that pipeline is deleted, and the exit code is 10.
+    """
     names = pipelines or sorted(assembly.registered_pipelines())
     if not names:
         raise ConfigurationError(
-            "Say which pipelines to clean up after, or list them under [tool.tidegate.pipelines] in pyproject.toml. "
-            "Nothing was changed."
+            "No pipeline was given, and none is listed under [tool.tidegate.pipelines] in pyproject.toml. Nothing was "
+            "changed. Name the pipelines, or list them there."
         )
     known = assembly.open_store().pipelines()
     reports, errors = list[CleanReport](), list[CheckpointError]()
@@ -51,9 +53,10 @@ def clean(
                 reports.append(cleaning.plan() if dry_run else cleaning.clean(action))
             elif pipelines:
                 raise PipelineNotFoundError(
-                    f"No checkpoint of a pipeline {defined.name!r} was ever requested in this database."
+                    f"Pipeline {defined.name!r} has no checkpoints in this database, so there is nothing to "
+                    "clean up. Nothing was changed. Run it first."
                 )
-        except CheckpointError as error:  # the others are cleaned up after all the same
+        except CheckpointError as error:  # the other pipelines are cleaned up all the same
             errors.append(error)
     show(list(map(cleaned, reports)), output, report_tables)
     for other in errors[1:]:
@@ -98,7 +101,7 @@ def _kept(kept: Kept) -> KeptCheckpoint:
 
 
 def report_tables(reports: list[Cleaned]) -> Group:
-    """What a person looks for: what is kept, and what each would set free."""
+    """Return the tables of retained checkpoints, with the space that each would free."""
     parts: list[Any] = []
     for report in reports:
         names = ("ID", "Why", "Files", "Full Size", "Alone")

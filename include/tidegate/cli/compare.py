@@ -1,4 +1,4 @@
-"""`tidegate compare`: in what tables and state two pipelines differ."""
+"""`tidegate compare`: the differences between the tables and state of two pipelines."""
 
 from contextlib import closing, suppress
 from typing import Annotated, Any
@@ -25,11 +25,14 @@ from tidegate.protocol.recovery.comparison import Compared, Comparison, Rows
 def compare(
     first: PipelineArgument,
     second: PipelineArgument,
-    sample: Annotated[int, typer.Option(min=0, help="How many of the rows that differ to show.")] = 3,
+    sample: Annotated[int, typer.Option(min=0, help="The number of differing rows to show.")] = 3,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Compare two pipelines: their tables as readers see them now, by the names of their sinks, and the state of their
-    operators at their latest checkpoints. Ends with 11 if they differ."""
+    """Compare the tables and state of two pipelines.
+
+    Tables are compared as readers see them now, by the names of their sinks; state at the latest checkpoints. Ends with
+    exit code 11 if they differ.
+    """
     pipelines = [assembly.load_pipeline(name) for name in (first, second)]
     comparison = _compared(pipelines[0], pipelines[1], sample)
     show(_answer(comparison), output, comparison_table)
@@ -38,10 +41,10 @@ def compare(
 
 
 def _compared(first: Pipeline, second: Pipeline, sample: int) -> Comparison:
-    """In what two pipelines differ: their tables as readers see them now, and the state of their operators at their
-    latest completed checkpoints. `sample`: how many of the rows that differ to show.
+    """Compare the current tables of two pipelines, and the state of their operators at their latest completed
+    checkpoints. `sample` is the number of differing rows to show.
 
-    Raises like `tidegate.state.read`, and `ConfigurationError` if Spark cannot be started.
+    Raises the errors of `tidegate.state.read`, and `ConfigurationError` if Spark cannot be started.
     """
     ours, theirs = compile_graph(first), compile_graph(second)
     with closing(assembly.open_store()) as store:
@@ -59,7 +62,7 @@ def _compared(first: Pipeline, second: Pipeline, sample: int) -> Comparison:
 
 
 def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]:
-    """The options to read each operator's state with, of those that have some at this checkpoint."""
+    """Return the options to read the state of each operator that has some at this checkpoint."""
     found: dict[str, dict[str, str]] = {}
     for vertex in graph.keyed:
         with suppress(OperatorNotFoundError):

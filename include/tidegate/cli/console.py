@@ -1,4 +1,4 @@
-"""The console of the command line: what it prints may hold values from data, and these never control the terminal."""
+"""The console of the command line. Values from data that it prints never control the terminal."""
 
 import re
 from collections.abc import Iterable
@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 _WHOLE = 100_000  # characters, more than any line has
 
-# Control characters, including ESC and the 8-bit ones, except tab and line feed. Lone surrogates, which no terminal's
-# encoding has. Marks that change the direction of writing, which can show a text as another.
+# Control characters, including ESC and the 8-bit ones, except tab and line feed; lone surrogates, which no terminal's
+# encoding has; and marks that change the direction of writing, which can disguise a text.
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 class PlainConsole(Console):
-    """Only Rich sets styles: a character of a text that is not meant to be read is shown as U+FFFD. Where nobody looks
-    at a screen, lines are as long as they are."""
+    """A console on which only Rich sets styles. Characters that are not meant to be read are shown as U+FFFD. Lines
+    have their full length unless the output is a terminal.
+    """
 
     def __init__(self, **options: Any) -> None:
-        """With Rich's options."""
+        """Accept Rich's options."""
         super().__init__(**options)
         if not self.is_terminal:
             self.width = _WHOLE
@@ -36,5 +37,5 @@ class PlainConsole(Console):
 
 
 def plain(text: str) -> str:
-    """The text without characters that a terminal obeys."""
+    """Return the text without characters that control a terminal."""
     return _UNPRINTABLE.sub("\ufffd", text)

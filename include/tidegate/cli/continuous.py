@@ -1,4 +1,4 @@
-"""A continuous run from the command line: it goes on until a signal, or until the pipeline no longer runs."""
+"""A continuous run from the command line. It ends at a signal, or when the pipeline no longer runs."""
 
 import logging
 import signal
@@ -17,7 +17,12 @@ from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 
 
 def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
-    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, also `PipelineFailedError`."""
+    """Run the pipeline, and return its record as of the end of the run.
+
+    Raises:
+        PipelineFailedError: If the pipeline has failed.
+        CheckpointError: If the run fails otherwise.
+    """
     log = logging.getLogger("tidegate")
     log.setLevel(logging.INFO)
     log.addHandler(log_to(console))
@@ -35,8 +40,9 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[Event]:
-    """An event, set once the process is asked to end, so that it does so between two micro-batches. A second signal
-    kills it."""
+    """Yield an event that is set when the process is asked to end, so that it ends between two micro-batches. A second
+    signal kills the process.
+    """
     stopping = Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

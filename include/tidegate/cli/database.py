@@ -18,12 +18,15 @@ from tidegate.settings import Settings, is_project
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-database = typer.Typer(help="The metadata database.", no_args_is_help=True)
+database = typer.Typer(help="Manage the metadata database and the embedded server.", no_args_is_help=True)
 
 
 @database.command(epilog=EPILOG)
 def upgrade() -> None:
-    """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
+    """Create or migrate the `tidegate` schema.
+
+    Safe to repeat, and to run from several places at once.
+    """
     from tidegate.embedded_postgres.locate import locate_database
     from tidegate.postgres.migrate import upgrade as migrate
 
@@ -33,14 +36,17 @@ def upgrade() -> None:
 
 @database.command(epilog=EPILOG)
 def start() -> None:
-    """Start this project's embedded server, and make it if there is none. Commands that write do so by themselves."""
+    """Start this project's embedded server; create it if there is none.
+
+    Commands that write start it themselves.
+    """
     from tidegate.embedded_postgres.locate import start_embedded
 
     directory = _directory()
     if not is_project():
         raise ConfigurationError(
-            f"{Settings.from_environment().home} is no project: it has no pyproject.toml with [tool.tidegate], and "
-            "TIDEGATE_HOME is not set. Nothing was started. Begin one with `tidegate init`."
+            f"{Settings.from_environment().home} is not a project: it has no pyproject.toml with [tool.tidegate], and "
+            "TIDEGATE_HOME is not set. Nothing was started. Create a project with `tidegate init`."
         )
     start_embedded(directory)
     say(f"The embedded server in {directory} is running. `tidegate db stop` stops it.")
@@ -48,11 +54,14 @@ def start() -> None:
 
 @database.command(epilog=EPILOG)
 def stop() -> None:
-    """Stop this project's embedded server. Its data stays; whoever is connected loses the connection."""
+    """Stop this project's embedded server.
+
+    Its data stays. Open connections are closed.
+    """
     directory = _directory()
     server = EmbeddedPostgres(directory)
     if not directory.exists() or server.pid() is None:
-        say(f"No embedded server runs in {directory}.")
+        say(f"No embedded server is running in {directory}.")
         return
     server.stop()
     say(f"The embedded server in {directory} is stopped. Its data is safe.")
@@ -60,7 +69,10 @@ def stop() -> None:
 
 @database.command(epilog=EPILOG)
 def status(output: OutputOption = OutputFormat.TABLE) -> None:
-    """List this project's embedded server, and all others that run on this machine. Starts nothing."""
+    """List this project's embedded server, and all others running on this machine.
+
+    Starts nothing.
+    """
     from tidegate.embedded_postgres.listing import running_servers
 
     ours = _directory()
@@ -81,7 +93,7 @@ def _directory() -> Path:
 
 def servers_table(servers: list[EmbeddedServer]) -> "RenderableType":
     if not servers:
-        return Text("No embedded server runs on this machine, and this directory has none.")
+        return Text("No embedded server is running on this machine, and this directory has none.")
     table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))
     for server in servers:
         pid, port = server.pid or "stopped", server.port or ""

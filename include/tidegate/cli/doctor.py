@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what this machine has of what a project needs."""
+"""`tidegate doctor`: checks this machine for everything that a project needs."""
 
 import typer
 from rich.text import Text
@@ -12,9 +12,12 @@ _MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
 def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
-    """Examine Python, Java, Spark, Airflow, database, schema, connections, storage, plugin and clock: each is ok, or
-    has the command that mends it. It starts nothing, and ends with 2 if something is wrong."""
-    from tidegate.project.doctor import examine  # it imports what other commands need not
+    """Check this machine for everything that the project needs.
+
+    Checks Python, Java, Spark, Airflow, database, schema, connections, storage, plugin and clock, and shows the command
+    that fixes each problem. Starts nothing. Ends with exit code 2 if a check fails.
+    """
+    from tidegate.project.doctor import examine  # imports packages that other commands do not need
 
     findings = examine()
     show(list(map(Finding.model_validate, findings)), output, findings_table)
@@ -25,8 +28,8 @@ def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
 def findings_table(findings: list[Finding]) -> Table:
     table = Table("", "What", "Found", leave=(), wrap=("Found",))
     for finding in findings:
-        said = Text(finding.says)
+        text = Text(finding.says)
         if finding.ok is not True and finding.mend:
-            said.append(f"\n{finding.mend}", style="bold")
-        table.add_row(_MARKS[finding.ok], finding.what, said)
+            text.append(f"\n{finding.mend}", style="bold")
+        table.add_row(_MARKS[finding.ok], finding.what, text)
     return table

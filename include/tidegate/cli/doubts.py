@@ -1,4 +1,4 @@
-"""`tidegate doubts`: what has completed, and not every table shows it yet."""
+"""`tidegate doubts`: completed checkpoints that not every table shows yet."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -25,12 +25,15 @@ def doubts(
         typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines]; by default all pipelines."),
     ] = None,
     longer_than: Annotated[
-        str, typer.Option(help="End with 14 if something has been in doubt for longer, such as '30 s'.")
+        str, typer.Option(help="End with exit code 14 if a checkpoint has been in doubt for longer, such as '30 s'.")
     ] = "1 min",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show checkpoints that have completed and that not every table shows yet: why, for how long, what readers see
-    meanwhile, and what to do. It changes nothing. For monitors, see the exit code."""
+    """Show completed checkpoints that not every table shows yet.
+
+    For each, shows the reason, the duration, the rows that readers see meanwhile, and advice. Changes nothing. Monitors
+    can use the exit code.
+    """
     bound = duration(longer_than)
     name = None if pipeline is None else known_pipeline(pipeline)[1]
     with closing(assembly.open_readings()) as readings:
@@ -41,9 +44,9 @@ def doubts(
 
 
 def doubt_list(found: Sequence[DoubtAt]) -> Group:
-    """A paragraph for each."""
+    """Return a paragraph for each doubt."""
     if not found:
-        return Group(Text("Nothing is in doubt: every table shows what has completed."))
+        return Group(Text("Nothing is in doubt. Every table shows the latest completed checkpoint."))
     return Group(*(part for doubt in found for part in (_title(doubt), _described(doubt), Text())))
 
 

@@ -1,4 +1,4 @@
-"""How a command ends with an error: one paragraph and an exit code, and what caused it for those who ask."""
+"""The end of a command with an error: one paragraph and an exit code, and the causes on request."""
 
 from typing import NoReturn
 
@@ -11,13 +11,13 @@ from tidegate.protocol.text.causes import causes_of
 
 
 class Wishes:
-    """What was asked of the whole command line, before the command. Filled in while it is read."""
+    """The options before the command. They are set while the command line is parsed."""
 
     verbose = False
 
 
 def end(error: CheckpointError, wishes: Wishes) -> NoReturn:
-    """What happened, where, what is safe, what next; with `verbose` also what it came from, nearest first."""
+    """Print the error and exit. With `verbose`, also print its causes, nearest first."""
     console = stderr()
     console.print(f"[bold red]{type(error).__name__}[/]", end=" ")
     console.print(str(error), markup=False, highlight=False)
@@ -26,7 +26,7 @@ def end(error: CheckpointError, wishes: Wishes) -> NoReturn:
         for part in (*tables, *report_line([verdict.docs_path for verdict in error.verdicts])):
             console.print(part)
     if wishes.verbose:
-        causes = causes_of(error) or ["Nothing else was raised: the error is the cause."]
+        causes = causes_of(error) or ["No other error was raised; this one is the cause."]
         for cause in causes:
             console.print(f"\nCaused by {cause}", markup=False, highlight=False)
     raise SystemExit(exit_code_of(error)) from None

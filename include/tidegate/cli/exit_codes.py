@@ -37,26 +37,28 @@ from tidegate.protocol.facts.errors import (
 class ExitCode(IntEnum):
     OK = 0  # done; for `run`: the checkpoint completed and its sinks have committed
     ABORTED = 1  # the checkpoint was aborted; nothing became visible
-    USAGE = 2  # wrong arguments, configuration or pipeline definition; nothing was begun
+    USAGE = 2  # wrong arguments, configuration or pipeline definition; nothing was started
     VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
-    DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was begun
+    DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was started
     NOT_FOUND = 5  # no such pipeline, checkpoint or operator
-    UNAVAILABLE = 6  # the database, Spark or a source cannot be reached, or copying stood still; repeat when it can
+    UNAVAILABLE = (
+        6  # the database, Spark or a source cannot be reached, or copying stalled; repeat when it is available
+    )
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
     PIPELINE_STOPPED = (
-        8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
+        8  # the pipeline has failed, or the requested change of status is not possible; the error has the reason
     )
-    INCOMPATIBLE = 9  # of `plan`: the definition cannot go on from the latest checkpoint
-    DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
+    INCOMPATIBLE = 9  # of `plan`: the definition cannot continue from the latest checkpoint
+    DAMAGED = 10  # of `clean`: a retained file is missing or differs from its checksum; nothing was deleted
     DIFFERENT = 11  # of `compare`: the two pipelines differ
-    HELD = 12  # a verdict failed that a person may overrule: approve or reject, then repeat; nothing became visible yet
-    IN_DOUBT = 14  # of `doubts`: for longer than allowed, a table has not shown what has completed
-    INTERRUPTED = 130  # by Ctrl-C; a checkpoint stays in progress, and the same command goes on with it
+    HELD = 12  # a failed verdict waits for approval: approve or reject, then repeat; nothing became visible yet
+    IN_DOUBT = 14  # of `doubts`: a table has not shown a completed checkpoint for longer than allowed
+    INTERRUPTED = 130  # by Ctrl-C; a checkpoint stays in progress, and the same command continues it
     UNWELL = 13  # of `watch --once`: a pipeline is stale or has failed, or its latest checkpoint has
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:
-    """The code a command ends with when this error reaches it."""
+    """Return the code that a command ends with when this error reaches it."""
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED

@@ -1,4 +1,4 @@
-"""A savepoint that a command takes, and writes to a directory of its own if it is to be canonical."""
+"""A savepoint that a command takes, and writes to a directory of its own if it is canonical."""
 
 import uuid
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tidegate.protocol.facts.savepoints import Label
 from tidegate.protocol.observing.actions import ActionKind
 from tidegate.settings import absolute
 
-_CANONICAL = "canonical:"  # what the ids of requests begin with that only the same command continues
+_CANONICAL = "canonical:"  # the prefix of request ids that only the same command continues
 
 
 class SavepointFormat(StrEnum):
@@ -33,11 +33,15 @@ class SavepointFormat(StrEnum):
 
 FormatOption = Annotated[
     SavepointFormat,
-    typer.Option("--format", help="canonical: also written to a directory of its own, complete and relocatable."),
+    typer.Option("--format", help="canonical also writes it to a directory of its own, complete and relocatable."),
 ]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="URL", help="That directory, a path or URL; by default beside the checkpoints."),
+    typer.Option(
+        "--to",
+        metavar="URL",
+        help="The directory of a canonical savepoint, a path or URL; by default next to the checkpoints.",
+    ),
 ]
 
 
@@ -52,13 +56,15 @@ def take_savepoint(
     *,
     drain: bool = False,
 ) -> None:
-    """Take it, and show it. Repeating a command that was cut short while it wrote a canonical one finishes that one."""
+    """Take a savepoint and show it. If the command was interrupted while it wrote a canonical one, repeating it
+    finishes that one.
+    """
     wait = kind is CheckpointKind.SAVEPOINT
     if format_ is SavepointFormat.NATIVE:
         if to is not None:
-            raise ConfigurationError("--to is for --format canonical. Nothing was triggered.")
-        asked = request_id or _new_request(kind, new_request_by_hand())
-        show_outcome(carry_out(defined, asked, kind, output, wait=wait, drain=drain, label=label), output)
+            raise ConfigurationError("--to needs --format canonical. Nothing was triggered. Add it, or leave --to out.")
+        request = request_id or _new_request(kind, new_request_by_hand())
+        show_outcome(carry_out(defined, request, kind, output, wait=wait, drain=drain, label=label), output)
         return
     coordinator, location = assembly.open_coordinator(defined), None if to is None else absolute(to)
     coordinator.exporting.require_possible(location)
@@ -67,8 +73,8 @@ def take_savepoint(
         outcome = RunOutcome(begun)
     else:
         new = _new_request(kind, f"{_CANONICAL}{uuid.uuid4()}")
-        asked = begun.request_id if begun is not None else request_id or new
-        outcome = carry_out(defined, asked, kind, output, wait=wait, drain=drain, label=label)
+        request = begun.request_id if begun is not None else request_id or new
+        outcome = carry_out(defined, request, kind, output, wait=wait, drain=drain, label=label)
     assert outcome.record is not None
     show_outcome(replace(outcome, record=_written(coordinator, defined, outcome.record, location)), output)
 
@@ -76,7 +82,9 @@ def take_savepoint(
 def _begun(
     coordinator: CheckpointCoordinator, defined: Pipeline, kind: CheckpointKind, label: Label, request_id: str | None
 ) -> CheckpointRecord | None:
-    """The savepoint that the same command has begun before: of this name, or the newest that is not written yet."""
+    """Return the savepoint that an earlier run of the same command began: the one of this name, or the newest that is
+    not written yet.
+    """
     if label.name is not None:
         return coordinator.savepoints.named(label.name)
     store = assembly.open_store()

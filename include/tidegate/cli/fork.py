@@ -1,4 +1,4 @@
-"""`tidegate fork`: shows the plan, asks, and begins a new pipeline with the state of another one."""
+"""`tidegate fork`: shows a plan, asks for confirmation, and starts a new pipeline with the state of another one."""
 
 from typing import Annotated, Any
 
@@ -22,24 +22,26 @@ from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.reading.checkpoint_rows import checkpoint_of
 from tidegate.settings import absolute
 
-NewArgument = Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline, in the same way.")]
+NewArgument = Annotated[
+    str, typer.Argument(metavar="NEW", help="The new pipeline: module:attribute, or a listed name.")
+]
 
 
 def fork(
     pipeline: PipelineArgument,
     new: NewArgument,
     checkpoint_id: Annotated[
-        int | None, typer.Option("--checkpoint", metavar="ID", help="From this checkpoint or savepoint.")
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Fork from this checkpoint or savepoint.")
     ] = None,
     savepoint: Annotated[
-        str | None, typer.Option("--savepoint", metavar="NAME", help="From the savepoint of this name or number.")
+        str | None, typer.Option("--savepoint", metavar="NAME", help="Fork from the savepoint of this name or number.")
     ] = None,
-    latest: Annotated[bool, typer.Option("--latest", help="From the latest completed checkpoint.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="Fork from the latest completed checkpoint.")] = False,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="From the canonical savepoint in this directory.")
+        str | None, typer.Option("--from", metavar="URL", help="Fork from the canonical savepoint in this directory.")
     ] = None,
     relocate: Annotated[
-        bool, typer.Option("--relocate", help="Sources of the new pipeline read the same data in another place.")
+        bool, typer.Option("--relocate", help="Accept that sources read the same data in another place.")
     ] = False,
     allow_non_restored_state: Annotated[
         bool, typer.Option("--allow-non-restored-state", help="Drop state that the new definition has no operator for.")
@@ -48,8 +50,11 @@ def fork(
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Begin a new pipeline with the state and positions of another one, to try new code on them. Its sinks write to
-    places of their own. First shows a plan. The other pipeline goes on and is not touched."""
+    """Start a new pipeline with the state and positions of another one.
+
+    Use it to try new code. Shows a plan first. The new pipeline's sinks write to places of their own; the other
+    pipeline keeps running and is not changed.
+    """
     original, defined = assembly.load_pipeline(pipeline), assembly.load_pipeline(new)
     where = _where(original, checkpoint_id, savepoint, latest, from_)
     coordinator = assembly.open_coordinator(defined)
@@ -57,22 +62,26 @@ def fork(
     show(plan_document(planned.plan), output, plan_tables)
     if dry_run:
         return
-    said = planned.plan.fork.said()
+    origin_text = planned.plan.fork.said()
     if not yes:
-        typer.confirm(f"Fork {defined.name} from {said}?", abort=True, err=True)
+        typer.confirm(f"Fork {defined.name} from {origin_text}?", abort=True, err=True)
     accepted = Accepted(non_restored_state=allow_non_restored_state, moved=relocate)
-    coordinator.fork(planned, accepted, assembly.new_action(ActionKind.FORK, origin=said, copied_from=from_))
-    say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {new}` goes on from there.")
+    coordinator.fork(planned, accepted, assembly.new_action(ActionKind.FORK, origin=origin_text, copied_from=from_))
+    say(f"Pipeline {defined.name} was forked from {origin_text}. `tidegate run {new}` continues from there.")
 
 
 def _where(
     original: Pipeline, checkpoint_id: int | None, savepoint: str | None, latest: bool, from_: str | None
 ) -> ToCheckpoint | str:
-    """Exactly one of them says from where; `from_` as an absolute path or URL. Raises `ConfigurationError`."""
+    """Return the checkpoint to fork from, or the canonical savepoint's absolute path or URL.
+
+    Raises:
+        ConfigurationError: Unless exactly one was given.
+    """
     if (checkpoint_id is not None) + (savepoint is not None) + (from_ is not None) + latest != 1:
         raise ConfigurationError(
-            "Say what to begin with, in one way: --savepoint NAME, --checkpoint ID, --latest, or --from URL for the "
-            "directory of a canonical savepoint. Nothing was changed."
+            "Exactly one option must name the origin. Nothing was changed. Give --savepoint NAME, --checkpoint ID, "
+            "--latest, or --from URL for the directory of a canonical savepoint."
         )
     if from_ is not None:
         return absolute(from_)
@@ -82,7 +91,7 @@ def _where(
 
 
 def plan_document(plan: ForkPlan) -> dict[str, Any]:
-    """The plan as JSON; sizes are bytes."""
+    """Return the plan as JSON; sizes are bytes."""
     fork = plan.fork
     return {
         "pipeline": plan.pipeline_id,
@@ -101,8 +110,8 @@ def plan_document(plan: ForkPlan) -> dict[str, Any]:
 
 
 def plan_tables(document: dict[str, Any]) -> Group:
-    """What a person decides by."""
-    sources = Table("Source", "Goes on behind", title="Sources", leave=(), wrap=("Goes on behind",))
+    """Return the tables that a user decides by."""
+    sources = Table("Source", "Continues after", title="Sources", leave=(), wrap=("Continues after",))
     for each in document["sources"]:
         sources.add_row(each["source"], _position(each))
     operators = returning_states_table(document["operators"], "is copied")
@@ -117,7 +126,7 @@ def plan_tables(document: dict[str, Any]) -> Group:
 
 def _position(source: dict[str, Any]) -> str:
     if not source["taken_over"]:
-        return "nothing: it is new, and read from its beginning"
+        return "nothing; it is new and read from its beginning"
     if source["files"] is None:
         return "its position in the checkpoint"
     return f"{source['files']:,} files, {decimal(source['bytes'])}"
@@ -125,9 +134,9 @@ def _position(source: dict[str, Any]) -> str:
 
 def _summary(document: dict[str, Any]) -> str:
     original = document["forked_from"]
-    said = [
+    sentences = [
         f"Pipeline {document['pipeline']} begins with checkpoint {original['checkpoint']} of {original['pipeline']}, "
         f"copied from {document['copied_from']}."
     ]
-    said += [f"Moved: {moved}." for moved in document["moved"]]
-    return " ".join(said)
+    sentences += [f"Moved: {moved}." for moved in document["moved"]]
+    return " ".join(sentences)

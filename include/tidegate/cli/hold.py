@@ -1,5 +1,6 @@
-"""`tidegate approve` and `tidegate reject`: a person decides about a checkpoint that is held. Neither needs the
-pipeline's code, only the database."""
+"""`tidegate approve` and `tidegate reject`: the decision about a held checkpoint. They need only the database, not the
+pipeline's code.
+"""
 
 from typing import Annotated
 
@@ -9,11 +10,11 @@ from tidegate.cli.actions import carry_out_action
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument
 
 IdArgument = Annotated[
-    int | None, typer.Argument(metavar="[ID]", help="The checkpoint; without it, the one that is held.")
+    int | None, typer.Argument(metavar="[ID]", help="The checkpoint; by default the one that is held.")
 ]
-CommentOption = Annotated[str | None, typer.Option(help="Why; it is recorded with the checkpoint.")]
+CommentOption = Annotated[str | None, typer.Option(help="The reason, recorded with the checkpoint.")]
 ByOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Who decides; by default the user of the operating system.")
+    str | None, typer.Option(metavar="NAME", help="The person who decides; by default the operating system's user.")
 ]
 
 
@@ -24,8 +25,10 @@ def approve(
     by: ByOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Let a held checkpoint complete although its data broke a rule. Whoever drives it goes on; without Airflow,
-    `tidegate run` completes it."""
+    """Complete a held checkpoint although its data failed validation.
+
+    Its DAG run or continuous run continues; without one, `tidegate run` completes it.
+    """
     carry_out_action(
         pipeline, lambda operations, id_, actor: operations.approve(id_, actor, checkpoint_id, comment, by), output
     )
@@ -38,7 +41,10 @@ def reject(
     by: ByOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Abort a held checkpoint. Nothing of it becomes visible, and the next checkpoint takes the same data."""
+    """Abort a held checkpoint.
+
+    None of its rows become visible, and the next checkpoint takes the same data.
+    """
     carry_out_action(
         pipeline, lambda operations, id_, actor: operations.reject(id_, actor, checkpoint_id, comment, by), output
     )

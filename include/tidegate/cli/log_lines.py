@@ -1,4 +1,4 @@
-"""How a command that keeps running logs: in columns on a terminal, and as one plain line a message everywhere else."""
+"""Log output of commands that keep running: columns on a terminal, and otherwise one plain line per message."""
 
 import logging
 
@@ -9,10 +9,10 @@ from tidegate.cli.console import plain
 
 
 def log_to(console: Console) -> logging.Handler:
-    """A handler that writes to a console, which a file or a collector of logs may read."""
+    """Return a handler that writes to a console, whose output a file or a log collector may read."""
     if console.is_terminal:
         return RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S")
-    # Rich fills each line up to the width of the console, which has none here.
+    # Rich pads each line to the width of the console, which has no width here.
     handler = logging.StreamHandler(console.file)
     handler.setFormatter(_Lines("%(asctime)s %(levelname)-8s %(message)s", "%Y-%m-%d %H:%M:%S"))
     return handler

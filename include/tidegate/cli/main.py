@@ -1,4 +1,4 @@
-"""`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
+"""`tidegate`: the command line. Every command is a few calls to the coordinator or the store, then a view."""
 
 from typing import Annotated
 
@@ -62,16 +62,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(database, name="db")
-app.add_typer(source, name="source")
-for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
-    app.command(epilog=EPILOG)(command)
-for other in (init, doctor, check, pipelines, approve, reject, state, doubts, compare, clean, watch, audit, ui):
-    app.command(epilog=EPILOG)(other)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"tidegate {library.__version__}")
         raise typer.Exit
 
@@ -82,23 +76,28 @@ def tidegate(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="After an error, show what caused it.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="After an error, show its causes.")] = False,
 ) -> None:
-    """Flink's checkpoints for PySpark pipelines."""
+    """Take, inspect and restore checkpoints of PySpark pipelines.
+
+    Every command has a help text: `tidegate COMMAND --help`.
+    """
     context.obj.verbose = verbose
 
 
-@app.command(epilog=EPILOG)
 def run(
     pipeline: PipelineArgument,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Keep running, and take a checkpoint whenever one is due or requested."),
+        typer.Option("--continuous", help="Keep running, and take checkpoints when they are due or requested."),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take one checkpoint without Airflow: trigger, snapshot, validate, finalize, notify. If an earlier run of this
-    command was cut short, its checkpoint is resumed."""
+    """Take one checkpoint without Airflow, or keep running with --continuous.
+
+    The steps are trigger, snapshot, validate, finalize and notify. If an earlier run was interrupted, its checkpoint is
+    resumed.
+    """
     defined = assembly.load_pipeline(pipeline)
     if continuous:
         _show_status(run_continuously(defined, stderr()), OutputFormat.TABLE)
@@ -107,21 +106,22 @@ def run(
     show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
 
 
-@app.command(epilog=EPILOG)
 def checkpoints(
     pipeline: PipelineArgument,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, help="The number of checkpoints to show, newest first.")] = 10,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show the history of a pipeline's checkpoints."""
+    """List a pipeline's checkpoints, newest first."""
     _, name = known_pipeline(pipeline)
     show(assembly.open_readings().history(name, limit=limit).history, output, views.history_table)
 
 
-@app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles, and the latest ones;
-    and its lag: what the last poll of each source has found and left."""
+    """Show statistics of a pipeline's checkpoints, and its lag.
+
+    Shows counts, durations and sizes with percentiles, the latest checkpoints, and the data that the last poll of each
+    source has found and not read yet.
+    """
     _, name = known_pipeline(pipeline)
     readings = assembly.open_readings()
     line = readings.line(name)
@@ -130,29 +130,30 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     show(found, output, views.statistics_tables)
 
 
-@app.command(epilog=EPILOG)
 def checkpoint(
     pipeline: PipelineArgument,
-    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="The checkpoint to show.")] = None,
     request_id: Annotated[
         str | None,
-        typer.Option(help="Id of the request. A request repeated with the same id is not carried out twice."),
+        typer.Option(help="The id of the request. Repeated requests with the same id count once."),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without an
-    ID, take a checkpoint, after the requests that have precedence."""
+    """Take a checkpoint, or with an ID show one.
+
+    A new checkpoint is taken after the requests that have precedence. An existing one is shown with its operators,
+    subtasks and verdicts, and the reason if it failed.
+    """
     if checkpoint_id is None:
-        defined, asked = assembly.load_pipeline(pipeline), request_id or new_request_by_hand()
-        show_outcome(carry_out(defined, asked, CheckpointKind.CHECKPOINT, output), output)
+        defined, request = assembly.load_pipeline(pipeline), request_id or new_request_by_hand()
+        show_outcome(carry_out(defined, request, CheckpointKind.CHECKPOINT, output), output)
         return
     if request_id:
-        raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
+        raise typer.BadParameter("--request-id is for a new checkpoint. Leave the ID out.")
     document = details(name_of(pipeline), checkpoint_id)
     show(document, output, checkpoint_page)
 
 
-@app.command(epilog=EPILOG)
 def stop(
     pipeline: PipelineArgument,
     drain: Annotated[
@@ -164,8 +165,11 @@ def stop(
     to: ToOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
-    an earlier run of this command was cut short, its savepoint is resumed."""
+    """Take a savepoint and stop the pipeline.
+
+    A checkpoint in progress is aborted. `resume` continues from the savepoint. If an earlier run of this command was
+    interrupted, its savepoint is resumed.
+    """
     defined = assembly.load_pipeline(pipeline)
     store = assembly.open_store(writes=True)
     resumed = running.unfinished_stop(store, defined.name, drain)
@@ -175,11 +179,13 @@ def stop(
     say(f"Pipeline {defined.name} is {stopped.status}. {stopped.message}")
 
 
-@app.command(epilog=EPILOG)
 def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it.
-    Only `restore` leads back, to a checkpoint or savepoint that is kept. By name, without the pipeline's code, it is
-    refused while a table does not yet show what has completed."""
+    """Cancel the pipeline for good.
+
+    Its tables stay. Its state is deleted unless CheckpointConfig.retention keeps it; only `restore` can continue from a
+    retained checkpoint or savepoint. By name, without the pipeline's code, the command is refused while a table does
+    not show a completed checkpoint yet.
+    """
     try:
         defined = assembly.load_pipeline(pipeline)
     except PipelineNotFoundError:
@@ -193,34 +199,36 @@ def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOpt
     _show_status(assembly.open_coordinator(defined).cancel(assembly.new_action(ActionKind.CANCEL)), output)
 
 
-@app.command(epilog=EPILOG)
 def relocate(
     pipeline: PipelineArgument,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Sinks write to directories that another pipeline has left for good.")
+        bool, typer.Option("--take-over", help="Let sinks write to directories that another pipeline no longer uses.")
     ] = False,
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
-    sinks are not where they were is refused: it may be another pipeline of the same name. With --take-over directories
-    that another pipeline or database owns become this pipeline's, with what lies there."""
+    """Confirm that sources or sinks were moved on purpose.
+
+    Until then, checkpoints of a pipeline whose sources or sinks have moved are refused, because it may be another
+    pipeline of the same name. With --take-over, directories that another pipeline or database owns become this
+    pipeline's, with their content.
+    """
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
     moved = coordinator.moved(take_over)
-    for each in moved:
-        say(f"Pipeline {defined.name}: {each}.")
+    for move in moved:
+        say(f"Pipeline {defined.name}: {move}.")
     if moved and not yes:
         typer.confirm("Continue from there with the existing state and positions?", abort=True)
     details = {"take_over": True} if take_over else {}
     relocated = coordinator.relocate(assembly.new_action(ActionKind.RELOCATE, **details), take_over)
-    said = (
+    sentence = (
         f"{len(relocated)} of its sources and sinks are recorded in their new place"
         if relocated
-        else "nothing has moved"
+        else "no source or sink has moved"
     )
     done = Relocated(pipeline=defined.name, moved=[str(each) for each in relocated])
-    say_or_show(f"Pipeline {defined.name}: {said}.", done, output)
+    say_or_show(f"Pipeline {defined.name}: {sentence}.", done, output)
 
 
 def _show_status(record: PipelineRecord, output: OutputFormat) -> None:
@@ -229,8 +237,23 @@ def _show_status(record: PipelineRecord, output: OutputFormat) -> None:
     say_or_show(f"Pipeline {name} is {record.status}.", found, output)
 
 
+#: The commands, as `tidegate --help` groups them.
+_GROUPS = {
+    "Projects": (init, doctor, check, plan, pipelines),
+    "Runs": (run, checkpoint, stop, cancel, suspend, resume, abort, approve, reject, watch),
+    "Inspection": (checkpoints, stats, state, doubts, compare, audit, ui),
+    "Savepoints and restores": (savepoint, savepoints, rename, dispose, rewrite, restore, fork),
+    "Maintenance": (clean, relocate, recover),
+}
+for group, commands in _GROUPS.items():
+    for command in commands:
+        app.command(epilog=EPILOG, rich_help_panel=group)(command)
+app.add_typer(source, name="source", rich_help_panel="Maintenance")
+app.add_typer(database, name="db", rich_help_panel="Maintenance")
+
+
 def main() -> None:
-    """The entry point: an error a user can meet is one paragraph and an exit code, not a traceback."""
+    """Run the command line. An error that a user can meet becomes one paragraph and an exit code, not a traceback."""
     wishes = Wishes()
     try:
         app(obj=wishes)

@@ -1,4 +1,4 @@
-"""What the commands have in common: their arguments, and how they show what they found."""
+"""The arguments and output that all commands share."""
 
 from contextlib import closing
 from enum import StrEnum
@@ -17,7 +17,7 @@ from tidegate.reading.checkpoint_answers import WholeCheckpoint
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
     "5 not found, 6 database unavailable, 7 outcome of a commit unknown, 8 pipeline failed or ended, "
-    "9 definition incompatible, 10 damage found, 11 pipelines differ, 12 held for a person, 13 stale or failed, "
+    "9 definition incompatible, 10 damage found, 11 pipelines differ, 12 held for approval, 13 stale or failed, "
     "14 in doubt, 130 interrupted."
 )
 
@@ -28,25 +28,33 @@ class OutputFormat(StrEnum):
 
 
 PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="json is described by docs/schemas/.")]
+OutputOption = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="table, or json as described in docs/schemas/.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 def name_of(pipeline: str) -> str:
-    """The name of a pipeline that is given by `PipelineArgument`."""
+    """Return the name of a pipeline given by `PipelineArgument`."""
     return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
 
 
 def known_pipeline(pipeline: str) -> tuple[CheckpointStore, str]:
-    """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
+    """Return the store, and the name of a pipeline that has checkpoints in it.
+
+    Raises:
+        PipelineNotFoundError: If the pipeline has no checkpoints.
+    """
     store, name = assembly.open_store(), name_of(pipeline)
     if name not in store.pipelines():
-        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
+        raise PipelineNotFoundError(
+            f"Pipeline {name!r} has no checkpoints in this database. `tidegate pipelines` lists those that have."
+        )
     return store, name
 
 
 def show(document: Any, output: OutputFormat, table: Any) -> None:
-    """On standard output, as JSON or as the table that `table` draws of it."""
+    """Print a document on standard output, as JSON or as the table that `table` returns for it."""
     if output is OutputFormat.JSON:
         typer.echo(to_json(document))
     else:
@@ -54,18 +62,22 @@ def show(document: Any, output: OutputFormat, table: Any) -> None:
 
 
 def details(pipeline_id: str, checkpoint_id: int) -> WholeCheckpoint:
-    """A checkpoint with every subtask. Raises `CheckpointNotFoundError`."""
+    """Return a checkpoint with every subtask.
+
+    Raises:
+        CheckpointNotFoundError: If there is no such checkpoint.
+    """
     with closing(assembly.open_readings()) as readings:
         return readings.whole_checkpoint(pipeline_id, checkpoint_id)
 
 
 def say(text: str) -> None:
-    """A sentence for a person, on standard error. It may hold what users have written."""
+    """Print a sentence for the user on standard error. It may contain text that users have written."""
     stderr().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_or_show(text: str, document: Any, output: OutputFormat) -> None:
-    """What a command has done: a sentence for a person, or the document for a program."""
+    """Print the result of a command: a sentence for a user, or the document for a program."""
     if output is OutputFormat.JSON:
         typer.echo(to_json(document))
     else:

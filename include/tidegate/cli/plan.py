@@ -1,4 +1,4 @@
-"""`tidegate plan`: whether the code can go on from what the pipeline has, before it is deployed."""
+"""`tidegate plan`: checks before a deployment whether the code can continue from the pipeline's latest checkpoint."""
 
 import typer
 from rich.console import Group
@@ -22,9 +22,11 @@ _WHEN = {
 
 
 def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Compare the pipeline's code with its latest completed checkpoint: what stays the same, what is new or dropped,
-    what migrates, and what a run would refuse, with the way out. Runs no Spark job and changes nothing. Ends with exit
-    code 9 if a run would be refused."""
+    """Compare the pipeline's code with its latest completed checkpoint.
+
+    Shows the parts that stay the same, are new, dropped or migrated, and those that a run would refuse, with the
+    solution. Runs no Spark job and changes nothing. Ends with exit code 9 if a run would be refused.
+    """
     planned = assembly.open_coordinator(assembly.load_pipeline(pipeline), writes=False).planning.plan()
     show(_answer(planned), output, plan_tables)
     if planned.refuses:
@@ -54,10 +56,10 @@ def _answer(planned: ChangePlan) -> plan_models.ChangePlan:
 
 
 def plan_tables(plan: plan_models.ChangePlan) -> Group:
-    """Everything that a person decides by; what is said of a vertex wraps in its own column."""
+    """Return the table that a user decides by. The changes of a vertex wrap in their own column."""
     table = Table("Vertex", "Kind", "Verdict", "What changes", leave=("Kind",), wrap=("What changes",))
     for each in plan.vertices:
         when = [] if each.commits is None else [_WHEN[SinkCommit(each.commits)]]
-        said = [*when, *each.changes, *([each.way_out] if each.way_out else [])]
-        table.add_row(each.name, each.kind, each.verdict, Text("\n".join(map(plain, said))))
+        lines = [*when, *each.changes, *([each.way_out] if each.way_out else [])]
+        table.add_row(each.name, each.kind, each.verdict, Text("\n".join(map(plain, lines))))
     return Group(Text(plan.summary), table)

@@ -1,4 +1,4 @@
-"""How far a checkpoint is: a bar that moves on a terminal, and a plain line for each step everywhere else."""
+"""The progress of a checkpoint: a moving bar on a terminal, and otherwise a plain line for each step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,18 +9,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 
 class Shown(Protocol):
-    """Is told what is done for a checkpoint, or before one is triggered."""
+    """The display of a checkpoint's progress, or of the work before one is triggered."""
 
     def step(self, name: str, acknowledged: int | None = None) -> None:
-        """A step has begun, with so many subtasks acknowledged; None if that is as it was."""
+        """Show that a step has begun. `acknowledged` is the number of subtasks that have; None leaves it as it is."""
 
     def advance(self, acknowledged: int) -> None:
-        """So many more subtasks have acknowledged."""
+        """Show that this many more subtasks have acknowledged."""
 
 
 @contextmanager
 def shown_on(console: Console, what: str, subtasks: int | None = None) -> Iterator[Shown]:
-    """What shows `checkpoint 5`, with so many subtasks. On a terminal nothing of it is left in the end."""
+    """Show the progress of `what`, such as `checkpoint 5`. On a terminal nothing of it remains at the end."""
     if not console.is_terminal:
         yield _Lines(console, what)
         return
@@ -57,4 +57,4 @@ class _Lines:
             self._last = name
 
     def advance(self, acknowledged: int) -> None:
-        """Too many lines would say nothing."""
+        """Print nothing: too many lines would hide the steps."""

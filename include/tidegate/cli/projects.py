@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(),
-    name: Annotated[str | None, typer.Option(help="Of the package in include/; default: the directory's.")] = None,
-    postgres: Annotated[bool, typer.Option("--postgres", help="Its tables are in Postgres, too.")] = False,
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The project's directory; by default this one.")
+    ] = Path(),
+    name: Annotated[
+        str | None, typer.Option(help="The name of the package in include/; by default the directory's.")
+    ] = None,
+    postgres: Annotated[bool, typer.Option("--postgres", help="Add tables in Postgres.")] = False,
 ) -> None:
-    """Begin a project: a pipeline that runs, its DAG, and a test that kills it once."""
+    """Create a project with a pipeline that runs, its DAG, and a crash test."""
     from tidegate.project.scaffold import begin
 
     for path in begin(directory, name, postgres):
@@ -33,7 +37,7 @@ def init(
 
 
 def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
-    """List the pipelines that this project registers, and those that the database knows."""
+    """List the pipelines that this project registers, and those in the database."""
     registered = assembly.registered_pipelines()
     try:
         with closing(assembly.open_store()) as store:
@@ -59,7 +63,7 @@ def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
 
 def _table(lines: list[KnownPipeline]) -> "RenderableType":
     if not lines:
-        return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database knows none.")
+        return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database has none.")
     table = Table(
         "Pipeline", "Registered as", "Status", "Latest checkpoint",
         leave=("Registered as",), wrap=("Latest checkpoint",),

@@ -1,4 +1,4 @@
-"""`tidegate recover`: shows what is on the checkpoint storage, asks, and records it in the database."""
+"""`tidegate recover`: shows the checkpoints on storage, asks for confirmation, and records them in the database."""
 
 from typing import Annotated, Any
 
@@ -21,24 +21,26 @@ def recover(
     pipeline: PipelineArgument,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="The checkpoint storage, if it is not where TIDEGATE_STORAGE says."),
+        typer.Option("--from", metavar="URL", help="The checkpoint storage, if TIDEGATE_STORAGE is not set to it."),
     ] = None,
     include_doubtful: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="A checkpoint without a marker that is to count as completed."),
+        typer.Option(metavar="ID", help="Count a checkpoint without a marker as completed."),
     ] = None,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take rows of checkpoints that cannot be recovered out of the tables.")
+        bool, typer.Option("--withdraw", help="Remove rows of checkpoints that cannot be recovered from the tables.")
     ] = False,
     relocate: Annotated[
-        bool, typer.Option("--relocate", help="Sources or sinks were moved on purpose, with their tables.")
+        bool, typer.Option("--relocate", help="Accept that sources or sinks were moved, with their tables.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is there and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Record a pipeline's checkpoints again from its checkpoint storage, after the database was lost. First shows what
-    is there. Nothing on storage is changed."""
+    """Record a pipeline's checkpoints again after the database was lost.
+
+    Reads them from the checkpoint storage, where nothing is changed. Shows a plan first.
+    """
     defined = assembly.load_pipeline(pipeline)
     opened = assembly.open_recovery(defined, from_)
     plan = opened.plan(include_doubtful or ())
@@ -53,14 +55,14 @@ def recover(
         typer.confirm(f"Recover {defined.name} to checkpoint {newest}?", abort=True, err=True)
     details = {"from": from_, "include_doubtful": include_doubtful, "withdraw": withdraw, "relocate": relocate}
     opened.recover(plan, accepted, assembly.new_action(ActionKind.RECOVER, **details))
-    said = f"Pipeline {defined.name} was recovered to checkpoint {newest}."
+    text = f"Pipeline {defined.name} was recovered to checkpoint {newest}."
     if from_ is not None:
-        said += f" From now on, set TIDEGATE_STORAGE={from_}."
-    say(said)
+        text += f" From now on, set TIDEGATE_STORAGE={from_}."
+    say(text)
 
 
 def plan_document(plan: RecoveryPlan, storage: str) -> dict[str, Any]:
-    """The plan as JSON; sizes are bytes."""
+    """Return the plan as JSON; sizes are bytes."""
     return {
         "pipeline": plan.pipeline_id,
         "storage": storage,
@@ -79,9 +81,9 @@ def plan_document(plan: RecoveryPlan, storage: str) -> dict[str, Any]:
 
 
 def _checkpoint(recovered: Recovered) -> dict[str, Any]:
-    """As it will be recorded."""
+    """Return a checkpoint as it will be recorded."""
     record = recovered.record
-    snapshots = {subtask: known.snapshot for subtask, known in recovered.metadata.subtasks.items()}
+    snapshots = {subtask: record_.snapshot for subtask, record_ in recovered.metadata.subtasks.items()}
     state_size, checkpointed_size = sizes(record.checkpoint_id, snapshots)
     completed = record.moved(
         status=Status.COMPLETED,
@@ -93,25 +95,25 @@ def _checkpoint(recovered: Recovered) -> dict[str, Any]:
 
 
 def plan_tables(document: dict[str, Any]) -> Group:
-    """What a person decides by."""
-    found = Table("ID", "Type", "Full Size", title="Checkpoints to be recovered")
+    """Return the tables that a user decides by."""
+    recovered = Table("ID", "Type", "Full Size", title="Checkpoints to recover")
     for each in document["checkpoints"]:
         type_ = each["checkpoint_type"] + (", was in doubt" if each["was_in_doubt"] else "")
-        found.add_row(str(each["id"]), type_, decimal(each["state_size"]))
-    left = Table("ID", "Why not", title="Not recovered", wrap=("Why not",))
+        recovered.add_row(str(each["id"]), type_, decimal(each["state_size"]))
+    left = Table("ID", "Reason", title="Not recovered", wrap=("Reason",))
     for each in (*document["in_doubt"], *document["not_recovered"]):
         left.add_row(str(each["id"]), Text(each["reason"]))
-    return Group(Text(_summary(document)), found, *([left] if left.row_count else []))
+    return Group(Text(_summary(document)), recovered, *([left] if left.row_count else []))
 
 
 def _summary(document: dict[str, Any]) -> str:
     newest = document["latest_checkpoint"]
-    said = [f"Pipeline {document['pipeline']} goes on from checkpoint {newest} on {document['storage']}."]
+    sentences = [f"Pipeline {document['pipeline']} continues from checkpoint {newest} on {document['storage']}."]
     if in_doubt := document["in_doubt"]:
         ids = ", ".join(str(each["id"]) for each in in_doubt)
-        said.append(f"In doubt, and left out unless --include-doubtful names them: {ids}.")
+        sentences.append(f"In doubt, and left out unless --include-doubtful names them: {ids}.")
     if lost := document["lost_checkpoints"]:
         ids = ", ".join(map(str, lost))
-        said.append(f"Lost, and to be taken out of the tables with --withdraw: {ids}.")
-    said += [f"Moved: {moved}." for moved in document["moved"]]
-    return " ".join(said)
+        sentences.append(f"Lost, and to be removed from the tables with --withdraw: {ids}.")
+    sentences += [f"Moved: {moved}." for moved in document["moved"]]
+    return " ".join(sentences)

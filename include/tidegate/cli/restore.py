@@ -1,4 +1,4 @@
-"""`tidegate restore`: shows the plan, asks, and carries it out."""
+"""`tidegate restore`: shows a plan, asks for confirmation, and carries it out."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -29,10 +29,10 @@ class MissingFiles(StrEnum):
 
 
 MissingFilesOption = Annotated[
-    MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
+    MissingFiles, typer.Option(help="Refuse or skip files to be read again that are gone or have changed.")
 ]
 LeaveOption = Annotated[
-    list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
+    list[str] | None, typer.Option(metavar="SINK", help="Leave a sink that cannot be rewound as it is.")
 ]
 AllowNonRestoredStateOption = Annotated[
     bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
@@ -42,21 +42,22 @@ AllowNonRestoredStateOption = Annotated[
 def restore(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[
-        int | None, typer.Option("--checkpoint", metavar="ID", help="Back to this checkpoint or savepoint.")
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Restore this checkpoint or savepoint.")
     ] = None,
     savepoint: Annotated[
-        str | None, typer.Option("--savepoint", metavar="NAME", help="Back to the savepoint of this name or number.")
+        str | None, typer.Option("--savepoint", metavar="NAME", help="Restore the savepoint of this name or number.")
     ] = None,
-    latest: Annotated[bool, typer.Option("--latest", help="To the latest completed checkpoint.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="To where the pipeline was before its last restore.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="Restore the latest completed checkpoint.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last restore.")] = False,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="To the canonical savepoint in this directory.")
+        str | None, typer.Option("--from", metavar="URL", help="Restore the canonical savepoint in this directory.")
     ] = None,
     claim_mode: Annotated[
-        ClaimMode, typer.Option(help="With --from: no-claim leaves the directory to you, claim empties it afterwards.")
+        ClaimMode, typer.Option(help="With --from: no-claim keeps the directory, claim empties it afterwards.")
     ] = ClaimMode.NO_CLAIM,
     relocate: Annotated[
-        bool, typer.Option("--relocate", help="With --from: sources or sinks were moved on purpose, with their tables.")
+        bool,
+        typer.Option("--relocate", help="With --from: accept that sources or sinks were moved, with their tables."),
     ] = False,
     missing_files: MissingFilesOption = MissingFiles.REFUSE,
     leave: LeaveOption = None,
@@ -65,11 +66,13 @@ def restore(
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Go back to an earlier checkpoint: state, positions of sources, and tables. First shows a plan. Later checkpoints
-    are left behind, and kept for a while: --undo brings them back."""
+    """Restore an earlier checkpoint: state, positions of sources, and tables.
+
+    Shows a plan first. Later checkpoints are abandoned, and kept for a while, so that --undo can bring them back.
+    """
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    asked = {
+    details = {
         "checkpoint": checkpoint_id,
         "savepoint": savepoint,
         "latest": latest or None,
@@ -80,11 +83,11 @@ def restore(
         "leave": leave,
         "allow_non_restored_state": allow_non_restored_state or None,
     }
-    action = None if dry_run else assembly.new_action(ActionKind.UNDO if undo else ActionKind.RESTORE, **asked)
+    action = None if dry_run else assembly.new_action(ActionKind.UNDO if undo else ActionKind.RESTORE, **details)
     with coordinator.auditing.attempt(action):
         target = _target(coordinator, checkpoint_id, savepoint, latest, undo, from_)
         if from_ is None and (relocate or claim_mode is not ClaimMode.NO_CLAIM):
-            raise ConfigurationError("--claim-mode and --relocate are for --from. Nothing was changed.")
+            raise ConfigurationError("--claim-mode and --relocate need --from. Nothing was changed.")
         planned = coordinator.plan_restore_from(target) if isinstance(target, str) else coordinator.plan_restore(target)
     plan = planned.restore if isinstance(planned, ImportPlan) else planned
     show(plan_document(plan), output, plan_tables)
@@ -109,11 +112,16 @@ def _target(
     undo: bool,
     from_: str | None,
 ) -> Target | str:
-    """Exactly one of them says where to go; `from_` as an absolute path or URL. Raises `ConfigurationError`."""
+    """Return the target of the restore, or the canonical savepoint's absolute path or URL.
+
+    Raises:
+        ConfigurationError: Unless exactly one was given.
+    """
     if (checkpoint_id is not None) + (savepoint is not None) + (from_ is not None) + latest + undo != 1:
         raise ConfigurationError(
-            "Say where to go back to, in one way: --checkpoint ID, --savepoint NAME, --from URL for the directory of a "
-            "canonical savepoint, --latest, or --undo for the moment before the last restore. Nothing was changed."
+            "Exactly one option must name the target. Nothing was changed. Give --checkpoint ID, --savepoint NAME, "
+            "--latest, --undo for the moment before the last restore, or --from URL for the directory of a canonical "
+            "savepoint."
         )
     if from_ is not None:
         return absolute(from_)
@@ -123,7 +131,9 @@ def _target(
 
 
 def plan_tables(document: dict[str, Any]) -> Group:
-    """What a person decides by. Sizes of state are of files that stay where they are: a restore moves none."""
+    """Return the tables that a user decides by. Sizes of state are those of files that stay in place: a restore moves
+    none.
+    """
     sources = Table("Source", "Reads again", "Missing", title="Sources", leave=(), wrap=("Missing",))
     for each in document["sources"]:
         sources.add_row(each["source"], f"{each['files']:,} files, {decimal(each['bytes'])}", _some(each["missing"]))
@@ -141,25 +151,25 @@ def plan_tables(document: dict[str, Any]) -> Group:
 
 def _summary(document: dict[str, Any]) -> str:
     checkpoint = document["checkpoint"]
-    said = [f"Back to checkpoint {checkpoint['id']}."]
+    sentences = [f"Back to checkpoint {checkpoint['id']}."]
     if document["copied_from"] is not None:
-        said.append(f"Its state is copied from {document['copied_from']}.")
+        sentences.append(f"Its state is copied from {document['copied_from']}.")
     if document["edited"] is not None:
-        said.append(document["edited"]["said"])
-    said += [f"Moved: {moved}." for moved in document["moved"]]
+        sentences.append(document["edited"]["said"])
+    sentences += [f"Moved: {moved}." for moved in document["moved"]]
     if ids := document["abandoned_checkpoints"]:
-        said.append(f"Checkpoints left behind: {_some(ids)}.")
+        sentences.append(f"Checkpoints left behind: {_some(ids)}.")
     if ids := document["returning_checkpoints"]:
-        said.append(f"Checkpoints that come back: {_some(ids)}.")
+        sentences.append(f"Checkpoints that come back: {_some(ids)}.")
     if ids := document["aborted_checkpoints"]:
-        said.append(f"In progress, and aborted: {_some(ids)}.")
+        sentences.append(f"In progress, and aborted: {_some(ids)}.")
     for each in document["skipped"]:
-        said.append(
-            f"Source {each['source']} meets again what was skipped after checkpoint {each['checkpoint']} (part "
-            f"{_some([rows['part'] for rows in each['lost']])}), and what it has lost since: skip it again with "
-            "`tidegate source skip`."
+        sentences.append(
+            f"Source {each['source']} reaches the rows again that were skipped after checkpoint {each['checkpoint']} (part "
+            f"{_some([rows['part'] for rows in each['lost']])}), and any lost since. Skip them again with `tidegate "
+            "source skip`."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _some(names: list[Any]) -> str:

@@ -1,4 +1,6 @@
-"""`tidegate rewrite`: the state of a checkpoint as a new savepoint, in the key groups and columns of the definition."""
+"""`tidegate rewrite`: writes the state of a checkpoint to a new savepoint, with the definition's key groups and
+columns.
+"""
 
 from typing import Annotated
 
@@ -12,22 +14,25 @@ from tidegate.documents.command_models import Rewritten
 
 def rewrite(
     pipeline: PipelineArgument,
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The new savepoint's directory, a path or URL.")],
+    to: Annotated[str, typer.Option("--to", metavar="URL", help="The directory of the new savepoint, a path or URL.")],
     checkpoint_id: Annotated[
-        int | None, typer.Option("--checkpoint", metavar="ID", help="Of this checkpoint; by default the latest.")
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Read this checkpoint; by default the latest.")
     ] = None,
     savepoint: Annotated[
-        str | None, typer.Option("--savepoint", metavar="NAME", help="Of the savepoint of this name or number.")
+        str | None, typer.Option("--savepoint", metavar="NAME", help="Read the savepoint of this name or number.")
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="Of the canonical savepoint in this directory.")
+        str | None, typer.Option("--from", metavar="URL", help="Read the canonical savepoint in this directory.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What the new savepoint is called.")] = None,
-    note: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the new savepoint.")] = None,
+    note: Annotated[str | None, typer.Option(help="The purpose of the new savepoint.")] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Write the state of a checkpoint to a new canonical savepoint, as the code has it now: with its max_parallelism
-    and its columns. Nothing else changes; `restore --from` goes back to it."""
+    """Write the state of a checkpoint to a new canonical savepoint.
+
+    The new savepoint has the max_parallelism and columns of the current code. Nothing else changes. `restore --from`
+    restores it.
+    """
     from tidegate.savepoint.edits import edit
 
     defined = assembly.load_pipeline(pipeline)
@@ -42,7 +47,7 @@ def rewrite(
     )
     say_or_show(
         f"The state of pipeline {defined.name} at checkpoint {written.checkpoint_id} is complete in {written.url}, "
-        f"with max_parallelism {defined.max_parallelism}: {decimal(written.bytes)}. To go on from it, run `tidegate "
+        f"with max_parallelism {defined.max_parallelism}: {decimal(written.bytes)}. To continue from it, run `tidegate "
         f"restore {defined.name} --from {written.url}`.",
         done,
         output,

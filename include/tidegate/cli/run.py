@@ -1,4 +1,4 @@
-"""One checkpoint from the command line: the same coordinator and region as Airflow's tasks, one after the other."""
+"""One checkpoint from the command line: the same coordinator and region as in Airflow's tasks, one after the other."""
 
 import contextlib
 import uuid
@@ -43,18 +43,18 @@ from tidegate.protocol.steps.trigger import AlreadyCompleted, Dropped, Queued, R
 if TYPE_CHECKING:
     from tidegate.spark.region import SparkRegion
 
-#: After these errors a checkpoint is not aborted: a person decides about it, or too little is known. The next run
+#: After these errors a checkpoint is not aborted, because it waits for approval or its outcome is unknown. The next run
 #: resumes it or finds it completed.
 _LEAVE_ALONE = (CheckpointHeldError, StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
 
-_OWN_REQUEST = "cli:"  # what the ids of requests by `tidegate run` begin with
+_OWN_REQUEST = "cli:"  # the prefix of ids of requests by `tidegate run`
 
-_LOOK_EVERY = 5.0  # seconds, should a notification get lost
+_POLL_EVERY = 5.0  # seconds, in case a notification is lost
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A completed checkpoint and what it delivered, or why the request was dropped."""
+    """A completed checkpoint with its deliveries, or the reason that the request was dropped."""
 
     record: CheckpointRecord | None
     delivered: Sequence[Delivered] = field(default=())
@@ -62,13 +62,14 @@ class RunOutcome:
 
 
 def new_request() -> str:
-    """The id of a request that only a repeated `tidegate run` continues."""
+    """Return the id of a request that only a repeated `tidegate run` continues."""
     return f"{_OWN_REQUEST}{uuid.uuid4()}"
 
 
 def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
-    """The request of an earlier command-line run that was cut short, to be resumed; or that of a checkpoint that is or
-    was held, whoever asked for it: a person has decided, and somebody must complete it."""
+    """Return the request to resume: that of an earlier command-line run that was interrupted, or that of a checkpoint
+    that is or was held, because after the approval someone must complete it.
+    """
     for record in store.history(pipeline_id, 1):
         is_own = record.request_id.startswith(_OWN_REQUEST)
         if record.status is Status.IN_PROGRESS and (is_own or record.held_at is not None):
@@ -77,7 +78,9 @@ def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
 
 
 def unfinished_stop(store: CheckpointStore, pipeline_id: str, drain: bool) -> str | None:
-    """The request of a savepoint to stop with, with the same `drain`, if the pipeline has not stopped with it yet."""
+    """Return the request of a savepoint to stop with, with the same `drain`, if the pipeline has not stopped with it
+    yet.
+    """
     pipeline = store.pipeline(pipeline_id)
     if pipeline is None or pipeline.status is not PipelineStatus.STOPPING:
         return None
@@ -93,11 +96,13 @@ def run_checkpoint(
     request: Callable[[], TriggerOutcome],
     console: Console,
 ) -> RunOutcome:
-    """Trigger to notify. An error aborts the checkpoint with its reason and is raised again. A definition that was not
-    run before is checked first; what is wrong with it is raised before anything is triggered."""
+    """Take a checkpoint from trigger to notify. An error aborts it with its reason and is raised again.
+
+    A definition that has not run before is checked first; its errors are raised before anything is triggered.
+    """
     store = assembly.open_store()
     spark = _Spark(coordinator, pipeline)
-    coordinator.check()  # what cannot begin is refused before Spark is started
+    coordinator.check()  # a pipeline that cannot start is refused before Spark is started
     if _takes_checkpoints(store.pipeline(pipeline.name)) and not coordinator.has_live_region():
         _check_definition(spark, pipeline.name, console)
     decision = _waited_for(request, store, pipeline.name, console)
@@ -111,9 +116,9 @@ def run_checkpoint(
         raise
     except KeyboardInterrupt:
         console.print(
-            f"Interrupted. Checkpoint {checkpoint_id} of pipeline {pipeline.name} stays in progress, with what it has "
-            "acknowledged. A repeated `tidegate run` or `tidegate stop` goes on with what it has begun, and "
-            f"`tidegate abort {pipeline.name}` gives it up.",
+            f"Interrupted. Checkpoint {checkpoint_id} of pipeline {pipeline.name} stays in progress with the subtasks "
+            "that have acknowledged. Repeat `tidegate run` or `tidegate stop` to continue it, or run "
+            f"`tidegate abort {pipeline.name}` to give it up.",
             markup=False,
             highlight=False,
         )
@@ -125,7 +130,7 @@ def run_checkpoint(
 
 
 def _takes_checkpoints(pipeline: PipelineRecord | None) -> bool:
-    """Otherwise the trigger says why not, which needs no Spark."""
+    """Whether the pipeline takes checkpoints. If not, the trigger reports the reason, which needs no Spark."""
     return pipeline is None or pipeline.status in (PipelineStatus.CREATED, PipelineStatus.RUNNING)
 
 
@@ -143,18 +148,19 @@ def _check_definition(spark: "_Spark", pipeline_id: str, console: Console) -> No
 def _waited_for(
     request: Callable[[], TriggerOutcome], store: CheckpointStore, pipeline_id: str, console: Console
 ) -> Triggered | Resumed | AlreadyCompleted | Dropped:
-    """Repeat a request until it need not wait any more, and say what it waits for."""
+    """Repeat a request until it need not wait any longer, and print the reason for waiting."""
     shown = ""
     while isinstance(decision := request(), Queued):
         if decision.message != shown:
             console.print(shown := decision.message, markup=False, highlight=False)
-        store.wait_for_change(pipeline_id, _LOOK_EVERY)
+        store.wait_for_change(pipeline_id, _POLL_EVERY)
     return decision
 
 
 class _Spark:
-    """The region of this process, started when something needs it: a continuous region takes the snapshot itself, and
-    may judge it as well."""
+    """The region of this process, started when it is needed: a continuous region takes the snapshot itself, and may
+    validate it as well.
+    """
 
     def __init__(self, coordinator: CheckpointCoordinator, pipeline: Pipeline) -> None:
         self._coordinator = coordinator
@@ -169,7 +175,11 @@ class _Spark:
         return self._opened
 
     def require_definition(self, shown: Shown) -> None:
-        """Once. Raises `PipelineDefinitionError`."""
+        """Check the definition, once.
+
+        Raises:
+            PipelineDefinitionError: If a run would be refused.
+        """
 
         def opened() -> "SparkRegion":
             region = self.region(shown)
@@ -213,7 +223,7 @@ class _Steps:
         while record.phase is Phase.TRIGGERED:
             if self._coordinator.has_live_region():
                 self._shown.step("waiting for the continuous region", record.num_acknowledged)
-                self._store.wait_for_change(self._coordinator.pipeline_id, _LOOK_EVERY)
+                self._store.wait_for_change(self._coordinator.pipeline_id, _POLL_EVERY)
                 record = self._coordinator.acknowledge(self._id)
             else:
                 self._spark.require_definition(self._shown)
@@ -228,7 +238,7 @@ class _Steps:
         subtasks: Mapping[SubtaskId, SubtaskRecord],
         settled: Sequence[Verdict] = (),
     ) -> Sequence[Verdict]:
-        """See `ports.Validator`: called only if there is something to judge."""
+        """See `ports.Validator`. This is called only if there is something to validate."""
         region = partial(self._spark.region, self._shown)
         return assembly.open_validator(self._coordinator.graph, region).validate(checkpoint, subtasks, settled)
 

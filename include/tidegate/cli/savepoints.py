@@ -1,4 +1,4 @@
-"""`tidegate savepoint` and `savepoints`: one is taken or shown, all are listed."""
+"""`tidegate savepoint` and `savepoints`: take or show one savepoint, or list all."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -16,33 +16,36 @@ from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.facts.savepoints import Label
 from tidegate.reading.checkpoint_rows import checkpoint_of
 
-NameOption = Annotated[str | None, typer.Option(help="What the savepoint is called; otherwise by its number.")]
-NoteOption = Annotated[str | None, typer.Option(help="What it is for.")]
+NameOption = Annotated[str | None, typer.Option(help="The name of the savepoint; by default it has only a number.")]
+NoteOption = Annotated[str | None, typer.Option(help="The purpose of the savepoint.")]
 
 
 def savepoint(
     pipeline: PipelineArgument,
-    wanted: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    wanted: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The savepoint to show.")] = None,
     name: NameOption = None,
     note: NoteOption = None,
     request_id: Annotated[
         str | None,
-        typer.Option(help="Id of the request. A request repeated with the same id is not carried out twice."),
+        typer.Option(help="The id of the request. Repeated requests with the same id count once."),
     ] = None,
     format_: FormatOption = SavepointFormat.NATIVE,
     to: ToOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """With the NAME or number of a savepoint, show it. Without, take one: it comes before other requests and is kept
-    until you dispose of it."""
+    """Take a savepoint, or with a NAME show one.
+
+    A new savepoint comes before other requests and is kept until you dispose of it. NAME is the name or number of an
+    existing one.
+    """
     if wanted is None:
         defined = assembly.load_pipeline(pipeline)
         take_savepoint(defined, request_id, CheckpointKind.SAVEPOINT, output, Label(name, note), format_, to)
         return
     if name or note or request_id or to or format_ is not SavepointFormat.NATIVE:
         raise ConfigurationError(
-            "--name, --note, --format, --to and --request-id are for a new savepoint: leave "
-            f"{wanted!r} out. Nothing was triggered. To call an existing one differently, use `tidegate rename "
+            "--name, --note, --format, --to and --request-id are for a new savepoint. Nothing was triggered. To "
+            f"take one, leave {wanted!r} out. To rename an existing one, use `tidegate rename "
             f"{pipeline} {wanted} NEW`."
         )
     name, there = _savepoints_of(pipeline)
@@ -56,7 +59,9 @@ def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.T
 
 
 def _savepoints_of(pipeline: str) -> tuple[str, Savepoints]:
-    """By a name that the database knows, without the pipeline's code; else by a definition, which may not have run."""
+    """Return a pipeline's name and savepoints: by a name in the database, without the pipeline's code; else by its
+    definition, which may not have run yet.
+    """
     if ":" not in pipeline:
         with suppress(PipelineNotFoundError):
             return pipeline, assembly.open_operations(pipeline, writes=False).savepoints

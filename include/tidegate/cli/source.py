@@ -1,5 +1,6 @@
-"""`tidegate source`: `replace` takes a file that was corrected after it was read, with the way back; `skip` goes on
-behind rows that a source has lost."""
+"""`tidegate source`: `replace` accepts a file that was corrected after it was read, by a restore; `skip` continues
+after rows that a source has lost.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -21,19 +22,21 @@ from tidegate.protocol.observing.actions import ActionKind
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.reading.answer import milliseconds
 
-source = typer.Typer(help="What a pipeline's sources have read.", no_args_is_help=True)
+source = typer.Typer(help="Correct the data that a pipeline's sources have read.", no_args_is_help=True)
 
 
 @source.callback()
 def group() -> None:
-    """What a pipeline's sources have read."""
+    """Correct the data that a pipeline's sources have read."""
 
 
 @source.command(name="replace", epilog=EPILOG)
 def replace(
     pipeline: PipelineArgument,
     name: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of the pipeline.")],
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Below the source's directory, or with it.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="A file of the source, relative to its directory or with it.")
+    ],
     missing_files: MissingFilesOption = MissingFiles.REFUSE,
     leave: LeaveOption = None,
     allow_non_restored_state: AllowNonRestoredStateOption = False,
@@ -41,8 +44,11 @@ def replace(
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take files that have changed since they were read: go back to the newest checkpoint from before, as `restore`
-    does. The next checkpoint reads them as they are now, with all that was read since. First shows a plan."""
+    """Read files again that were corrected after they were read.
+
+    Restores the newest checkpoint from before they were read. The next checkpoint reads them as they are now, with all
+    later data. Shows a plan first.
+    """
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
     details = {
@@ -77,41 +83,43 @@ def skip(
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Go on behind rows that were deleted before they were read, such as by the retention of a topic. First shows which
-    rows of each partition are lost for good. The next checkpoint goes on from the first that is left."""
+    """Skip rows that were deleted before they were read, such as by a topic's retention.
+
+    Shows first which rows of each partition are lost. The next checkpoint continues from the first that remains.
+    """
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    asked = None if dry_run else assembly.new_action(ActionKind.SKIP, source=name)
-    with coordinator.auditing.attempt(asked):
+    gesture = None if dry_run else assembly.new_action(ActionKind.SKIP, source=name)
+    with coordinator.auditing.attempt(gesture):
         planned = coordinator.skipping.plan(name)
     document = skip_document(planned)
     show(document, output, skip_tables)
     if dry_run:
         return
     if not yes:
-        typer.confirm(f"Go on without these rows of {name}?", abort=True, err=True)
+        typer.confirm(f"Continue without these rows of {name}?", abort=True, err=True)
     coordinator.skip(name, planned, assembly.new_action(ActionKind.SKIP, source=name, lost=document["lost"]))
-    say(f"Source {name} of pipeline {defined.name} goes on behind the lost rows with the next checkpoint.")
+    say(f"Source {name} of pipeline {defined.name} continues after the lost rows with the next checkpoint.")
 
 
 def skip_tables(document: dict[str, Any]) -> Group:
-    """What a person decides by."""
-    table = Table("Part", "Lost from", "to", "Goes on at", title=f"Source {document['source']}", leave=())
+    """Return the table that a user decides by."""
+    table = Table("Part", "Lost from", "to", "Continues at", title=f"Source {document['source']}", leave=())
     for rows in document["lost"]:
-        table.add_row(*(Text(plain(f"{said}")) for said in _lost(rows)))
-    said = f"The next checkpoint goes on from checkpoint {document['checkpoint']}."
+        table.add_row(*(Text(plain(f"{cell}")) for cell in _lost(rows)))
+    text = f"The next checkpoint continues from checkpoint {document['checkpoint']}."
     if ids := document["aborted_checkpoints"]:
-        said += f" In progress, and aborted: {', '.join(map(str, ids))}."
-    return Group(Text(said), table)
+        text += f" In progress, and aborted: {', '.join(map(str, ids))}."
+    return Group(Text(text), table)
 
 
 def _lost(rows: dict[str, Any]) -> tuple[str, int, str, str]:
-    last = "not known" if rows["last"] is None else str(rows["last"])
-    return rows["part"], rows["first"], last, "the part is gone" if rows["next"] is None else str(rows["next"])
+    last = "unknown" if rows["last"] is None else str(rows["last"])
+    return rows["part"], rows["first"], last, "the part no longer exists" if rows["next"] is None else str(rows["next"])
 
 
 def replacement_document(pipeline: str, planned: Replacement) -> dict[str, Any]:
-    """The plan as JSON; `restore` is as `tidegate restore` prints it."""
+    """Return the plan as JSON; `restore` is as `tidegate restore` prints it."""
     return {
         "pipeline": pipeline,
         "source": planned.source,
@@ -134,7 +142,7 @@ def _version(version: PieceVersion) -> dict[str, Any]:
 
 
 def replacement_tables(document: dict[str, Any]) -> Group:
-    """What was read of each file, what it is now, and what going back costs."""
+    """Return the versions of each file, when it was read and now, and the plan of the restore."""
     names = ("File", "", "Size", "Modified", "Checksum", "Read by")
     table = Table(*names, title=f"Source {document['source']}", leave=("Checksum",), wrap=("File",))
     for each in document["files"]:

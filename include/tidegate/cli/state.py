@@ -1,4 +1,4 @@
-"""`tidegate state`: rows of an operator's state, a key's history, or what has changed between two checkpoints."""
+"""`tidegate state`: rows of an operator's state, a key's history, or the changes between two checkpoints."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -28,31 +28,39 @@ def state(
     pipeline: PipelineArgument,
     operator: Annotated[str, typer.Argument(help="A keyed operator of the pipeline.")],
     checkpoint_id: Annotated[
-        int | None, typer.Option("--checkpoint", metavar="ID", help="Default: the latest completed checkpoint.")
+        int | None,
+        typer.Option("--checkpoint", metavar="ID", help="The checkpoint; by default the latest completed one."),
     ] = None,
     savepoint: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A savepoint by its name or number, instead of a checkpoint.")
+        str | None, typer.Option(metavar="NAME", help="A savepoint by name or number, instead of a checkpoint.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="Only the row of this key: its value, or a JSON object or list of the key columns' values."),
+        typer.Option(
+            help="Show only the row of this key: its value, or a JSON object or list of the key columns' values."
+        ),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="The key's row at every checkpoint that is kept.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show the key's row at every retained checkpoint.")
+    ] = False,
     diff: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="ID ID", help="What has changed from one checkpoint to another.")
+        tuple[int, int] | None, typer.Option(metavar="ID ID", help="Show the changes from one checkpoint to another.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="How many rows to show.")] = 10,
+    limit: Annotated[int, typer.Option(min=0, help="The number of rows to show.")] = 10,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show the state of a keyed operator: its first rows and their number, the row of a key, a key's history, or the
-    changes between two checkpoints. Needs no Spark and no definition."""
+    """Show the state of a keyed operator.
+
+    Shows the number of rows and the first of them, the row of a key, a key's history, or the changes between two
+    checkpoints. Needs neither Spark nor the definition.
+    """
     one_moment = checkpoint_id is not None or savepoint is not None
     if history and (key is None or one_moment or diff is not None):
         raise typer.BadParameter(
-            "--history is of one --key over all checkpoints: leave --checkpoint, --savepoint and --diff out."
+            "--history needs --key and covers all checkpoints. Leave --checkpoint, --savepoint and --diff out."
         )
     if diff is not None and one_moment:
-        raise typer.BadParameter("--diff names both checkpoints: leave --checkpoint and --savepoint out.")
+        raise typer.BadParameter("--diff names both checkpoints. Leave --checkpoint and --savepoint out.")
     name = name_of(pipeline)
     if history and key is not None:
         show(_history(name, operator, key), output, history_table)
@@ -65,7 +73,7 @@ def state(
 def _rows(
     pipeline: str, operator: str, checkpoint: int | None, savepoint: str | None, key: str | None, limit: int
 ) -> StateRows:
-    """The first rows at a checkpoint or savepoint, or the row of a key, and how many there are."""
+    """Return the number of rows at a checkpoint or savepoint and the first of them, or the row of a key."""
     files = assembly.find_state_files(pipeline, operator, checkpoint=checkpoint, savepoint=savepoint)
     at = files.state.checkpoint_id
     number, rows = _first(_read(pipeline, operator, at, key), limit)
@@ -73,7 +81,7 @@ def _rows(
 
 
 def _changes(pipeline: str, operator: str, diff: tuple[int, int], key: str | None, limit: int) -> StateChanges:
-    """The first rows that have changed from one checkpoint to the other, and how many there are."""
+    """Return the number of rows that changed between two checkpoints, and the first of them."""
     before, now = diff
     number, rows = _first(_read(pipeline, operator, now, key, before), limit)
     return StateChanges(
@@ -82,9 +90,9 @@ def _changes(pipeline: str, operator: str, diff: tuple[int, int], key: str | Non
 
 
 def _history(pipeline: str, operator: str, key: str) -> KeyHistory:
-    """The row of a key at each checkpoint that is kept, newest first; null where it has none."""
+    """Return the row of a key at each retained checkpoint, newest first; null where it has none."""
     with closing(assembly.open_store()) as store:
-        find_state(store, pipeline, operator)  # the operator must be there today
+        find_state(store, pipeline, operator)  # the operator must exist today
         kept = find_history(store, pipeline)
     history = [_at(record, operator, key) for record in reversed(kept)]
     return KeyHistory(pipeline=pipeline, operator=operator, history=history)
@@ -100,15 +108,15 @@ def _at(record: CheckpointRecord, operator: str, key: str) -> RowAt:
 
 
 def _read(pipeline: str, operator: str, checkpoint: int, key: str | None, since: int | None = None) -> Iterator[Any]:
-    """Batches. The modules that read state are heavy, so they are imported when a command needs them."""
+    """Yield batches. The modules that read state are heavy, so they are imported when a command needs them."""
     from tidegate.state.keys import key_of_text
 
-    asked = None if key is None else key_of_text(key)
-    yield from assembly.read_state(pipeline, operator, checkpoint=checkpoint, key=asked, changes_since=since)
+    key_values = None if key is None else key_of_text(key)
+    yield from assembly.read_state(pipeline, operator, checkpoint=checkpoint, key=key_values, changes_since=since)
 
 
 def _first(batches: Iterator[Any], limit: int) -> tuple[int, list[Document]]:
-    """How many rows there are, and the first ones."""
+    """Return the number of rows, and the first of them."""
     from tidegate.state.showing import json_rows
 
     number, rows = 0, list[Document]()
@@ -138,13 +146,13 @@ def history_table(found: KeyHistory) -> Any:
 
 def _table(rows: Sequence[Document], number: int, what: str, noun: str) -> "RenderableType":
     shown = "" if len(rows) in (0, number) else f", of which these are the first {len(rows)}"
-    said = Text(f"{what}: {number:,} {noun}{'' if number == 1 else 's'}{shown}.")
+    heading = Text(f"{what}: {number:,} {noun}{'' if number == 1 else 's'}{shown}.")
     if not rows:
-        return said
+        return heading
     table = _with_columns(Table(), rows[0])
     for row in rows:
         table.add_row(*map(_cell, row.values()))
-    return Group(said, table)
+    return Group(heading, table)
 
 
 def _with_columns(table: Table, names: Iterable[str]) -> Table:

@@ -1,6 +1,6 @@
-"""Tables that fit where they are shown: on a terminal columns leave until the others fit, and no letter is cut off.
+"""Tables that fit their output. On a terminal, columns are left out until the others fit, and no letter is cut off.
 
-Anywhere else nothing leaves: a row is a line, as long as it is, for other programs.
+Other output is complete: each row is one line of any length, for other programs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,18 @@ from rich.text import Text
 
 from tidegate.cli.console import plain
 
-#: Characters that a column needs whose texts may be broken into lines, and the longest word that need not be broken.
+#: The width that a column with breakable texts needs, and the longest word that is not broken.
 _NARROWEST, _LONGEST_WORD = 14, 24
-#: A column that is wider is one of texts.
+#: A wider column counts as text.
 _LONG = 40
 
 
 class Table(RichTable):
-    """Rich's, with the `Column`s by name. `leave` are the columns that may leave, the first of them first; by default
-    all but the first column, from the right. The texts of `wrap`, and long ones but those of `whole`, may be broken
-    into lines, and lose nothing by it."""
+    """Rich's table, with the `Column`s by name.
+
+    `leave` are the columns that may be left out, the first of them first; by default all but the first column, from the
+    right. The texts of `wrap`, and long ones except those of `whole`, may be broken into lines without losing anything.
+    """
 
     def __init__(
         self, *names: str, title: str | None = None, leave: Sequence[str] | None = None, wrap: Sequence[str] = (),
@@ -44,11 +46,11 @@ class Table(RichTable):
             yield Text(f"Not shown in {options.max_width} columns: {', '.join(gone)}.", style="dim")
 
     def _fitting(self, console: Console, options: ConsoleOptions) -> tuple["Table", list[str]]:
-        """The table with the columns that fit, and the names of the others. An empty column is nothing to name."""
+        """Return the table with the columns that fit, and the names of the others. Empty columns are not named."""
         shown, gone = self._with(self.columns), list[str]()
-        empty = [each for each in self.columns[1:] if not any(map(str, each.cells))]
+        empty = [column for column in self.columns[1:] if not any(map(str, column.cells))]
         if len(self.rows):
-            shown = self._with([each for each in self.columns if each not in empty])
+            shown = self._with([column for column in self.columns if column not in empty])
         for name in self._order():
             if shown._width(console, options) <= options.max_width:
                 break
@@ -56,7 +58,7 @@ class Table(RichTable):
             if 0 < len(left) < len(shown.columns):
                 shown, gone = self._with(left), [*gone, name]
         shown._fix_widths(console, options)
-        return shown, [str(each.header) for each in self.columns if str(each.header) in gone]
+        return shown, [str(column.header) for column in self.columns if str(column.header) in gone]
 
     def _order(self) -> list[str]:
         if self._leave is not None:
@@ -72,7 +74,9 @@ class Table(RichTable):
         return made
 
     def _natural(self, console: Console, options: ConsoleOptions, column: Column, whole: bool = False) -> int:
-        """A heading that need not be `whole` may be broken between its words."""
+        """Return the width of a column's longest text. A heading that need not be `whole` may be broken between its
+        words.
+        """
         wide = options.update(max_width=100_000)
         cells = [Measurement.get(console, wide, cell).maximum for cell in column.cells]
         heading = Measurement.get(console, wide, column.header)
@@ -85,7 +89,7 @@ class Table(RichTable):
     def _width(
         self, console: Console, options: ConsoleOptions, whole: bool = False, longest_word: int = _LONGEST_WORD
     ) -> int:
-        """What it needs at least: all of each column, and of one whose texts may be broken some."""
+        """Return the least width of the table: the full width of each column, or less where texts may be broken."""
         content = sum(self._least(console, options, column, whole, longest_word) for column in self.columns)
         return content + 3 * len(self.columns) + 1  # the frame
 
@@ -97,7 +101,9 @@ class Table(RichTable):
         return min(width, max(_NARROWEST, min(max(words), longest_word)))
 
     def _fix_widths(self, console: Console, options: ConsoleOptions) -> None:
-        """Only texts that may be broken give way, within words if need be, unless that is not enough."""
+        """Fix the widths. Only texts that may be broken are narrowed, within words if need be, unless that is not
+        enough.
+        """
         if self._width(console, options, longest_word=0) > options.max_width:
             return
         whole = self._width(console, options, whole=True) <= options.max_width
@@ -106,10 +112,10 @@ class Table(RichTable):
             column.width = None if self._may_break(column, width) else width
 
     def _lines(self, console: Console) -> Iterator[str]:
-        """A line for each row, however many lines its texts have."""
+        """Yield one line for each row, however many lines its texts have."""
         if self.title:
             yield f"{self.title}:"
-        texts = [[_one_line(console, cell) for cell in (each.header, *each.cells)] for each in self.columns]
+        texts = [[_one_line(console, cell) for cell in (column.header, *column.cells)] for column in self.columns]
         widths = [max(map(cell_len, column)) for column in texts]
         for row in zip(*texts, strict=True):
             padded = [text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
@@ -122,20 +128,20 @@ def _one_line(console: Console, cell: object) -> str:
 
 
 class Pairs:
-    """What a thing is, a line for each that there is: a name, and what is said."""
+    """The properties of a thing: a line for each, with its name and value. Empty ones are left out."""
 
     def __init__(self, rows: Sequence[tuple[str, str | None]]) -> None:
-        self._rows = [(name, plain(said)) for name, said in rows if said]
+        self._rows = [(name, plain(value)) for name, value in rows if value]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if console.is_terminal:
             grid = RichTable.grid(padding=(0, 2, 0, 0))
             grid.add_column(style="dim")
             grid.add_column(overflow="fold")
-            for name, said in self._rows:
-                grid.add_row(name, Text(said))
+            for name, value in self._rows:
+                grid.add_row(name, Text(value))
             yield grid
         else:
             widest = max((len(name) for name, _ in self._rows), default=0)
-            lines = [f"{name:{widest}}  {' '.join(said.splitlines())}" for name, said in self._rows]
+            lines = [f"{name:{widest}}  {' '.join(value.splitlines())}" for name, value in self._rows]
             yield Text("\n".join(lines), no_wrap=True, overflow="ignore")

@@ -1,4 +1,4 @@
-"""A checkpoint or savepoint that a command asks for, takes and shows."""
+"""A checkpoint or savepoint that a command requests, takes and shows."""
 
 import uuid
 
@@ -18,7 +18,7 @@ from tidegate.reading.checkpoint_rows import checkpoint_of
 
 
 def new_request_by_hand() -> str:
-    """The id of a request that nobody repeats unless they say so."""
+    """Return the id of a request that is never repeated, unless a user gives it again."""
     return f"manual:{uuid.uuid4()}"
 
 
@@ -32,7 +32,7 @@ def carry_out(
     drain: bool = False,
     label: Label = UNLABELLED,
 ) -> RunOutcome:
-    """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
+    """Take a checkpoint from the trigger to the notification. Exit with DROPPED if the request was dropped."""
     coordinator = assembly.open_coordinator(defined)
     assembly.check_installed(coordinator.graph)
     action = assembly.new_action(kind_of_request(kind, drain), request=request_id, name=label.name, note=label.note)

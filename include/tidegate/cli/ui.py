@@ -10,9 +10,11 @@ from tidegate.cli.options import say
 from tidegate.protocol.facts.errors import ConfigurationError
 
 
-def ui(port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0) -> None:
-    """Show the Checkpoints pages on this machine, until you press Ctrl-C. The address holds the token that opens them:
-    keep it to yourself."""
+def ui(port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 0) -> None:
+    """Show the Checkpoints pages on this machine until you press Ctrl-C.
+
+    The printed address contains the token that opens them. Keep it secret.
+    """
     from tidegate.ui.local_server import serve  # a web server takes a while to import
 
     with closing(assembly.open_readings()) as readings:
@@ -21,7 +23,7 @@ def ui(port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one tha
         except OSError as error:
             raise ConfigurationError(
                 f"Port {port} cannot be used ({error.strerror}). Nothing was started. Give another one with --port, or "
-                "none: then a free one is taken."
+                "leave it out to use a free one."
             ) from error
 
 

@@ -56,23 +56,23 @@ def statistics_tables(found: Statistics) -> Group:
 
 
 def parts_table(behind: Sequence[PartLag]) -> Table:
-    """Those that are the furthest behind come first."""
+    """Return the table of parts, those with the largest lag first."""
     title = "Lag" if len(behind) <= _MOST_PARTS else f"Lag: the first {_MOST_PARTS} of {len(behind):,}"
     table = Table("Source", "Part", "Behind", title=title)
     for part in behind[:_MOST_PARTS]:
         unit = part.unit.removesuffix("s") if part.pending == 1 else part.unit
-        table.add_row(*(Text(plain(said)) for said in (part.source, part.part, f"{part.pending:,} {unit}")))
+        table.add_row(*(Text(plain(cell)) for cell in (part.source, part.part, f"{part.pending:,} {unit}")))
     return table
 
 
 def lag_text(lags: Sequence[Lag]) -> Text:
-    """By what the sources count in."""
+    """Return the lag as a sentence, in the units of the sources."""
     shown = []
     for lag in lags:
         unit = lag.unit.removesuffix("s") if lag.pending == 1 else lag.unit
         size = f", {decimal(lag.bytes)}" if lag.pending and lag.bytes >= 0 else ""
         shown.append(f"{lag.pending:,} {unit}{size}, polled at {moment(lag.polled_at)}")
-    return Text(plain(f"Lag: {'; '.join(shown) or 'no source has said'}."))
+    return Text(plain(f"Lag: {'; '.join(shown) or 'no source has reported any'}."))
 
 
 def _standing(pipeline: PipelineStatus) -> str:
@@ -159,18 +159,18 @@ def history_table(documents: Sequence[Checkpoint]) -> Table:
 
 
 def hold_text(checkpoint: Checkpoint, hold: Hold) -> Text:
-    """Of a checkpoint that waits for a person, or has waited: until when and why, or who decided what."""
+    """Describe the hold of a checkpoint: its end and reason while it waits, or the decision and who made it."""
     of = f"Checkpoint {checkpoint.id}"
     if hold.decision is not None:
-        said = f": {hold.comment}" if hold.comment else "."
-        who = f"{hold.decision.lower()} by {hold.decided_by} at {moment(hold.decision_at)}{said}"
+        comment = f": {hold.comment}" if hold.comment else "."
+        who = f"{hold.decision.lower()} by {hold.decided_by} at {moment(hold.decision_at)}{comment}"
         return Text(plain(f"{of} was held from {moment(hold.held_at)} on. {hold.message} It was {who}"))
-    waits = "is held, and waits for a person" if checkpoint.standing.text == "HELD" else "was held for a person"
+    waits = "is held and waits for approval" if checkpoint.standing.text == "HELD" else "was held for approval"
     return Text(plain(f"{of} {waits} until {moment(hold.until_at)}. {hold.message}"), style="yellow")
 
 
 def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
-    """By operator, what `becomes` of its state, and how it migrates."""
+    """Return a table of the operators' state. `becomes` describes the effect on it; migrations are listed below."""
     table = Table("Operator", "State", "Rows in files", "Size", title="State", leave=(), wrap=("State",))
     for each in states:
         what = becomes if each["matched"] else "has no operator in the definition"
@@ -180,7 +180,7 @@ def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
 
 
 def moment(at: datetime | int | None) -> str:
-    """In UTC, of milliseconds as well."""
+    """Return a time in UTC. Milliseconds since 1970 are accepted too."""
     if isinstance(at, int):
         at = None if at < 0 else datetime.fromtimestamp(at / 1000, UTC)
     return "n/a" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""`tidegate watch`: notices pipelines that complete no checkpoints, and tells those who asked to be told."""
+"""`tidegate watch`: detects pipelines that complete no checkpoints, and sends notifications."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,28 +18,30 @@ from tidegate.coordination.observing.staleness import Health
 from tidegate.documents import command_models
 from tidegate.protocol.facts.errors import ConfigurationError, StoreUnavailableError
 
-#: Seconds between two looks at what nobody announces: the time.
+#: The seconds between two polls when there is no notification, because time passes without one.
 LONGEST_WAIT = 60.0
-#: Seconds until a signal is noticed, and until a database that is gone is asked again.
+#: The seconds until a signal is noticed, and until a lost database is polled again.
 SHORTEST_WAIT = 1.0
 
 
 def watch(
     pipelines: PipelinesArgument = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Look once and end: with 13 if something is stale or has failed.")
+        bool, typer.Option("--once", help="Check once and end, with exit code 13 if a pipeline is stale or has failed.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Watch pipelines until Ctrl-C: say what becomes stale or fails, and tell those who asked to be told. It changes
-    nothing else, and may run several times."""
+    """Watch pipelines until Ctrl-C, and notify when one becomes stale or fails.
+
+    Prints the events and sends the configured notifications. Changes nothing else, and may run several times at once.
+    """
     watched = [assembly.open_coordinator(assembly.load_pipeline(name)).reporting for name in _names(pipelines)]
     if not once:
         _go_on(watched)
         return
-    found = [each.watch() for each in watched]
-    show(list(map(_answer, found)), output, health_table)
-    if not all(health.well for health in found):
+    healths = [reporting.watch() for reporting in watched]
+    show(list(map(_answer, healths)), output, health_table)
+    if not all(health.well for health in healths):
         raise typer.Exit(ExitCode.UNWELL)
 
 
@@ -47,27 +49,27 @@ def _names(pipelines: list[str] | None) -> list[str]:
     names = pipelines or sorted(assembly.registered_pipelines())
     if not names:
         raise ConfigurationError(
-            "Say which pipelines to watch, or list them under [tool.tidegate.pipelines] in pyproject.toml. Nothing was "
-            "changed."
+            "No pipeline was given, and none is listed under [tool.tidegate.pipelines] in pyproject.toml. Nothing was "
+            "changed. Name the pipelines, or list them there."
         )
     return names
 
 
 def _go_on(watched: Sequence[Reporting]) -> None:
-    """Look whenever something was committed or becomes due. A database that is gone is waited for."""
-    store, said = assembly.open_store(), dict[str, str]()
+    """Check health after every commit and at every deadline. If the database is lost, wait for it."""
+    store, printed = assembly.open_store(), dict[str, str]()
     names = [each.pipeline_id for each in watched]
-    say(f"Watching {', '.join(names)}. Ctrl-C ends it.")
-    store.wait_for_changes(names, 0)  # from here on nothing that is committed is missed
+    say(f"Watching {', '.join(names)}. Press Ctrl-C to stop.")
+    store.wait_for_changes(names, 0)  # from here on, no commit is missed
     with stopping_on_signals() as stopping:
         while not stopping.is_set():
             try:
-                found = [each.watch() for each in watched]
-                for health in found:
-                    if said.get(health.pipeline.pipeline_id) != health.summary():
-                        said[health.pipeline.pipeline_id] = health.summary()
+                healths = [reporting.watch() for reporting in watched]
+                for health in healths:
+                    if printed.get(health.pipeline.pipeline_id) != health.summary():
+                        printed[health.pipeline.pipeline_id] = health.summary()
                         say(health.summary())
-                left = _until_due(found)
+                left = _until_due(healths)
                 while left > 0 and not stopping.is_set() and not store.wait_for_changes(names, SHORTEST_WAIT):
                     left -= SHORTEST_WAIT
             except StoreUnavailableError as error:
@@ -96,7 +98,7 @@ def _answer(health: Health) -> command_models.Health:
 
 
 def health_table(found: list[command_models.Health]) -> Table:
-    table = Table("Pipeline", "Well", "What is the matter", wrap=("What is the matter",))
+    table = Table("Pipeline", "Well", "Details", wrap=("Details",))
     for health in found:
         table.add_row(escape(health.pipeline), "yes" if health.well else "no", escape(health.summary))
     return table

@@ -56,7 +56,7 @@ class Lost(Document):
 
 
 class SkippedAfter(Document):
-    """Rows that were skipped after a checkpoint, and are read again after a restore to an earlier one."""
+    """Rows that were skipped after a checkpoint, and are reached again after a restore to an earlier one."""
 
     source: str
     checkpoint: int

@@ -89,8 +89,8 @@ class SkippedSince:
 
     def __str__(self) -> str:
         return (
-            f"Source {self.source} meets again what was skipped after checkpoint {self.checkpoint_id} "
-            f"({listed(self.lost)}), and what it has lost since: skip it again with `tidegate source skip`"
+            f"Source {self.source} reaches the rows again that were skipped after checkpoint {self.checkpoint_id} "
+            f"({listed(self.lost)}), and any lost since. Skip them again with `tidegate source skip`"
         )
 
 
