@@ -44,7 +44,7 @@ def test_a_dag_run_of_a_schedule_is_no_action_until_somebody_ends_it_by_hand(dag
     run(dag.get_task("abort"), run_type=run_type)
     [known] = audited()
     assert (known.action.kind, known.answer.checkpoint_id) == (ActionKind.ABORT, 1)
-    assert "ended by hand; Airflow does not say by whom" in known.action.actor.origin
+    assert "ended by hand; Airflow does not record by whom" in known.action.actor.origin
     run(dag.get_task("abort"), run_type=run_type)
     assert len(audited()) == 1
 
@@ -77,7 +77,7 @@ def test_a_form_shows_a_plan_and_restores_nothing(dag, run, regions, good, resto
     for to in ("1", "undo", "latest"):
         ran = restore("form", to=to, dry_run=False)
         assert isinstance(ran.error, AirflowFailException)
-        assert "A form does not restore pipeline p" in str(ran.error)
+        assert "A form cannot restore pipeline p" in str(ran.error)
     assert restore("missing", to="nine").state == "failed"
     with open_store().transaction("p") as tx:
         assert tx.restores() == []

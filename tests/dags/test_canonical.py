@@ -55,7 +55,7 @@ def test_if_it_cannot_be_written_the_task_is_repeated_and_the_savepoint_stands(
 def test_a_checkpoint_has_no_format_and_is_refused_at_once(dag, run, checkpoint, asked):
     ran = run(dag.get_task("trigger"), conf=asked | {"kind": "CHECKPOINT", "name": None})
     assert isinstance(ran.error, AirflowFailException)
-    assert "A checkpoint has no format" in str(ran.error)
+    assert "Only a savepoint has a format" in str(ran.error)
     assert checkpoint() is None
 
 
@@ -69,4 +69,4 @@ def test_the_dag_that_restores_plans_from_a_directory_too(dag, pipeline, run, re
     assert "A form does not restore" in str(run(restore, conf=wanted | {"dry_run": False}).error)
     assert checkpoint(2) is None
     both = run(restore, conf=wanted | {"to": "latest"})
-    assert "Set one of the parameters to and from" in str(both.error)
+    assert "Exactly one of the parameters to and from must be set" in str(both.error)

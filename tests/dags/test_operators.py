@@ -88,7 +88,7 @@ def test_what_caused_an_error_is_in_a_group_of_the_log(kind, dag, run, regions, 
         ran = run(dag.get_task("snapshot"), try_number=1)
     assert "java" not in "".join(traceback.format_exception(ran.error))
     said = [record.getMessage() for record in caplog.records if record.name == "tidegate"]
-    begin = said.index("::group::What caused it")
+    begin = said.index("::group::Causes")
     assert said[begin + 1 : begin + 3] == [
         "OSError: An error occurred while calling o57.\n: java.io.IOException: disk", "::endgroup::"
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def test_spark_is_stopped_once_the_checkpoint_has_ended(dag, run, regions, pipel
 def test_an_id_that_is_none_says_where_ids_come_from(dag, run):
     ran = run(dag.get_task("finalize"), try_number=1)
     assert ran.state == "up_for_retry"
-    assert "name that task 'trigger', or pass checkpoint_id=<task>.output" in str(ran.error)
+    assert "Name that task 'trigger', or pass checkpoint_id=<task>.output" in str(ran.error)
 
 
 def test_a_step_of_an_unknown_checkpoint_fails_at_once(dag, run, supervisor):

@@ -54,9 +54,9 @@ def test_extras_of_the_connection_configure_spark(settings_of):
 @pytest.mark.parametrize(
     ("connection", "complaint"),
     [
-        ({"conn_type": "spark"}, "names no host"),
+        ({"conn_type": "spark"}, "has no host"),
         ({"conn_type": "postgres", "host": "db"}, "is of type 'postgres'"),
-        ({"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}, "must be 'client'"),
+        ({"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}, "Set it to 'client'"),
     ],
 )
 def test_a_connection_that_cannot_be_used_says_why(settings_of, connection, complaint):

@@ -1,12 +1,12 @@
-"""Tidegate's steps as Airflow tasks. May import `assembly`, `ui` and, inside functions, the rooms below.
+"""Tidegate's steps as Airflow tasks. May import `assembly`, `ui` and, inside functions, the packages below.
 
-Reading order: `dag` (the wiring), `request`, `operators`, `sensor` and `abort` (one class a step), `step` (what they
-share), `outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step),
-`triggers` (waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `callbacks` and `stats`
-(who is told), `restore`, `maintenance` and `watch` (a DAG of its own each).
+Reading order: `dag` (the wiring), `request`, `operators`, `sensor` and `abort` (one class a step), `step` (the base of
+all steps), `outcome` (the errors worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`
+(waiting in the triggerer), `assets` (schedules of other DAGs), `links`, `callbacks` and `stats` (notifications),
+`restore`, `maintenance` and `watch` (a DAG of its own each).
 
-Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
-when first used.
+Every DAG parse imports these modules, so they import Airflow and nothing heavier. The public names are imported on
+first use.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ _PUBLIC = {
     "WatchOperator": "tidegate.airflow.watch",
 }
 
-if not TYPE_CHECKING:  # a type checker would take every other name for one of these
+if not TYPE_CHECKING:  # a type checker would accept every other name as one of these
 
     def __getattr__(name: str) -> object:
         if name not in _PUBLIC:

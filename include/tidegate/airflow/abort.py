@@ -1,7 +1,7 @@
-"""Ends the checkpoint of a DAG run that has not completed it, whichever way the run ended.
+"""Aborts the checkpoint of a DAG run that has not completed it, however the run ended.
 
-Airflow skips or fails the tasks of a run that is marked by hand, and calls no code. Only a teardown task still runs, so
-`abort` is one. It aborts the DAG run's own request, so it needs nothing from another task.
+If a run is marked by hand, Airflow skips or fails its tasks and calls no code. Only a teardown task still runs, so
+`abort` is one. It aborts the DAG run's own request, so it needs no data from another task.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _NOT_DONE = {TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED, TaskIn
 
 
 class AbortCheckpointOperator(CheckpointTask):
-    """Aborts what its DAG run has requested, if that has not completed. A completed checkpoint is left alone.
+    """Aborts the request of its DAG run, if that has not completed. A completed checkpoint is left alone.
 
     Place it downstream of the steps before the commit point: it runs when they have ended. It is skipped if all went
-    well. After a failure it succeeds, because the step that failed fails the DAG run. If steps were skipped although a
-    checkpoint was asked for, they were marked by hand: then it fails, and the DAG run with it, which would otherwise
+    well. After a failure it succeeds, because the failed step already fails the DAG run. If steps were skipped although
+    a checkpoint was requested, they were marked by hand; then it fails, and with it the DAG run, which would otherwise
     count as a success.
     """
 
@@ -41,9 +41,9 @@ class AbortCheckpointOperator(CheckpointTask):
         with airflow_outcome(context), self.open_coordinator(context) as coordinator:
             action = ended_by_hand(context) if by_hand else None
             record = coordinator.abort_request(request_id(context), reason, message, action)
-            coordinator.reporting.deliver()  # of a failure that a killed step had recorded, and told nobody
+            coordinator.reporting.deliver()  # reports a failure that a killed step recorded without a notification
         if record is None and not failed and TaskInstanceState.SUCCESS not in states.values():
-            raise AirflowSkipException("This DAG run asked for no checkpoint, so there is none to abort.")
+            raise AirflowSkipException("This DAG run requested no checkpoint, so there is none to abort.")
         if record is not None and record.status in COMMITTED and _NOT_DONE.isdisjoint(states.values()):
             raise AirflowSkipException(f"Checkpoint {record.checkpoint_id} has completed; there is nothing to abort.")
         if by_hand and TaskInstanceState.UPSTREAM_FAILED not in states.values():
@@ -51,18 +51,19 @@ class AbortCheckpointOperator(CheckpointTask):
         self.log.error("%s", _outcome(record))
 
     def _states_of_steps(self, context: Context) -> Mapping[str, str]:
-        """The state of every step of the DAG run, before the commit point and after it."""
+        """Return the state of every step of the DAG run, before the commit point and after it."""
         ti, dag = context["ti"], context["dag"]
         steps = [
             task.task_id for task in dag.tasks if isinstance(task, CheckpointTask) and task.task_id != self.task_id
         ]
-        found = ti.get_task_states(dag_id=ti.dag_id, task_ids=sorted(steps), run_ids=[ti.run_id])
-        return dict(found.get(ti.run_id, {}))
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=sorted(steps), run_ids=[ti.run_id])
+        return dict(states.get(ti.run_id, {}))
 
 
 def _cause(run_id: str, failed: list[str], by_hand: bool) -> tuple[FailureReason, str]:
-    """The reason and message for a checkpoint that has not ended yet. Only a task that failed by itself may be a
-    subtask's fault."""
+    """Return the reason and message for a checkpoint that has not ended yet. Only a task that failed by itself may be a
+    subtask's fault.
+    """
     if by_hand:
         return FailureReason.COORDINATOR_SUSPEND, (
             f"DAG run {run_id} was ended by hand before the checkpoint was complete. Committed data and the latest "
@@ -81,5 +82,5 @@ def _outcome(record: CheckpointRecord | None) -> str:
             f"Checkpoint {record.checkpoint_id} had already passed its commit point, so it stands. The next run makes "
             "its rows visible; so does this one if it is cleared."
         )
-    assert record.failure_reason is not None  # it was in progress, and is no longer
+    assert record.failure_reason is not None  # it was in progress, and no longer is
     return f"Checkpoint {record.checkpoint_id} was aborted: {record.failure_reason.name}. {record.failure_message}"

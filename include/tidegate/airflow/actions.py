@@ -1,4 +1,4 @@
-"""DAG runs that a person has triggered, as actions for the audit. Those of a schedule are none."""
+"""User actions for the audit log, from DAG runs that a user has triggered. Scheduled runs are not user actions."""
 
 from typing import TYPE_CHECKING
 
@@ -9,38 +9,40 @@ from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, Us
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
 
-#: Nobody triggers such a DAG run by hand.
+#: The types of DAG runs that no user triggers by hand.
 _BY_ITSELF = {"scheduled", "asset_triggered", "asset_materialization"}
 
 
 def action_of(context: Context, kind: ActionKind) -> UserAction | None:
-    """What the person who triggered the DAG run asks for, with the form as it was filled in; None if nobody did. A DAG
-    run that is cleared asks again; a task that is tried again, or runs twice, does not."""
+    """Return the action of the user who triggered the DAG run, with the form as it was filled in; None if no user did.
+
+    A cleared DAG run makes the request again; a task that is retried, or runs twice, does not.
+    """
     dag_run = context["dag_run"]
     if _run_type(context) in _BY_ITSELF:
         return None
     user = dag_run.triggering_user_name
-    origin = f"{_run_type(context)} DAG run, triggered by {user or 'nobody that Airflow knows'}"
+    origin = f"{_run_type(context)} DAG run, triggered by {user or 'a user unknown to Airflow'}"
     return UserAction(
         _id(context), kind, Actor(ActorKind.DAG_RUN, _name(context), origin), {"conf": dag_run.conf or {}}
     )
 
 
 def drains(context: Context) -> bool:
-    """Whether the DAG run is to drain the pipeline. Its form does not offer that; a page asks for it."""
+    """Whether the DAG run is to drain the pipeline. Its form does not offer that; a page requests it."""
     return bool((context["params"] or {}).get("drain", False))
 
 
 def require_drain(coordinator: "CheckpointCoordinator", context: Context, request_id: str) -> None:
-    """Raises unless a page has started the DAG run for that, for its user (`protocol.observing.draining`)."""
+    """Raise an error unless a page has started the DAG run for that, for its user (`protocol.observing.draining`)."""
     run = context["dag_run"]
     cleared = bool(run.clear_number)
     coordinator.operations.require_drain(request_id, run.run_id, run.triggering_user_name, cleared)
 
 
 def ended_by_hand(context: Context) -> UserAction:
-    """The abort of what a DAG run asked for, because somebody has marked the DAG run or a task of it."""
-    origin = f"{_run_type(context)} DAG run, ended by hand; Airflow does not say by whom"
+    """Return the action that aborts a DAG run's request, because a user has marked the DAG run or a task of it."""
+    origin = f"{_run_type(context)} DAG run, ended by hand; Airflow does not record by whom"
     actor = Actor(ActorKind.DAG_RUN, _name(context), origin)
     return UserAction(f"{_id(context)}/abort", ActionKind.ABORT, actor)
 

@@ -1,8 +1,8 @@
-"""The Airflow assets of a pipeline's sinks, and whether a checkpoint's event is already among them.
+"""The Airflow assets of a pipeline's sinks, and the check whether a checkpoint was already announced.
 
-An event for checkpoint n says that everything up to n is visible in that sink; `extra` is `{"checkpoint_id", "rows"}`.
-Airflow records the events of a task in the transaction that makes it a success, so they are the record of what was
-announced. A task that died before that has no event and announces again; a cleared task has one and must not.
+An event for checkpoint n means that all rows up to n are visible in that sink; `extra` is `{"checkpoint_id", "rows"}`.
+Airflow records the events of a task in the transaction that makes it a success, so they record the announcements. A
+task that died before that has no event and announces again; a cleared task has one and must not.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from airflow.sdk import Asset
 
-#: How far the clocks of Airflow's API server and of the worker that completed the checkpoint may differ.
+#: The largest difference between the clocks of Airflow's API server and of the worker that completed the checkpoint.
 CLOCK_SKEW = timedelta(hours=1)
 
 
 def sink_asset(pipeline: str, sink: str) -> Asset:
     """Name the asset of a sink, to schedule another DAG on it: `schedule=[sink_asset("shop", "orders")]`. Its events
-    come when a checkpoint's rows are visible.
+    follow when a checkpoint's rows are visible.
 
     Args:
         pipeline: The name of the pipeline.
@@ -29,13 +29,16 @@ def sink_asset(pipeline: str, sink: str) -> Asset:
 
 
 def unannounced(assets: Iterable[Asset], checkpoint_id: int, completed_at: datetime) -> list[Asset]:
-    """The assets without an event for the checkpoint. Runs inside a task; raises `AirflowRuntimeError` if Airflow
-    cannot say."""
+    """Return the assets without an event for the checkpoint. Runs inside a task.
+
+    Raises:
+        AirflowRuntimeError: If Airflow does not answer.
+    """
     return [asset for asset in assets if checkpoint_id not in _announced(asset, completed_at - CLOCK_SKEW)]
 
 
 def _announced(asset: Asset, since: datetime) -> set[object]:
-    # What `context["inlet_events"]` is made of. Declaring the assets as inlets would draw each as its own input.
+    # The source of `context["inlet_events"]`. Declaring the assets as inlets would draw each as its own input.
     from airflow.sdk.execution_time.context import InletEventsAccessor
 
     events = InletEventsAccessor(asset_name=asset.name, asset_uri=asset.uri).after(since.isoformat())

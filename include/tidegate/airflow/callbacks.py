@@ -1,7 +1,7 @@
-"""Airflow's callbacks and notifiers for what happens to a pipeline: `on_checkpoint_failed=SlackNotifier(…)`.
+"""Airflow's callbacks and notifiers for the events of a pipeline: `on_checkpoint_failed=SlackNotifier(…)`.
 
-They are called by a task of the DAG that has them, with its context and what happened: in the task that failed the
-checkpoint, or, after a crash, in the next one that looks. At least once for each event, and once as a rule.
+A task of the DAG that has them calls them, with its context and the event: the task that failed the checkpoint or,
+after a crash, the next one that checks. They are called at least once for each event, and usually once.
 """
 
 import logging
@@ -23,11 +23,12 @@ OneOrMore = Callback | Sequence[Callback] | None
 
 
 class Callbacks:
-    """What a DAG calls, by the kind of event. Airflow copies DAGs, but what a user calls need not be fit to be
-    copied."""
+    """The callbacks of a DAG, by the kind of event. They are shared by copies of the DAG, because a user's callback
+    need not support copying.
+    """
 
     def __init__(self, **by_kind: OneOrMore) -> None:
-        """By `on_…`, as a DAG's author writes it."""
+        """Accept callbacks by `on_…`, as a DAG's author writes them."""
         self.by_kind = {_KINDS[name]: _several(given) for name, given in by_kind.items() if _several(given)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Callbacks":
@@ -54,7 +55,7 @@ def _several(given: OneOrMore) -> list[Callback]:
 
 @dataclass(frozen=True)
 class CallbackNotifier:
-    """A notifier: the callbacks of a DAG, called by one of its tasks."""
+    """A notifier that calls the callbacks of a DAG from one of its tasks."""
 
     callbacks: Callbacks
     context: Context
@@ -68,8 +69,7 @@ class CallbackNotifier:
         return frozenset(self.callbacks.by_kind)
 
     def notify(self, event: Event) -> bool:
-        """Every callback is called. If one raises, all are called again later: only together are they known to have
-        been."""
+        """Call every callback. If one raises, all are called again later: only their joint success is recorded."""
         failed: Exception | None = None
         for callback in self.callbacks.by_kind[event.kind]:
             try:
@@ -84,8 +84,8 @@ class CallbackNotifier:
 
 
 def callback_context(context: Context, event: Event) -> Context:
-    """Airflow's context of the task that calls, and what happened: also for a notifier's templates."""
-    happened = {
+    """Return Airflow's context of the calling task with the event added, also for a notifier's templates."""
+    fields = {
         "pipeline": event.pipeline_id,
         "checkpoint": event.checkpoint_id,
         "event": event.kind.value,
@@ -95,13 +95,13 @@ def callback_context(context: Context, event: Event) -> Context:
         "happened_at": event.at,
         "link": None if (pages := _pages()) is None else page_of(event, pages),
     }
-    return {**context, **happened}  # type: ignore[typeddict-item]
+    return {**context, **fields}  # type: ignore[typeddict-item]
 
 
 def _pages() -> str | None:
-    if (known := pages_url()) is not None:
-        return known
-    # Airflow's configuration takes long to import, and this is asked when something went wrong.
+    if (address := pages_url()) is not None:
+        return address
+    # Airflow's configuration is slow to import, and this runs only after a failure.
     from airflow.configuration import conf
 
     base = conf.get("api", "base_url", fallback="") or ""

@@ -3,10 +3,11 @@
     trigger ── snapshot ── acknowledge ── validate ── finalize ── notify
     and the teardown `abort` after any of those before `notify`.
 
-The steps run one after the other. If `snapshot` runs on Spark, nothing is left for `acknowledge` to wait for; if it
-leaves the snapshot to a continuous region, it ends at once. So no task waits for one behind it, as `airflow dags test`
-would for ever, and whichever of the two waits enforces the deadline. `abort` is a teardown: only such a task still runs
-after a DAG run was marked by hand. It is not downstream of `notify`: past the commit point nothing can be aborted.
+The steps run one after the other. If `snapshot` runs on Spark, `acknowledge` has nothing left to wait for; if a
+continuous region takes the snapshot, `snapshot` ends at once. So no task waits for a later one, which `airflow dags
+test` would do for ever, and the one of the two that waits enforces the deadline. `abort` is a teardown, because only
+such a task still runs after a DAG run was marked by hand. It is not downstream of `notify`: past the commit point
+nothing can be aborted.
 """
 
 import sys
@@ -32,8 +33,8 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.facts.records import CheckpointKind
 
 #: Every step may be repeated. Errors that a repetition cannot fix fail at once, and the retries outlast the restart of
-#: any component (`outcome.OUTLASTED`). If slots are scarce,
-#: checkpoints in progress come before new requests, because they hold the pipeline.
+#: any component (`outcome.OUTLASTED`). If slots are scarce, checkpoints in progress precede new requests, because they
+#: hold the pipeline.
 TASK_DEFAULTS: dict[str, Any] = {
     "retries": retries_to_outlast(OUTLASTED),
     "retry_delay": RETRY_DELAY,
@@ -43,18 +44,18 @@ TASK_DEFAULTS: dict[str, Any] = {
 }
 
 _KINDS = (
-    "A SAVEPOINT comes before other requests and is kept. A SYNC_SAVEPOINT aborts the checkpoint in progress, is kept "
-    "too, and stops the pipeline: `tidegate resume` continues from it."
+    "A SAVEPOINT precedes other requests and is kept. A SYNC_SAVEPOINT aborts the checkpoint in progress, is kept "
+    "too, and stops the pipeline; `tidegate resume` continues from it."
 )
-_NAME = "Of a savepoint: what it is called. Otherwise it is known by its number."
-_NOTE = "Of a savepoint: what it is for."
-_FORMAT = "Of a savepoint: canonical is also written to a directory of its own, complete and relocatable."
-_DIRECTORY = "Of a canonical savepoint: that directory, a path or URL. Otherwise it lies beside the checkpoints."
+_NAME = "For a savepoint: its name. By default it has only a number."
+_NOTE = "For a savepoint: its purpose."
+_FORMAT = "For a savepoint: canonical also writes it to a directory of its own, complete and relocatable."
+_DIRECTORY = "For a canonical savepoint: its directory, a path or URL. By default it is next to the checkpoints."
 
 
 def checkpoint_dag(
     pipeline: Pipeline,
-    schedule: Any = None,  # Airflow has no public name for what it takes
+    schedule: Any = None,  # Airflow has no public type for a schedule
     *,
     spark_conn_id: str = DEFAULT_SPARK,
     optimizing_compiler: bool = False,
@@ -66,16 +67,16 @@ def checkpoint_dag(
     """Make the DAG of a pipeline: a DAG run is a checkpoint. It is named after the pipeline unless `dag_id` is given.
 
     Args:
-        pipeline: Its definition.
-        schedule: When it runs, as of any `DAG`.
-        spark_conn_id: The Airflow connection of Spark.
-        optimizing_compiler: Whether Java has its optimising compiler in a Spark that a task starts on its own machine.
-            It pays where tasks work on Spark for more than a minute. A cluster and a Spark Connect server have it
-            anyway.
-        on_checkpoint_failed: Callbacks for a checkpoint that has failed, as of any `DAG`.
+        pipeline: The pipeline's definition.
+        schedule: The schedule, as for any `DAG`.
+        spark_conn_id: The id of the Airflow connection to Spark.
+        optimizing_compiler: Whether Java uses its optimising compiler in a Spark that a task starts on its own machine.
+            It pays off where tasks use Spark for more than a minute. A cluster and a Spark Connect server use it in any
+            case.
+        on_checkpoint_failed: Callbacks for a checkpoint that has failed, as for any `DAG`.
         on_verdict_held: Callbacks for a checkpoint that waits for manual approval.
-        on_pipeline_failed: Callbacks for a pipeline that has failed, and waits to be resumed.
-        **dag_kwargs: Those of `DAG`.
+        on_pipeline_failed: Callbacks for a pipeline that has failed and waits to be resumed.
+        **dag_kwargs: The arguments of `DAG`.
 
     Returns:
         The DAG.
@@ -97,8 +98,8 @@ def checkpoint_dag(
     compile_graph(pipeline)
     options: dict[str, Any] = {
         "dag_id": pipeline.name,
-        "max_active_runs": 1,  # a second run would only wait: the first holds the pipeline
-        "catchup": False,  # a run takes whatever has arrived, so a missed one has nothing left to take
+        "max_active_runs": 1,  # a second run would only wait, because the first holds the pipeline
+        "catchup": False,  # a run takes all data that has arrived, so a missed one has nothing left to take
         "tags": ["tidegate"],
         "params": {
             "kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS),
@@ -120,7 +121,7 @@ def checkpoint_dag(
                 on_pipeline_failed=on_pipeline_failed,
             ),
         )
-    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this function; Airflow shows its code
     return dag
 
 

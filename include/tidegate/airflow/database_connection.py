@@ -1,4 +1,4 @@
-"""The connection type of the metadata database: what Airflow's form and its button "Test" need."""
+"""The connection type of the metadata database, for Airflow's form and its button "Test"."""
 
 from airflow.sdk import BaseHook
 
@@ -7,8 +7,9 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 
 class DatabaseHook(BaseHook):
-    """Says whether the database of a connection answers and has the schema. Steps find it by themselves: see
-    `tidegate.embedded_postgres.locate`."""
+    """A hook that tests whether the database of a connection answers and has the schema. Steps find it by themselves:
+    see `tidegate.embedded_postgres.locate`.
+    """
 
     conn_name_attr = "tidegate_conn_id"
     default_conn_name = "tidegate_default"
@@ -20,9 +21,7 @@ class DatabaseHook(BaseHook):
         self.tidegate_conn_id = tidegate_conn_id
 
     def test_connection(self) -> tuple[bool, str]:
-        from tidegate.embedded_postgres.locate import (
-            connection_url,  # heavy, and Airflow imports this file for its form
-        )
+        from tidegate.embedded_postgres.locate import connection_url  # heavy; Airflow imports this file for its form
         from tidegate.postgres.engine import connect
         from tidegate.postgres.migrate import check
 

@@ -1,7 +1,7 @@
-"""The buttons on tasks: to the page of their checkpoint, and on a `validate` task to the report of its validation.
+"""The buttons on tasks: to the page of their checkpoint, and on a `validate` task to its validation report.
 
-They are computed by the task itself when it ends, also when it failed, and relative to Airflow's own address, so that
-they also work behind a proxy.
+The task itself computes them when it ends, even if it failed. They are relative to Airflow's own address, so they also
+work behind a proxy.
 """
 
 from typing import TYPE_CHECKING, Protocol, cast
@@ -20,7 +20,7 @@ class Linked(Protocol):
 
     def resolve_pipeline(self) -> "Pipeline": ...
     def linked_checkpoint(self) -> int | None:
-        """The id, None if the task does not know it."""
+        """Return the checkpoint's id; None if the task does not know it."""
         ...
 
 
@@ -30,7 +30,9 @@ class CheckpointLink(BaseOperatorLink):
         return "Checkpoint"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:
-        """A task that does not know its checkpoint leads to all that its DAG run has asked for."""
+        """Return the address of the checkpoint, or of all requests of the DAG run if the task does not know its
+        checkpoint.
+        """
         from tidegate.ui.urls import checkpoint_url, dag_run_url
 
         task = cast(Linked, operator)
@@ -46,7 +48,7 @@ class ValidationReportLink(BaseOperatorLink):
         return "Validation report"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:
-        """Empty, so no button, if there is no report."""
+        """Return the address of the report; empty, so that no button is shown, if there is none."""
         from tidegate.assembly import open_store
         from tidegate.ui.urls import docs_url
 

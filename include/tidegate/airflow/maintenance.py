@@ -1,4 +1,4 @@
-"""A DAG that cleans up after pipelines once a day. Each has a task of its own, which says in its log what is kept."""
+"""A DAG that cleans up after pipelines once a day. Each has a task of its own, which logs the retained files."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,16 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.facts.errors import ConfigurationError, StateIntegrityError
 from tidegate.protocol.observing.actions import ActionKind
 
-_PIPELINES = "Which pipelines to clean up after."
-_DRY_RUN = "Only say, in each task's log, what is kept and what would be deleted."
+_PIPELINES = "The pipelines to clean up after."
+_DRY_RUN = "Only log the files that are kept and those that would be deleted."
 
 
 def maintenance_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
-    """Make the DAG `tidegate_maintenance`: once a day, a run does what `tidegate clean` does.
+    """Make the DAG `tidegate_maintenance`, which runs `tidegate clean` once a day.
 
     Args:
-        *pipelines: Their definitions.
-        **dag_kwargs: Those of `DAG`.
+        *pipelines: The pipelines' definitions.
+        **dag_kwargs: The arguments of `DAG`.
 
     Returns:
         The DAG.
@@ -32,26 +32,26 @@ def maintenance_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
     options: dict[str, Any] = {
         "dag_id": "tidegate_maintenance",
         "schedule": "@daily",
-        "catchup": False,  # a run cleans up whatever there is, so a missed one has nothing left to do
+        "catchup": False,  # a run cleans up everything, so a missed one has nothing left to do
         "max_active_runs": 1,
         "tags": ["tidegate"],
         "params": {
             "pipelines": Param(names, type="array", items={"type": "string", "enum": names}, description=_PIPELINES),
             "dry_run": Param(False, type="boolean", description=_DRY_RUN),
         },
-        "doc_md": "Says what of each pipeline is kept, why and at what cost, and deletes what is too old or left.",
+        "doc_md": "Deletes old checkpoints and unreferenced files, and reports what each pipeline keeps.",
     } | dag_kwargs
     options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
     with DAG(**options) as dag:
         CleanOperator.partial(
             task_id="clean", pipelines=Definitions(pipelines), map_index_template="{{ task.pipeline }}"
         ).expand(pipeline=names)
-    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this function; Airflow shows its code
     return dag
 
 
 class Definitions(Mapping[str, Pipeline]):
-    """Pipelines by name. Airflow copies DAGs, but what a user put into a pipeline need not be fit to be copied."""
+    """Pipelines by name. They are shared by copies of the DAG, because a user's pipeline need not support copying."""
 
     def __init__(self, pipelines: tuple[Pipeline, ...]) -> None:
         self._by_name = {pipeline.name: pipeline for pipeline in pipelines}
@@ -73,13 +73,15 @@ class Definitions(Mapping[str, Pipeline]):
 
 
 class CleanOperator(BaseOperator):
-    """Cleans up after one of the pipelines. Skipped if the DAG run's parameter `pipelines` does not name it. Fails if
-    something that is kept is damaged: then nothing was deleted.
+    """Cleans up after one of the pipelines.
+
+    It is skipped if the DAG run's parameter `pipelines` does not name the pipeline. It fails if a retained file is
+    damaged; then nothing was deleted.
 
     Args:
         pipelines: The definitions.
         pipeline: The name of the pipeline.
-        **kwargs: Those of `BaseOperator`.
+        **kwargs: The arguments of `BaseOperator`.
     """
 
     def __init__(self, *, pipelines: Definitions, pipeline: str, **kwargs: Any) -> None:
@@ -88,7 +90,7 @@ class CleanOperator(BaseOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> None:
-        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        # Imported here: DAG files are parsed often, and the modules that run a step take seconds to import.
         from tidegate.assembly import open_coordinator
 
         params: Mapping[str, Any] = context["params"]
@@ -97,7 +99,8 @@ class CleanOperator(BaseOperator):
         with airflow_outcome(context):
             if self.pipeline not in self.pipelines:
                 raise ConfigurationError(
-                    f"{self.pipeline!r} is none of {', '.join(self.pipelines)}. Nothing was changed."
+                    f"{self.pipeline!r} is not one of {', '.join(self.pipelines)}. "
+                    "Nothing was changed. Correct the name."
                 )
             cleaning = open_coordinator(self.pipelines[self.pipeline]).cleaning
             report = cleaning.plan() if params["dry_run"] else cleaning.clean(action_of(context, ActionKind.CLEAN))

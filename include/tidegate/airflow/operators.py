@@ -1,7 +1,7 @@
-"""The steps of a checkpoint as ordinary Airflow operators, one per step. `dag` wires them; so may any DAG of a user.
+"""The steps of a checkpoint as ordinary Airflow operators, one per step. `dag` wires them; a user's DAG may too.
 
-They decide what a step's outcome means to Airflow. The coordinator alone decides what is safe: each operator may run
-twice, late, or never. XCom carries the checkpoint's id and nothing else.
+They decide what a step's outcome means to Airflow. The coordinator alone decides whether a step is safe: each operator
+may run twice, late, or never. XCom carries only the checkpoint's id.
 """
 
 import logging
@@ -41,7 +41,7 @@ class SparkStep(CheckpointStep):
     """A step that needs Spark, which stops with the task.
 
     Args:
-        spark_conn_id: The Airflow connection of Spark.
+        spark_conn_id: The id of the Airflow connection to Spark.
         optimizing_compiler: See `checkpoint_dag`.
     """
 
@@ -53,7 +53,7 @@ class SparkStep(CheckpointStep):
 
     @contextmanager
     def region(self) -> "Iterator[SparkRegion]":
-        # It logs everything it loads: some hundred lines that would bury ours in the task's log.
+        # It logs everything it loads, in hundreds of lines that would bury Tidegate's in the task's log.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         with running_region(self.resolve_pipeline(), self.spark_conn_id, self.optimizing_compiler) as region:
             self._session = region.session
@@ -68,9 +68,10 @@ class SparkStep(CheckpointStep):
 class SnapshotOperator(SparkStep):
     """Takes the snapshot of a region on Spark. A retry resumes the same checkpoint, as a new attempt.
 
-    A definition other than that of the newest checkpoint is checked first, without data. What was staged is judged here
-    too, while Spark is there; only good verdicts count, and all else is left to `validate`. While a continuous region
-    lives it takes the snapshot, and this task has nothing to do: `acknowledge` waits for it.
+    A definition that differs from that of the newest checkpoint is checked first, without data. Staged rows are
+    validated here too, while Spark is running; only good verdicts count, and everything else is left to `validate`. A
+    running continuous region takes the snapshot itself; then this task has nothing to do, and `acknowledge` waits for
+    the region.
     """
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
@@ -91,8 +92,9 @@ class SnapshotOperator(SparkStep):
             self._judge(coordinator, checkpoint_id, region)
 
     def _judge(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, region: "SparkRegion") -> None:
-        """Starting Spark for `validate` takes longer than judging. Raises nothing: this task has done its step, and
-        whatever is wrong shows in the next ones."""
+        """Validate the staged rows early, because starting Spark for `validate` takes longer. No error is raised: this
+        task has done its step, and the next ones report any problem.
+        """
         from tidegate.assembly import open_validator
 
         if not coordinator.graph.targets:
@@ -102,21 +104,20 @@ class SnapshotOperator(SparkStep):
                 checkpoint_id, open_validator(coordinator.graph, lambda: region)
             )
         except Exception as error:
-            self.log.info("Nothing was judged here, which is left to the task that validates: %s", error)
+            self.log.info("Nothing was validated here; the task that validates does it: %s", error)
             return
-        said = "is as expected" if is_good else "is not all as expected, as the task that validates will say"
-        self.log.info("What was staged %s.", said)
+        outcome = "are as expected" if is_good else "are not all as expected, as the task that validates will report"
+        self.log.info("The staged rows %s.", outcome)
 
 
 class ValidateCheckpointOperator(SparkStep):
-    """Validates the staged data before any of it is visible. Verdicts that are there, because `snapshot` found all good
-    or the task is repeated, stand without Spark.
+    """Validates the staged data before any of it is visible. Verdicts that are already recorded need no Spark.
 
-    A checkpoint that is held waits in the triggerer for manual approval, which is a row in the database: no action in
-    Airflow approves it. The hold has a deadline of its own; `execution_timeout` does not count that time.
+    A held checkpoint waits in the triggerer for manual approval, which is a row in the database: no action in Airflow
+    approves it. The hold has a deadline of its own; `execution_timeout` does not count that time.
 
     Args:
-        poll_interval: The seconds between two looks of the triggerer, which also looks after each commit.
+        poll_interval: The seconds between two polls of the triggerer, which also polls after each commit.
     """
 
     operator_extra_links = (CheckpointLink(), ValidationReportLink())
@@ -129,8 +130,9 @@ class ValidateCheckpointOperator(SparkStep):
         self._wait_if(self.run_step(context))
 
     def look(self, context: Context, event: object = None) -> None:
-        """Look again whether a person has decided. What the trigger saw is not trusted. A database that is away is
-        waited for: the hold may last longer than all retries."""
+        """Poll for a decision again. The trigger's reading is not trusted. If the database is unreachable, keep
+        waiting, because the hold may last longer than all retries.
+        """
         try:
             is_held = self.run_step(context)
         except StoreUnavailableError as error:
@@ -144,7 +146,7 @@ class ValidateCheckpointOperator(SparkStep):
             self.defer(trigger=waiting, method_name="look")
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
-        """Whether it is held."""
+        """Whether the checkpoint is held."""
         try:
             record = coordinator.validate(checkpoint_id, _SparkValidator(coordinator.graph, self.region())).record
         except CheckpointHeldError as held:
@@ -152,15 +154,15 @@ class ValidateCheckpointOperator(SparkStep):
             return True
         targets = tuple(map(str, coordinator.graph.targets))
         if (decided := record.decided) is not None:
-            said = decided.comment or "no comment"
-            self.log.info("Checkpoint %s was approved by %s: %s.", checkpoint_id, decided.by, said)
+            comment = decided.comment or "no comment"
+            self.log.info("Checkpoint %s was approved by %s: %s.", checkpoint_id, decided.by, comment)
         else:
             self.log.info("Checkpoint %s met its expectations: %s.", checkpoint_id, targets or "it has none")
         return False
 
 
 class _SparkValidator:
-    """Starts Spark only when there is something to judge."""
+    """A validator that starts Spark only if there is something to validate."""
 
     def __init__(self, graph: Graph, region: "AbstractContextManager[SparkRegion]") -> None:
         self._graph = graph
@@ -180,7 +182,7 @@ class _SparkValidator:
 
 
 class FinalizeCheckpointOperator(CheckpointStep):
-    """Passes the commit point: one transaction."""
+    """Passes the commit point in one transaction."""
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         record = coordinator.finalize(checkpoint_id)
@@ -188,14 +190,15 @@ class FinalizeCheckpointOperator(CheckpointStep):
 
 
 class NotifyCheckpointOperator(SparkStep):
-    """Makes the checkpoint's rows visible in every sink, and announces it: one event per sink asset, once. A canonical
-    savepoint is then written to its directory, which alone needs Spark.
+    """Makes the checkpoint's rows visible in every sink, and announces it with one event per sink asset. Then writes a
+    canonical savepoint to its directory, which alone needs Spark.
 
-    A retry after a crash announces what the crash cut short; a finished run that is cleared announces nothing again.
+    A retry after a crash announces the rest; a finished run that is cleared announces nothing again.
 
     Args:
-        pipeline: Its definition, or `"module:attribute"`. A name has no sinks when the DAG is parsed: pass `outlets`
-            then, see `sink_asset`.
+        pipeline: The pipeline's definition, or `"module:attribute"`. A name has no sinks when the DAG is parsed; then
+        pass
+            `outlets`, see `sink_asset`.
     """
 
     def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
@@ -210,7 +213,7 @@ class NotifyCheckpointOperator(SparkStep):
         rows = {sink_asset(coordinator.pipeline_id, d.sink).uri: d.rows for d in delivered}
         announced = [asset for asset in self.outlets if isinstance(asset, Asset) and asset.uri in rows]
         fresh = unannounced(announced, checkpoint_id, completed_at)
-        # Airflow makes an event of every outlet the task still has when it succeeds.
+        # Airflow makes an event of every outlet that the task still has when it succeeds.
         self.outlets = [outlet for outlet in self.outlets if outlet not in announced or outlet in fresh]
         for asset in fresh:
             context["outlet_events"][asset].extra = {"checkpoint_id": checkpoint_id, "rows": rows[asset.uri]}

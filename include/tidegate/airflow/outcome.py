@@ -1,5 +1,5 @@
-"""What an error means to Airflow: whether and for how long a retry of the task can help, and with which reason the
-checkpoint fails otherwise.
+"""The meaning of an error to Airflow: whether and for how long a retry can help, and the reason that the checkpoint
+fails for otherwise.
 
 Pure. It does not raise Airflow's exceptions; `step` does.
 """
@@ -9,15 +9,15 @@ from datetime import timedelta
 from tidegate.protocol.facts.errors import CheckpointError
 from tidegate.protocol.facts.reasons import FailureReason
 
-#: How long a component may be away (API server, scheduler, Postgres, Spark server, storage) before a task that needs it
-#: has failed for good. Everything that says how often tasks are retried follows from this.
+#: The time that a component (API server, scheduler, Postgres, Spark server, storage) may be away before a task that
+#: needs it fails for good. All settings of retries follow from it.
 OUTLASTED = timedelta(minutes=10)
 RETRY_DELAY = timedelta(seconds=2)
 LONGEST_RETRY_DELAY = timedelta(minutes=1)
 
 
 def retries_to_outlast(away: timedelta) -> int:
-    """How many retries it takes until the delays before them, each twice the one before, add up to that."""
+    """Return the number of retries after which their delays, each twice the one before, add up to `away`."""
     retries, waited = 0, timedelta()
     while waited < away:
         waited += min(RETRY_DELAY * 2**retries, LONGEST_RETRY_DELAY)
@@ -26,13 +26,15 @@ def retries_to_outlast(away: timedelta) -> int:
 
 
 def is_final(error: BaseException, try_number: int) -> bool:
-    """Whether the task fails for good with the error of this try, whatever retries Airflow has left. Tries that Airflow
-    lost on its own count too: it does not say which they were. What is no error of ours may pass."""
+    """Whether the task fails for good with this error, regardless of the retries that Airflow has left. Tries that
+    Airflow lost on its own count too, because it does not report them. An error that is not Tidegate's may be
+    temporary.
+    """
     return isinstance(error, CheckpointError) and error.retries is not None and try_number > error.retries
 
 
 def cause_of(task_id: str, error: BaseException) -> tuple[FailureReason, str]:
-    """The reason and message with which a checkpoint ends when `task_id` failed with `error` for good."""
+    """Return the reason and message with which a checkpoint ends if `task_id` has failed with `error` for good."""
     if isinstance(error, CheckpointError):
         return error.reason, f"Task {task_id} failed for good: {error}"
     text = str(error).strip().split("\n\nJVM stacktrace:")[0]

@@ -1,7 +1,7 @@
-"""What a DAG run does that the Checkpoints page has started: it plans a restore, or carries out a plan.
+"""The work of a DAG run that the Checkpoints page has started: planning a restore, or carrying out a plan.
 
-What it does is what is recorded, not what its parameters say: anybody who may trigger the DAG can fill in its form.
-It must be the DAG run that the record names, and Airflow must have recorded the same user as the one who asked.
+The record decides, not the run's parameters, because every user who may trigger the DAG can fill in its form. It must
+be the DAG run that the record names, and Airflow must have recorded the same user as the one who made the request.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("tidegate")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`plan` is None if it was restored before."""
+    """A restore that was carried out. `plan` is None if an earlier run did it."""
 
     checkpoint_id: int
     plan: RestorePlan | None = None
@@ -40,23 +40,25 @@ class Restored:
 def carry_out(coordinator: "CheckpointCoordinator", plan_id: str, context: Context) -> Restored:
     """Plan, which ends the task as skipped, or restore.
 
-    Raises `IllegalRequestError` if the DAG run is not the one that was started for it, `RestoreRefusedError` if the
-    plan has changed since it was shown, and as `plan_restore` and `restore` do.
+    Raises:
+        IllegalRequestError: If the DAG run is not the one that was started for the plan.
+        RestoreRefusedError: If the plan has changed since it was shown, or a restore is not possible.
+        CheckpointError: As in `plan_restore` and `restore`.
     """
     planned = coordinator.operations.planned_restores.find(plan_id)
     if planned is None:
         raise IllegalRequestError(
-            f"No page has asked for the plan {plan_id[:100]!r} of pipeline {coordinator.pipeline_id}. Nothing was "
+            f"Plan {plan_id[:100]!r} of pipeline {coordinator.pipeline_id} was not requested on a page. Nothing was "
             "changed. Leave the parameter plan empty."
         )
     dag_run = context["dag_run"]
     confirmed = planned.confirmed
-    mine = planned.asked if confirmed is None or dag_run.run_id == planned.asked.run_id else confirmed
-    require_run(mine, dag_run.dag_id, dag_run.run_id, dag_run.triggering_user_name)
-    if mine is planned.asked:
+    own_request = planned.asked if confirmed is None or dag_run.run_id == planned.asked.run_id else confirmed
+    require_run(own_request, dag_run.dag_id, dag_run.run_id, dag_run.triggering_user_name)
+    if own_request is planned.asked:
         _plan(coordinator, planned)
         raise AirflowSkipException("The plan is on the page. Nothing was changed.")
-    return _restore(coordinator, planned, mine)
+    return _restore(coordinator, planned, own_request)
 
 
 def _plan(coordinator: "CheckpointCoordinator", planned: PlannedRestore) -> None:
@@ -83,10 +85,10 @@ def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, conf
     from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 
     action = action_of(planned, confirmed)
-    if (known := coordinator.auditing.answer_to(action)) is not None:
-        log.info("This request was answered before: %s", known.require_done().sentence)
-        assert known.checkpoint_id is not None  # a restore that is done names it
-        return Restored(known.checkpoint_id)
+    if (answer := coordinator.auditing.answer_to(action)) is not None:
+        log.info("This request was answered before: %s", answer.require_done().sentence)
+        assert answer.checkpoint_id is not None  # the answer to a completed restore names it
+        return Restored(answer.checkpoint_id)
     with coordinator.auditing.attempt(action):
         plan = coordinator.plan_restore(_target(planned))
         _show(plan)
@@ -94,7 +96,7 @@ def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, conf
         digest = plan_digest(document)
         if digest != planned.digest:
             coordinator.operations.planned_restores.show_anew(planned, shown_plan(document), digest)
-        require_unchanged(planned, digest, "The page shows the plan as it is now.")
+        require_unchanged(planned, digest, "The page shows the current plan.")
         coordinator.restore(_target(planned), planned.accepted, plan, action)
     return Restored(plan.checkpoint.checkpoint_id, plan)
 

@@ -24,7 +24,7 @@ def _app() -> Any:
 async def tidegate_app(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """The ASGI app, built at its first request: only the API server ever gets one."""
+    """Serve the ASGI app, which is built at its first request: only the API server ever gets one."""
     await _app()(scope, receive, send)
 
 

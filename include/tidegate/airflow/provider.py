@@ -1,4 +1,4 @@
-"""What Airflow lists of this package: its name, and the connection type of the metadata database with its form."""
+"""The package's entry in Airflow's list of providers: its name, and the database's connection type and form."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ CONNECTION_TYPE = "tidegate"
 
 
 def provider_info() -> dict[str, Any]:
-    """The entry point `apache_airflow_provider`. Airflow calls it in every component, so it imports nothing."""
+    """Return the provider's description, for the entry point `apache_airflow_provider`. Airflow calls it in every
+    component, so it imports nothing.
+    """
     return {
         "package-name": "tidegate",
         "name": "Tidegate",

@@ -1,4 +1,4 @@
-"""Asks for the checkpoint of a DAG run, which is the request. What its parameters say is read here."""
+"""Requests the checkpoint of a DAG run, and reads the run's parameters."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class TriggerCheckpointOperator(CheckpointTask):
-    """Requests a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
+    """Requests a checkpoint and returns its id. If the request is dropped, the task and so the DAG run are skipped.
 
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
     completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause. A
-    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline.
-    Only the pages start one that does so for ever (`protocol.observing.draining`).
+    DAG run with the parameter `kind` SAVEPOINT precedes all others, and one with SYNC_SAVEPOINT stops the pipeline.
+    Only the pages start one that stops it for good (`protocol.observing.draining`).
 
     Args:
         wait: Whether a request that cannot start yet waits in the triggerer. Otherwise it is dropped.
-        poll_interval: The seconds between two looks of the triggerer, which also looks after each commit.
+        poll_interval: The seconds between two polls of the triggerer, which also polls after each commit.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ class TriggerCheckpointOperator(CheckpointTask):
         return self._triggered
 
     def ask(self, context: Context, event: object = None) -> int:
-        """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
+        """Request the checkpoint, again if need be. The trigger's reading is not trusted."""
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
             with self.open_coordinator(context) as coordinator:
@@ -88,22 +88,26 @@ class TriggerCheckpointOperator(CheckpointTask):
 
     def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
         return IllegalRequestError(
-            f"DAG run {context['run_id']} asks for its first checkpoint, but checkpoint {checkpoint_id} of pipeline "
+            f"DAG run {context['run_id']} requests its first checkpoint, but checkpoint {checkpoint_id} of pipeline "
             f"{self.resolve_pipeline().name} was already taken for a deleted DAG run with the same id and date. That "
-            "checkpoint stands, and nothing was triggered. Start a DAG run by hand: it takes whatever has arrived "
-            "since."
+            "checkpoint stands, and nothing was triggered. Start a DAG run by hand, which takes all data that has "
+            "arrived since."
         )
 
 
 def request_id(context: Context) -> str:
-    """The DAG, the DAG run's id and when it was to run: after a DAG run is deleted, another may get its id."""
+    """Return the request's id: the DAG, and the DAG run's id and date, because a deleted DAG run's id may be used
+    again.
+    """
     of_run = requests_of_run(context["ti"].dag_id, context["run_id"])
     return f"{of_run}{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
 
 
 def _is_of_a_deleted_run(completed: CheckpointRecord, dag_run: "DagRunProtocol") -> bool:
-    """A DAG run that has begun once cannot have taken a checkpoint before that. Its number of tries does not tell: the
-    first may be lost. To clear a DAG run is to begin it again."""
+    """Whether the checkpoint belongs to a deleted DAG run: it completed before this one began.
+
+    The number of tries does not decide, because the first may be lost. Clearing a DAG run begins it again.
+    """
     if dag_run.clear_number or dag_run.start_date is None or completed.completed_at is None:
         return False
     return completed.completed_at < dag_run.start_date
@@ -114,14 +118,18 @@ def _is_periodic(context: Context) -> bool:
 
 
 def _kind(context: Context) -> CheckpointKind:
-    """Raises `ConfigurationError` for a parameter that names no kind."""
+    """Return the kind of checkpoint that the parameters name.
+
+    Raises:
+        ConfigurationError: If a parameter names no kind.
+    """
     given = (context["params"] or {}).get("kind", CheckpointKind.CHECKPOINT)
     try:
         return CheckpointKind(given)
     except ValueError as error:
         raise ConfigurationError(
             f"The DAG run's parameter kind is {given!r}, but must be one of {', '.join(CheckpointKind)}. Nothing was "
-            "triggered."
+            "triggered. Correct it."
         ) from error
 
 
@@ -131,13 +139,17 @@ def _label(context: Context) -> Label:
 
 
 def is_canonical(context: Context) -> bool:
-    """Raises `IllegalRequestError` if it is not a savepoint's."""
+    """Whether a canonical savepoint is requested.
+
+    Raises:
+        IllegalRequestError: If the format is set for a checkpoint.
+    """
     if (context["params"] or {}).get("format", "native") != "canonical":
         return False
     if _kind(context) is CheckpointKind.CHECKPOINT:
         raise IllegalRequestError(
-            "A checkpoint has no format: newer ones replace it. Nothing was triggered. Ask for a savepoint: set the "
-            "parameter kind."
+            "Only a savepoint has a format, because newer checkpoints replace a checkpoint. Nothing was triggered. Set "
+            "the parameter kind to SAVEPOINT."
         )
     return True
 

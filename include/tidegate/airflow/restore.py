@@ -1,4 +1,4 @@
-"""A DAG that restores pipelines, for the Checkpoints page. By its form a run only shows the plan."""
+"""A DAG that restores pipelines, for the Checkpoints page. A run started by its form only shows the plan."""
 
 import sys
 from collections.abc import Mapping
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.coordination.recovery.restore import Target
 
-_TO = "Where to go back to: a checkpoint's number, a savepoint's name, `latest`, or `undo` for the last restore."
-_FROM = "Or the directory of a canonical savepoint, a path or URL."
-_PLAN = "Filled in by the Checkpoints page, for a restore that it has asked for. Leave it empty."
+_TO = "The target: a checkpoint's number, a savepoint's name, `latest`, or `undo` to undo the last restore."
+_FROM = "Instead of a target: the directory of a canonical savepoint, a path or URL."
+_PLAN = "Filled in by the Checkpoints page, for a restore that was requested there. Leave it empty."
 
 
 def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
     """Make the DAG `tidegate_restore`, which restores pipelines for the Checkpoints page.
 
     Args:
-        *pipelines: Their definitions.
-        **dag_kwargs: Those of `DAG`.
+        *pipelines: The pipelines' definitions.
+        **dag_kwargs: The arguments of `DAG`.
 
     Returns:
         The DAG. It has no schedule.
@@ -48,24 +48,24 @@ def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
             "from": Param(None, type=["null", "string"], description=_FROM),
             "plan": Param(None, type=["null", "string"], description=_PLAN),
         },
-        "doc_md": "Goes back to an earlier checkpoint: state, positions of sources, and tables.",
+        "doc_md": "Restores an earlier checkpoint: state, positions of sources, and tables.",
     } | dag_kwargs
     with DAG(schedule=None, **options) as dag:
         RestoreOperator(task_id="restore", pipelines=pipelines)
-    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this function; Airflow shows its code
     return dag
 
 
 class RestoreOperator(BaseOperator):
-    """Restores a pipeline as the Checkpoints page has planned it.
+    """Restores a pipeline as planned on the Checkpoints page.
 
-    Without a plan of the page it only shows what a restore would do, and is skipped: every user who may trigger a DAG
-    can fill in its form, and restoring takes more than that. Its asset events report that tables went back: one for
-    each sink that was rewound, with `{"checkpoint_id", "restored"}`.
+    Without a plan of the page it only shows the effect of a restore, and is skipped: every user who may trigger a DAG
+    can fill in its form, and a restore requires more rights. Its asset events report the rewound tables: one for each
+    sink, with `{"checkpoint_id", "restored"}`.
 
     Args:
         pipelines: The definitions from which the DAG run's parameter `pipeline` chooses.
-        **kwargs: Those of `BaseOperator`.
+        **kwargs: The arguments of `BaseOperator`.
     """
 
     def __init__(self, *, pipelines: tuple[Pipeline, ...], **kwargs: Any) -> None:
@@ -74,12 +74,12 @@ class RestoreOperator(BaseOperator):
         self.pipelines = {pipeline.name: pipeline for pipeline in pipelines}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """As in `CheckpointTask`: what a user put into a pipeline need not be fit to be copied."""
+        """Share the pipelines, as in `CheckpointTask`: a user's pipeline need not support copying."""
         memo[id(self.pipelines)] = self.pipelines
         return super().__deepcopy__(memo)
 
     def execute(self, context: Context) -> None:
-        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        # Imported here: DAG files are parsed often, and the modules that run a step take seconds to import.
         from tidegate.assembly import open_coordinator
 
         params: Mapping[str, Any] = context["params"]
@@ -88,7 +88,7 @@ class RestoreOperator(BaseOperator):
             if pipeline is None:
                 raise ConfigurationError(
                     f"The parameter pipeline is {params['pipeline']!r}, but must be one of "
-                    f"{', '.join(self.pipelines)}. Nothing was changed."
+                    f"{', '.join(self.pipelines)}. Nothing was changed. Correct it."
                 )
             if params.get("plan"):
                 done = carry_out(open_coordinator(pipeline), str(params["plan"]), context)
@@ -96,9 +96,9 @@ class RestoreOperator(BaseOperator):
                 return
             if params.get("dry_run") is False:
                 raise IllegalRequestError(
-                    f"A form does not restore pipeline {pipeline.name}: whoever may trigger this DAG can fill it in, "
-                    "and restoring takes more than that. Nothing was changed. Restore on the Checkpoints page, which "
-                    f"asks for the right, or with `tidegate restore {pipeline.name}` where its code is."
+                    f"A form cannot restore pipeline {pipeline.name}, because every user who may trigger this DAG can "
+                    "fill it in, and a restore requires more rights. Nothing was changed. Restore on the Checkpoints "
+                    f"page, which checks the right, or with `tidegate restore {pipeline.name}` where its code is."
                 )
             self._show(open_coordinator(pipeline), params)
         raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
@@ -108,7 +108,9 @@ class RestoreOperator(BaseOperator):
 
         to, from_ = str(params["to"] or ""), str(params["from"] or "")
         if bool(to) == bool(from_):
-            raise ConfigurationError("Set one of the parameters to and from. Nothing was changed.")
+            raise ConfigurationError(
+                "Exactly one of the parameters to and from must be set. Nothing was changed. Correct them."
+            )
         if from_:
             planned: Any = coordinator.plan_restore_from(absolute(from_))
         else:
@@ -117,10 +119,12 @@ class RestoreOperator(BaseOperator):
             self.log.info("%s", line)
 
     def _announce(self, context: Context, pipeline: Pipeline, checkpoint_id: int, plan: RestorePlan | None) -> None:
-        """Without a plan it was restored before, and perhaps not announced: all sinks are, rather than none."""
+        """Announce the rewound sinks. Without a plan, an earlier run restored and may not have announced: then all
+        sinks are.
+        """
         stay = set() if plan is None else {sink.sink for sink in plan.sinks if not sink.can_rewind}
-        mine = [asset for name, asset in _assets(pipeline).items() if name not in stay]
-        self.outlets = [asset for asset in mine if asset in self.outlets]
+        rewound = [asset for name, asset in _assets(pipeline).items() if name not in stay]
+        self.outlets = [asset for asset in rewound if asset in self.outlets]
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"checkpoint_id": checkpoint_id, "restored": True}
 
@@ -131,7 +135,11 @@ def _assets(pipeline: Pipeline) -> dict[str, Asset]:
 
 
 def _target(coordinator: "CheckpointCoordinator", to: str) -> "Target":
-    """Raises `CheckpointNotFoundError`."""
+    """Return the target of the restore.
+
+    Raises:
+        CheckpointNotFoundError: If there is no such savepoint.
+    """
     from tidegate.coordination.recovery.restore import ToCheckpoint, Undo
 
     if to == "undo":

@@ -1,7 +1,7 @@
-"""A region for as long as a step needs it: opened on the connection's Spark, and stopped however the step ends.
+"""A region for the duration of a step: opened on the connection's Spark, and stopped however the step ends.
 
-Also stops it when its checkpoint ends meanwhile (deadline, abort): nothing it would still write could count, and a
-stuck Spark job must not hold the pipeline's only DAG run.
+It is also stopped if its checkpoint ends meanwhile (deadline, abort): nothing that it would still write could count,
+and a stuck Spark job must not hold the pipeline's only DAG run.
 """
 
 import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-#: Seconds between two looks at whether the checkpoint still wants the region's work.
+#: Seconds between two polls whether the checkpoint still needs the region.
 LOOK_EVERY = 2.0
 #: Seconds that stopping may take inside a signal handler; Airflow kills the process soon after.
 STOP_WITHIN = 4.0
@@ -31,8 +31,11 @@ STOP_WITHIN = 4.0
 
 @contextmanager
 def running_region(pipeline: Pipeline, spark_conn_id: str, optimizing_compiler: bool) -> Iterator["SparkRegion"]:
-    """Run the block with a region on the connection's Spark, and stop that Spark. Raises `ConfigurationError` when
-    there is no such Spark."""
+    """Run the block with a region on the connection's Spark, and stop that Spark.
+
+    Raises:
+        ConfigurationError: If there is no such Spark.
+    """
     from tidegate.assembly import open_region
 
     region = open_region(pipeline, replace(spark_settings(spark_conn_id), brief=not optimizing_compiler))
@@ -46,9 +49,9 @@ def running_region(pipeline: Pipeline, spark_conn_id: str, optimizing_compiler: 
 
 
 def stop_spark(spark: "SparkSession") -> None:
-    """Cancel what the session runs and end it. The thread that waits for a result gets an error at once.
+    """Cancel the session's jobs and end it. The thread that waits for a result gets an error at once.
 
-    In a thread of its own: py4j gives each thread one connection, and the one of a waiting thread is in use.
+    This uses a thread of its own: py4j gives each thread one connection, and that of a waiting thread is in use.
     """
     thread = Thread(target=_stop, args=(spark,), daemon=True)
     thread.start()
@@ -64,7 +67,7 @@ def _stop(spark: "SparkSession") -> None:
         else:
             spark.sparkContext.cancelAllJobs()
         spark.stop()
-    except Exception as error:  # it may be gone already, which is what was wanted
+    except Exception as error:  # it may be gone already, as intended
         log.warning("Spark did not stop cleanly: %s", error)
 
 
@@ -72,9 +75,11 @@ def _stop(spark: "SparkSession") -> None:
 def only_while_wanted(
     coordinator: "CheckpointCoordinator", checkpoint_id: int, spark: "SparkSession"
 ) -> Iterator[None]:
-    """Stops Spark once the checkpoint has ended, or passed its deadline.
+    """Stop Spark once the checkpoint has ended or passed its deadline.
 
-    Raises `CheckpointExpiredError` or `CheckpointNotInProgressError` then, in place of Spark's own error.
+    Raises:
+        CheckpointExpiredError: In place of Spark's own error, if the deadline has passed.
+        CheckpointNotInProgressError: In place of Spark's own error, if the checkpoint has ended.
     """
     done, ended = Event(), list[CheckpointError]()
 
@@ -85,7 +90,7 @@ def only_while_wanted(
             except (CheckpointExpiredError, CheckpointNotInProgressError) as error:
                 ended.append(error)
                 return stop_spark(spark)
-            except CheckpointError as error:  # cannot look now; the work may still be wanted
+            except CheckpointError as error:  # unknown for now; the work may still be needed
                 log.warning("%s", error)
 
     watcher = Thread(target=watch, name=f"checkpoint-{checkpoint_id}", daemon=True)

@@ -1,4 +1,4 @@
-"""The wait for every subtask's acknowledgement; it also enforces the checkpoint's deadline."""
+"""The sensor that waits for every subtask's acknowledgement, and enforces the checkpoint's deadline."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
-    """Succeeds when all subtasks have acknowledged; fails, with the recorded cause, when the checkpoint has ended.
+    """Succeeds when all subtasks have acknowledged; fails with the recorded cause when the checkpoint has ended.
 
     It waits for a database that cannot be reached. The deadline is the checkpoint's own; `timeout` need not be set.
-    Downstream of the snapshot task it does not wait in vain: if that was marked by hand, and no continuous region takes
-    the missing snapshots, the checkpoint is aborted at once.
+    Downstream of the snapshot task it does not wait in vain: if that task was marked by hand, and no continuous region
+    takes the missing snapshots, the checkpoint is aborted at once.
 
     Args:
         deferrable: Whether it waits in the triggerer. Otherwise `mode` applies as for any sensor.
-        poke_interval: The seconds between two looks.
+        poke_interval: The seconds between two polls.
     """
 
     def __init__(self, *, deferrable: bool = True, poke_interval: float = 5.0, **kwargs: Any) -> None:
@@ -38,8 +38,7 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
             BaseSensorOperator.execute(self, context)
 
     def look(self, context: Context, event: object = None) -> None:
-        """Look now, and defer if it is too early. The trigger only says that it is time to look: what it saw is not
-        trusted."""
+        """Poll, and defer if it is too early. The trigger's reading is not trusted."""
         if self.poke(context):
             return
         self.defer(
@@ -60,8 +59,8 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
         if record.phase is Phase.TRIGGERED and self._follows_snapshot() and not coordinator.has_live_region():
             message = (
                 f"Only {record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged checkpoint "
-                f"{checkpoint_id}, and nothing is left to take the other snapshots: the snapshot task has ended (was "
-                "it marked by hand?), and no continuous region is running. Committed data is untouched. Clear the DAG "
+                f"{checkpoint_id}, and nothing takes the other snapshots: the snapshot task has ended, perhaps because "
+                "it was marked by hand, and no continuous region is running. Committed data is untouched. Clear the DAG "
                 "run."
             )
             coordinator.abort(checkpoint_id, FailureReason.COORDINATOR_SUSPEND, message)

@@ -1,6 +1,6 @@
 """Turns an Airflow connection into the Spark that a step runs on.
 
-Connection types of the Spark provider: `spark` (host is a master: `local[2]`, `spark://host` with a port, `yarn`,
+Connection types of the Spark provider are `spark` (host is a master: `local[2]`, `spark://host` with a port, `yarn`,
 `k8s://https://host`) and `spark_connect`. They are read here, so that the provider need not be installed. Extras whose
 name starts with `spark.` become Spark configuration. The driver is the Airflow task itself, so deploy mode is always
 `client`.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.session.sessions import SparkSettings
 
-#: The provider's own extras that mean something to a driver inside the task.
+#: The provider's own extras that apply to a driver inside the task.
 _EXTRAS = {
     "queue": "spark.yarn.queue",
     "namespace": "spark.kubernetes.namespace",
@@ -28,14 +28,18 @@ _EXTRAS = {
 
 
 def spark_settings(conn_id: str) -> "SparkSettings":
-    """Raises `MissingConnectionError`, and `ConfigurationError` if the connection cannot be used; it never falls back
-    to another Spark."""
+    """Return the settings of a connection's Spark. There is no fallback to another Spark.
+
+    Raises:
+        MissingConnectionError: If there is no such connection.
+        ConfigurationError: If the connection cannot be used.
+    """
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise MissingConnectionError(
-            f"Airflow has no connection {conn_id!r}, which says where Spark runs. Add one of type Spark or Spark "
-            "Connect, for example "
+            f"Airflow has no connection {conn_id!r}, which points to Spark. Nothing was started. Add one of type "
+            "Spark or Spark Connect, for example "
             f'AIRFLOW_CONN_{conn_id.upper()}=\'{{"conn_type": "spark", "host": "local[2]"}}\'. '
             "Then clear the failed task."
         ) from error
@@ -48,16 +52,16 @@ def spark_settings(conn_id: str) -> "SparkSettings":
     if connection.conn_type == "spark":
         return SparkSettings.cluster(_master(conn_id, connection.host, connection.port), conf)
     raise ConfigurationError(
-        f"Connection {conn_id!r} is of type {connection.conn_type!r}. A pipeline runs on a connection of type 'spark' "
-        "or 'spark_connect'."
+        f"Connection {conn_id!r} is of type {connection.conn_type!r}, which is not Spark's. Nothing was started. "
+        "Change its type to 'spark' or 'spark_connect'."
     )
 
 
 def _master(conn_id: str, host: str | None, port: int | None) -> str:
     if not host:
         raise ConfigurationError(
-            f"Connection {conn_id!r} names no host. Give a Spark master: local[2], spark://host with a port, yarn or "
-            "k8s://…"
+            f"Connection {conn_id!r} has no host. Nothing was started. Give a Spark master: local[2], spark://host "
+            "with a port, yarn or k8s://…"
         )
     if port is None:
         return host
@@ -65,12 +69,13 @@ def _master(conn_id: str, host: str | None, port: int | None) -> str:
 
 
 def _remote(conn_id: str, connection: "Connection") -> str:
-    """The address of a Spark Connect server as its clients take it: `sc://host:port/;token=…`."""
+    """Return the address of a Spark Connect server in its clients' form: `sc://host:port/;token=…`."""
     host = connection.host or ""
     server = urlsplit(host if "://" in host else f"sc://{host}")
     if not server.netloc or server.path.strip("/"):
         raise ConfigurationError(
-            f"Connection {conn_id!r} names no Spark Connect server. Give its host, without a path, and its port."
+            f"Connection {conn_id!r} names no Spark Connect server. Nothing was started. Give its host, "
+            "without a path, and its port."
         )
     given = {
         "user_id": connection.login,
@@ -85,8 +90,9 @@ def _remote(conn_id: str, connection: "Connection") -> str:
 def _conf(conn_id: str, extras: dict[str, Any]) -> dict[str, str]:
     if extras.get("deploy-mode", "client") != "client":
         raise ConfigurationError(
-            f"Connection {conn_id!r} asks for deploy mode {extras['deploy-mode']!r}. The driver is the Airflow task, "
-            "so it must be 'client'; to keep the driver off the worker, use a Spark Connect connection."
+            f"Connection {conn_id!r} has deploy mode {extras['deploy-mode']!r}, but the driver is the Airflow task. "
+            "Nothing was started. Set it to 'client', or use a Spark Connect connection to keep the driver off the "
+            "worker."
         )
     own = {name: str(value) for name, value in extras.items() if name.startswith("spark.")}
     return {_EXTRAS[name]: str(value) for name, value in extras.items() if name in _EXTRAS and value} | own

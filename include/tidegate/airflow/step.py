@@ -1,7 +1,7 @@
-"""What all steps of a checkpoint share as Airflow tasks: finding the pipeline, and turning errors into outcomes.
+"""The base of all steps of a checkpoint as Airflow tasks: it finds the pipeline, and turns errors into outcomes.
 
-A step that fails for good aborts the checkpoint at once, with the real cause, which only the step knows. The `abort`
-task does so if the process died before it could.
+A step that fails for good aborts the checkpoint at once, with the real cause, which only the step knows. If the process
+died before it could, the `abort` task does it.
 """
 
 import logging
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-#: What the task `trigger` of the same DAG run returned.
+#: The return value of the task `trigger` in the same DAG run.
 TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 
 
@@ -43,9 +43,9 @@ class CheckpointTask(BaseOperator):
     """A task that works on checkpoints of a pipeline.
 
     Args:
-        pipeline: Its definition, or `"module:attribute"`, which is resolved when the task runs.
-        callbacks: What the DAG's author wants to be called.
-        **kwargs: Those of `BaseOperator`.
+        pipeline: The pipeline's definition, or `"module:attribute"`, which is resolved when the task runs.
+        callbacks: The callbacks that the DAG's author has set.
+        **kwargs: The arguments of `BaseOperator`.
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (CheckpointLink(),)
@@ -57,16 +57,23 @@ class CheckpointTask(BaseOperator):
         self.callbacks = callbacks or Callbacks()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Airflow copies DAGs. A copied task has the same pipeline: what a user put into it (a listener, a connection)
-        need not be fit to be copied, and must stay the one that the user has."""
+        """Share the pipeline with copies of the task. Airflow copies DAGs, but a pipeline may hold objects (a listener,
+        a connection) that do not support copying and must stay the user's own.
+        """
         memo[id(self.pipeline)] = self.pipeline
         return cast(Self, super().__deepcopy__(memo))
 
     def resolve_pipeline(self) -> Pipeline:
-        """Raises `ConfigurationError` or `PipelineNotFoundError` if a name leads nowhere."""
+        """Return the pipeline.
+
+        Raises:
+            ConfigurationError: If the name leads nowhere.
+            PipelineNotFoundError: If there is no such pipeline.
+        """
         if isinstance(self.pipeline, Pipeline):
             return self.pipeline
-        # Imported here, in every operator: DAG files are parsed often, and importing what runs a step takes seconds.
+        # Imported here, as in every operator: DAG files are parsed often, and the modules that run a step take seconds
+        # to import.
         from tidegate.assembly import load_pipeline
 
         return load_pipeline(self.pipeline)
@@ -76,17 +83,19 @@ class CheckpointTask(BaseOperator):
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def linked_checkpoint(self) -> int | None:
-        """The checkpoint that the task's button leads to, as far as the task knows."""
+        """The checkpoint that the task's button leads to, if the task knows it."""
         return None
 
     @contextmanager
     def open_coordinator(self, context: Context) -> "Iterator[CheckpointCoordinator]":
-        """One that calls the DAG's callbacks. Its figures are sent in the end: the task's process ends without ado."""
+        """Open a coordinator that calls the DAG's callbacks. Its figures are sent at the end, before the task's process
+        exits.
+        """
         from tidegate.airflow.stats import airflow_meters
         from tidegate.assembly import open_coordinator
 
-        told = [CallbackNotifier(self.callbacks, context)]
-        coordinator = open_coordinator(self.resolve_pipeline(), notifiers=told, meters=airflow_meters())
+        notifiers_ = [CallbackNotifier(self.callbacks, context)]
+        coordinator = open_coordinator(self.resolve_pipeline(), notifiers=notifiers_, meters=airflow_meters())
         try:
             yield coordinator
         finally:
@@ -96,11 +105,11 @@ class CheckpointTask(BaseOperator):
 class CheckpointStep(CheckpointTask):
     """A step of one checkpoint.
 
-    `take_step` does the work. An error that a retry would only repeat fails the task at once, any other is left to
-    Airflow's retries; when no retry is left, the checkpoint is aborted with that error as its cause.
+    `take_step` does the work. An error that a retry would only repeat fails the task at once; any other is left to
+    Airflow's retries. When no retry is left, the checkpoint is aborted with that error as its cause.
 
     Args:
-        checkpoint_id: Its id. By default, what the task `trigger` returned.
+        checkpoint_id: The checkpoint's id. By default, the one that the task `trigger` returned.
     """
 
     template_fields = ("checkpoint_id",)
@@ -112,13 +121,13 @@ class CheckpointStep(CheckpointTask):
 
     @abstractmethod
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> Any:
-        """Do the step. May be repeated; raises `CheckpointError` and what the libraries below raise."""
+        """Do the step. It may be repeated, and raises `CheckpointError` and errors of the libraries below."""
 
     def execute(self, context: Context) -> Any:
         return self.run_step(context)
 
     def run_step(self, context: Context) -> Any:
-        """`take_step`, with its errors turned into Airflow's outcomes."""
+        """Call `take_step`, and turn its errors into Airflow's outcomes."""
         with airflow_outcome(context):
             checkpoint_id = self.rendered_id()
             with self.open_coordinator(context) as coordinator:
@@ -130,15 +139,19 @@ class CheckpointStep(CheckpointTask):
                     raise
 
     def rendered_id(self) -> int:
-        """Raises `ConfigurationError` if there is none."""
+        """Return the checkpoint's id.
+
+        Raises:
+            ConfigurationError: If there is none.
+        """
         try:
             return int(self.checkpoint_id)
         except ValueError as error:
             raise ConfigurationError(
                 f"Task {self.task_id} was given {self.checkpoint_id!r} as its checkpoint, but needs the id that a "
-                "TriggerCheckpointOperator returns: name that task 'trigger', or pass checkpoint_id=<task>.output. If "
-                "that task was marked by hand, or its XCom was deleted, clear it: it returns the id of the same "
-                "checkpoint."
+                "TriggerCheckpointOperator returns. Nothing was changed. Name that task 'trigger', or pass "
+                "checkpoint_id=<task>.output. If that task was marked by hand, or its XCom was deleted, clear it: it "
+                "returns the id of the same checkpoint."
             ) from error
 
     def linked_checkpoint(self) -> int | None:
@@ -146,9 +159,11 @@ class CheckpointStep(CheckpointTask):
         return int(text) if text.isdecimal() else None
 
     def _abort(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
-        """Does nothing to a checkpoint that has ended, whichever way. If the cause cannot be recorded, the task `abort`
-        tries again. A checkpoint that a later attempt has taken over is left to that attempt, one that is held to a
-        person."""
+        """Abort the checkpoint, unless it has ended.
+
+        If the cause cannot be recorded, the task `abort` tries again. A checkpoint that a later attempt has taken over
+        is left to that attempt, and a held one to its approval.
+        """
         if isinstance(error, CheckpointHeldError | StoreUnavailableError | SupersededAttemptError):
             return
         try:
@@ -159,10 +174,10 @@ class CheckpointStep(CheckpointTask):
 
 @contextmanager
 def airflow_outcome(context: Context) -> Iterator[None]:
-    """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries.
+    """Fail the task at once for errors that a retry would only repeat; leave the others to Airflow's retries.
 
-    An interrupt of `airflow dags test` fails the task too: otherwise it would only begin the next try. `abort` then
-    ends the checkpoint. What caused an error is logged, and not part of what is raised.
+    An interrupt of `airflow dags test` fails the task too, because it would otherwise only begin the next try. `abort`
+    then ends the checkpoint. The cause of an error is logged, and not part of the raised one.
     """
     try:
         yield
@@ -183,7 +198,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
 
 
 def _log_what_failed(error: CheckpointError) -> None:
-    """Of a validation, a line for each expectation, and where the report is."""
+    """Log each failed expectation of a validation, and the location of the report."""
     if not isinstance(error, ValidationFailedError):
         return
     for failed in failed_expectations(error.verdicts):
@@ -196,9 +211,9 @@ def _log_what_failed(error: CheckpointError) -> None:
 
 
 def _log_causes(error: CheckpointError) -> None:
-    """In a group, which Airflow shows collapsed."""
+    """Log the causes in a group, which Airflow shows collapsed."""
     if causes := causes_of(error):
-        log.info("::group::What caused it")
+        log.info("::group::Causes")
         for cause in causes:
             log.info("%s", cause)
         log.info("::endgroup::")
@@ -210,8 +225,9 @@ def _is_test(context: Context) -> bool:
 
 
 def _tries(context: Context) -> int:
-    """Which try it is since the task was last cleared. At least 1, also where the DAG has fewer retries by now than
-    when this task instance was made."""
+    """Return the number of the try since the task was last cleared. It is at least 1, even if the DAG has fewer retries
+    now than when this task instance was created.
+    """
     ti, task = context["ti"], context["task"]
     return max(1, int(ti.try_number) - max(0, int(ti.max_tries) - int(task.retries or 0)))
 

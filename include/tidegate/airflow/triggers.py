@@ -1,10 +1,10 @@
-"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, decided, ended, or past its
-deadline), or at whether a waiting request may start.
+"""Triggers that wait until a task should poll: a checkpoint that is acknowledged, decided, ended or past its deadline,
+or a waiting request that may start.
 
-A trigger decides nothing; the task looks itself. A notification wakes it, and regular looks make up for a lost one. If
-the database is away, it waits. Only two ids and a number are stored of it: it finds the database on its own. It fires
-only when there is something to do, because each time costs a task: waiting tasks must not take the slots of those they
-wait for.
+A trigger decides nothing; the task polls the database itself. A notification wakes the trigger, and regular polls make
+up for a lost one. If the database is unreachable, it waits. Only two ids and a number are stored of it; it finds the
+database on its own. It fires only when there is something to do, because each time costs a task, and waiting tasks must
+not take the slots of those they wait for.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
+CHANNEL = "tidegate"  # the channel of NOTIFY; the payload is the pipeline's id
 LOOK = """
 SELECT status, phase, triggered_at, deadline, held_until FROM tidegate.checkpoints
 WHERE pipeline_id = $1 AND checkpoint_id = $2
@@ -38,21 +38,24 @@ BUSY = """
 SELECT max(CASE phase WHEN 'HELD' THEN held_until ELSE deadline END) FROM tidegate.checkpoints
 WHERE pipeline_id = $1 AND status = 'IN_PROGRESS'
 """
-#: How long after its last repetition a request is repeated, to keep its place.
+#: The time after its last repetition at which a request is repeated, to keep its place.
 RENEWAL = LEASE / 2
-#: Seconds a connection attempt or a look may take before it counts as lost.
+#: Seconds that a connection attempt or a poll may take before it counts as lost.
 PATIENCE = 10.0
 #: The longest pause, in seconds, between two attempts to reach the database.
 LONGEST_PAUSE = 15.0
 
 
 class DatabaseLostError(Exception):
-    """The database went away while the trigger waited."""
+    """The database became unreachable while the trigger waited."""
 
 
 class PipelineTrigger(BaseTrigger):
-    """Fires once when it is time for its task to look; a subclass says when that is. It looks whenever something about
-    the pipeline was committed, and every `poll_interval` seconds: a task costs a process, a look does not."""
+    """A trigger that fires once when its task should poll; a subclass decides when.
+
+    It polls after every commit that concerns the pipeline, and every `poll_interval` seconds, because a task costs a
+    process and a poll does not.
+    """
 
     def __init__(self, pipeline_id: str, poll_interval: float = 5.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -61,7 +64,7 @@ class PipelineTrigger(BaseTrigger):
 
     @abstractmethod
     async def time_to_wait(self, connection: "Connection[Any]") -> float:
-        """Seconds until the next look at the latest; 0 or less if it is time for the task."""
+        """Return the longest time until the next poll, in seconds; 0 or less if the task should run."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", self._arguments()
@@ -79,7 +82,11 @@ class PipelineTrigger(BaseTrigger):
         yield TriggerEvent({"pipeline_id": self.pipeline_id})  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> None:
-        """Raises `DatabaseLostError` when the connection fails or breaks."""
+        """Wait until the task should run.
+
+        Raises:
+            DatabaseLostError: If the connection fails or breaks.
+        """
         async with _listening(self.pipeline_id) as (connection, woken):
             while True:
                 woken.clear()
@@ -94,8 +101,9 @@ class PipelineTrigger(BaseTrigger):
 
 
 class RequestTrigger(PipelineTrigger):
-    """Fires once when the waiting request is the first in line and nothing is in front of it, when it was dropped, or
-    when its requester must repeat it to keep its place."""
+    """Fires once when the waiting request is the first in line and nothing precedes it, when it was dropped, or when
+    its requester must repeat it to keep its place.
+    """
 
     def __init__(self, pipeline_id: str, request_id: str, poll_interval: float = 5.0) -> None:
         super().__init__(pipeline_id, poll_interval)
@@ -105,25 +113,26 @@ class RequestTrigger(PipelineTrigger):
         return {**super()._arguments(), "request_id": self.request_id}
 
     async def time_to_wait(self, connection: "Connection[Any]") -> float:
-        # Here, because every DAG parse imports this module.
+        # Imported here, because every DAG parse imports this module.
         from tidegate.postgres.rows import request_record
 
         requests = [request_record(row) for row in await connection.fetch(REQUESTS, self.pipeline_id)]
-        mine = next((one for one in requests if one.request_id == self.request_id), None)
-        if mine is None or mine.dropped is not None:
+        own_request = next((request for request in requests if request.request_id == self.request_id), None)
+        if own_request is None or own_request.dropped is not None:
             return 0.0
         now = datetime.now(UTC)
-        until_due: float = time_left(mine.seen_at, RENEWAL, now).total_seconds()
+        until_due: float = time_left(own_request.seen_at, RENEWAL, now).total_seconds()
         deadline: datetime | None = await connection.fetchval(BUSY, self.pipeline_id)
         if deadline is not None and deadline > now:
             return min(until_due, (deadline - now).total_seconds())
         waiting = choose_waiting(requests, now)
-        return 0.0 if takes_turn(mine, waiting) else until_due
+        return 0.0 if takes_turn(own_request, waiting) else until_due
 
 
 class AcknowledgeTrigger(PipelineTrigger):
     """Fires once when the checkpoint is no longer `IN_PROGRESS/TRIGGERED`, does not exist, is overdue, or has a
-    deadline that only a wrong clock can have set."""
+    deadline that only a wrong clock can have set.
+    """
 
     def __init__(self, pipeline_id: str, checkpoint_id: int, poll_interval: float = 5.0) -> None:
         super().__init__(pipeline_id, poll_interval)
@@ -163,7 +172,9 @@ class HoldTrigger(PipelineTrigger):
 
 @asynccontextmanager
 async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]", asyncio.Event]]:
-    """A connection, and an event set when something about the pipeline was committed or the connection broke."""
+    """Yield a connection, and an event that is set after a commit that concerns the pipeline, or when the connection
+    breaks.
+    """
     import asyncpg
 
     woken = asyncio.Event()
@@ -177,7 +188,7 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             await asyncio.to_thread(_dsn),
             timeout=PATIENCE,
             command_timeout=PATIENCE,
-            statement_cache_size=0,  # behind a pooler the next transaction may have another session
+            statement_cache_size=0,  # behind a pooler, the next transaction may have another session
         )
         try:
             connection.add_termination_listener(lambda _: woken.set())
@@ -186,7 +197,7 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             yield connection, woken
         finally:
             connection.terminate()  # needs no answer from a database that may be gone
-    # OSError: timeouts and resets too; StoreUnavailableError: an embedded server that is full or is being started
+    # OSError covers timeouts and resets. StoreUnavailableError is an embedded server that is full or starting.
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, StoreUnavailableError) as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # it was cancelled, and the rollback then got no answer
@@ -195,7 +206,7 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
 
 
 def _dsn() -> str:
-    """In asyncpg's form. Resolved here, where it is used: a stored trigger must hold no secret."""
+    """Return the URL in asyncpg's form. It is resolved here, because a stored trigger must hold no secret."""
     from tidegate.embedded_postgres.locate import direct_database, locate_database
 
     return (direct_database() or locate_database()).set(drivername="postgresql").render_as_string(hide_password=False)

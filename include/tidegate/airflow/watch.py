@@ -1,5 +1,6 @@
-"""A DAG that watches pipelines: it notices when one has completed no checkpoint for too long, and delivers what a crash
-has left undelivered."""
+"""A DAG that watches pipelines: it detects those that complete no checkpoints, and finishes deliveries that a crash has
+interrupted.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ EVERY = timedelta(minutes=5)
 
 def watch_dag(
     *pipelines: Pipeline,
-    schedule: Any = EVERY,  # Airflow has no public name for what it takes
+    schedule: Any = EVERY,  # Airflow has no public type for a schedule
     on_checkpoint_failed: OneOrMore = None,
     on_verdict_held: OneOrMore = None,
     on_pipeline_failed: OneOrMore = None,
@@ -28,18 +29,18 @@ def watch_dag(
     on_pipeline_fresh: OneOrMore = None,
     **dag_kwargs: Any,
 ) -> DAG:
-    """Make the DAG `tidegate_watch`: a run does what `tidegate watch --once` does. A pipeline is stale after its
+    """Make the DAG `tidegate_watch`, whose runs do the work of `tidegate watch --once`. A pipeline is stale after its
     `CheckpointConfig(stale_after=…)`.
 
     Args:
-        *pipelines: Their definitions.
-        schedule: When it runs, as of any `DAG`.
-        on_checkpoint_failed: Callbacks for a checkpoint that has failed, of any of the pipelines.
+        *pipelines: The pipelines' definitions.
+        schedule: The schedule, as for any `DAG`.
+        on_checkpoint_failed: Callbacks for a failed checkpoint of any of the pipelines.
         on_verdict_held: Callbacks for a checkpoint that waits for manual approval.
-        on_pipeline_failed: Callbacks for a pipeline that has failed, and waits to be resumed.
+        on_pipeline_failed: Callbacks for a pipeline that has failed and waits to be resumed.
         on_pipeline_stale: Callbacks for a pipeline that is stale.
-        on_pipeline_fresh: Callbacks for a pipeline that is not stale any more.
-        **dag_kwargs: Those of `DAG`.
+        on_pipeline_fresh: Callbacks for a pipeline that is no longer stale.
+        **dag_kwargs: The arguments of `DAG`.
 
     Returns:
         The DAG.
@@ -47,10 +48,10 @@ def watch_dag(
     names = [pipeline.name for pipeline in pipelines]
     options: dict[str, Any] = {
         "dag_id": "tidegate_watch",
-        "catchup": False,  # only how things are now is of interest
+        "catchup": False,  # only the current state is of interest
         "max_active_runs": 1,
         "tags": ["tidegate"],
-        "doc_md": "Notices pipelines that complete no checkpoints, and tells those who asked to be told.",
+        "doc_md": "Detects pipelines that complete no checkpoints, and sends the configured notifications.",
     } | dag_kwargs
     options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
     callbacks = Callbacks(
@@ -67,18 +68,18 @@ def watch_dag(
             callbacks=callbacks,
             map_index_template="{{ task.pipeline }}",
         ).expand(pipeline=names)
-    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this function; Airflow shows its code
     return dag
 
 
 class WatchOperator(BaseOperator):
-    """Watches one of the pipelines. It succeeds also if the pipeline is stale or has failed, which it logs and reports.
+    """Watches one of the pipelines. It succeeds even if the pipeline is stale or has failed, which it logs and reports.
 
     Args:
         pipelines: The definitions.
         pipeline: The name of the pipeline.
-        callbacks: What the DAG's author wants to be called.
-        **kwargs: Those of `BaseOperator`.
+        callbacks: The callbacks that the DAG's author has set.
+        **kwargs: The arguments of `BaseOperator`.
     """
 
     def __init__(self, *, pipelines: Definitions, pipeline: str, callbacks: Callbacks, **kwargs: Any) -> None:
@@ -88,12 +89,15 @@ class WatchOperator(BaseOperator):
         self.callbacks = callbacks
 
     def execute(self, context: Context) -> None:
-        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        # Imported here: DAG files are parsed often, and the modules that run a step take seconds to import.
         from tidegate.assembly import open_coordinator
 
         with airflow_outcome(context):
             if self.pipeline not in self.pipelines:
-                raise ConfigurationError(f"{self.pipeline!r} is none of {', '.join(self.pipelines)}.")
-            told = [CallbackNotifier(self.callbacks, context)]
-            health = open_coordinator(self.pipelines[self.pipeline], notifiers=told).reporting.watch()
+                raise ConfigurationError(
+                    f"{self.pipeline!r} is not one of {', '.join(self.pipelines)}. Nothing was "
+                    "changed. Correct the name."
+                )
+            notifiers_ = [CallbackNotifier(self.callbacks, context)]
+            health = open_coordinator(self.pipelines[self.pipeline], notifiers=notifiers_).reporting.watch()
         self.log.info("%s", health.summary())

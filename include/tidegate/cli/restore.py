@@ -165,9 +165,9 @@ def _summary(document: dict[str, Any]) -> str:
         sentences.append(f"In progress, and aborted: {_some(ids)}.")
     for each in document["skipped"]:
         sentences.append(
-            f"Source {each['source']} reaches the rows again that were skipped after checkpoint {each['checkpoint']} (part "
-            f"{_some([rows['part'] for rows in each['lost']])}), and any lost since. Skip them again with `tidegate "
-            "source skip`."
+            f"Source {each['source']} reaches the rows again that were skipped after checkpoint "
+            f"{each['checkpoint']} (part {_some([rows['part'] for rows in each['lost']])}), and any lost since. Skip them again with "
+            "`tidegate source skip`."
         )
     return " ".join(sentences)
 

@@ -92,7 +92,7 @@ def require_run(asked: AskedOfRun, dag_id: str, run_id: str, user: str | None) -
     I/O."""
     if (asked.dag_id, asked.run_id, asked.actor.name) != (dag_id, run_id, user):
         raise IllegalRequestError(
-            f"DAG run {dag_id}/{run_id}, triggered by {user or 'nobody that Airflow knows'}, was not started by the "
+            f"DAG run {dag_id}/{run_id}, triggered by {user or 'a user unknown to Airflow'}, was not started by the "
             f"page for {asked.actor.name}, who asked for {asked.request_id}. Nothing was changed. Ask on the page "
             "again, or leave the parameter plan empty."
         )
