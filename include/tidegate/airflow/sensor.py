@@ -59,8 +59,8 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
         if record.phase is Phase.TRIGGERED and self._follows_snapshot() and not coordinator.has_live_region():
             message = (
                 f"Only {record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged checkpoint "
-                f"{checkpoint_id}, and nothing takes the other snapshots: the snapshot task has ended, perhaps because "
-                "it was marked by hand, and no continuous region is running. Committed data is untouched. Clear the DAG "
+                f"{checkpoint_id}, and nothing takes the other snapshots: the snapshot task has ended, perhaps marked "
+                "by hand, and no continuous region is running. Committed data is untouched. Clear the DAG "
                 "run."
             )
             coordinator.abort(checkpoint_id, FailureReason.COORDINATOR_SUSPEND, message)

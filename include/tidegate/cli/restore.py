@@ -166,8 +166,8 @@ def _summary(document: dict[str, Any]) -> str:
     for each in document["skipped"]:
         sentences.append(
             f"Source {each['source']} reaches the rows again that were skipped after checkpoint "
-            f"{each['checkpoint']} (part {_some([rows['part'] for rows in each['lost']])}), and any lost since. Skip them again with "
-            "`tidegate source skip`."
+            f"{each['checkpoint']} (part {_some([rows['part'] for rows in each['lost']])}), and any lost since. Skip "
+            "them again with `tidegate source skip`."
         )
     return " ".join(sentences)
 
