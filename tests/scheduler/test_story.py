@@ -27,7 +27,7 @@ def test_a_bad_batch_is_stopped_and_seen_and_corrected_and_a_held_one_is_approve
     first = page.locator("tbody tr.needs", has=page.get_by_role("link", name="walked", exact=True)).first
     assert "The latest checkpoint failed" in first.inner_text()
     first.get_by_role("link", name="walked", exact=True).first.click()
-    page.get_by_role("link", name="See what failed").click()
+    page.get_by_role("link", name="Show failed checkpoints").click()
     page.locator("tbody").get_by_role("link", name=str(failed), exact=True).click()
     notice = page.locator(".notice.fails")
     notice.wait_for()
@@ -50,7 +50,7 @@ def test_a_bad_batch_is_stopped_and_seen_and_corrected_and_a_held_one_is_approve
 
     world.lay("unusual", ("unusual", 500), pipeline="walked")
     run_id = world.api.trigger("walked")
-    page.get_by_text("waits for a decision").wait_for(timeout=PATIENCE * 1000)  # the page follows
+    page.get_by_text("waits for approval").first.wait_for(timeout=PATIENCE * 1000)  # the page follows
     page.locator(".notice").get_by_role("link").first.click()
     page.get_by_text("A failed verdict waits for approval").wait_for()
     page.get_by_label("Comment").fill("It is right.")

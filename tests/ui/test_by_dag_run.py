@@ -81,7 +81,8 @@ def test_of_several_dags_one_is_chosen_and_one_that_waits_says_so(hands, shown) 
         tx.record_dag("by_hand", shown.clock.now())
     unsaid = hands.do("requests", kind="CHECKPOINT")
     assert (unsaid.status_code, unsaid.json()["errors"][0]) == (
-        409, "Say which DAG, as dag_id: by_hand, every_hour. Nothing was changed."
+        409,
+        f"Pipeline {PIPELINE} has several DAGs. Nothing was changed. Give one as dag_id: by_hand, every_hour.",
     )  # fmt: skip
     assert hands.do("requests", kind="CHECKPOINT", dag_id="way_back").status_code == 409
     code, sentence = said(hands.do("requests", kind="CHECKPOINT", dag_id="by_hand"))
@@ -98,7 +99,7 @@ def test_what_the_dags_form_or_airflow_refuses_is_refused_with_its_reason(hands,
     with monkeypatch.context() as patch:
         patch.setattr("tidegate.ui.by_dag_run.run_id_of", lambda _: f"tidegate__{request_id}")
         code, sentence = said(hands.do("requests", kind="SAVEPOINT"))
-    assert (code, "and it is another one" in sentence) == (409, True)
+    assert (code, "and is another one" in sentence) == (409, True)
     with monkeypatch.context() as patch:
         patch.setattr("tidegate.ui.by_dag_run.run_id_of", lambda _: "no such/id")
         code, sentence = said(hands.do("requests", kind="SAVEPOINT"))
@@ -194,7 +195,7 @@ def test_who_may_not_trigger_a_dag_starts_none_and_sees_that(hands, shown, monke
     assert hands.audit()["audit"] == []
     for page in ("", "/checkpoints/1", f"/restore-plans/{planned}"):
         text = hands.get(f"/tidegate/pipelines/{PIPELINE}{page}", token=hands.credential).text
-        assert "What is grey takes the right to trigger" in text, page
+        assert "Greyed-out actions require the right to trigger" in text, page
 
 
 def test_the_dag_run_of_a_plan_that_ended_without_an_answer_is_named(hands, shown) -> None:
@@ -252,4 +253,4 @@ def test_a_start_that_is_refused_after_the_confirmation_is_on_record(hands, show
     (known,) = hands.audit()["audit"]
     assert (known["kind"], known["status"], known["request_id"]) == ("RESTORE", "REFUSED", request_id)
     page = f"/tidegate/pipelines/{PIPELINE}/restore-plans/{planned}"
-    assert "Make the plan anew" in hands.get(page, token=hands.credential).text
+    assert "Make a new plan" in hands.get(page, token=hands.credential).text

@@ -109,7 +109,7 @@ def test_a_plan_is_accepted_point_by_point_then_confirmed_and_its_answer_appears
     ):
         raise RestoreRefusedError("Checkpoints have followed each other too quickly.")
     page.locator("#result.fails", has_text="too quickly").wait_for()
-    page.get_by_role("button", name="Make the plan anew").click()
+    page.get_by_role("button", name="Make a new plan").click()
     page.wait_for_url(lambda url: "/restore-plans/" in url and plan not in url)
     page.locator(".pill", has_text="being planned").wait_for()
     assert "which is queued" in page.locator("[data-lasts]").inner_text()

@@ -205,7 +205,7 @@ def test_every_place_says_how_a_checkpoint_stands(
     in_a_row = re.search(r"<dt>Failures in a row</dt><dd(.*?)>(\d+)</dd>", overview)
     assert in_a_row is not None
     assert in_a_row.groups() == ((' class="bad"', "1") if end.counts else ("", "0"))
-    assert ("waits for a decision" in overview) == end.decide
+    assert ("waits for approval" in overview) == end.decide
 
     details = ask(f"/tidegate/api/v1/pipelines/{NAME}/checkpoints/{taken}").json()
     lines = ask(f"/tidegate/api/v1/pipelines/{NAME}/history").json()["history"]

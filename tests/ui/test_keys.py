@@ -68,7 +68,7 @@ def test_a_key_has_its_row_at_a_checkpoint_and_at_those_that_are_kept(ask, kept)
     assert ask(f"{API}?key=ZZ&key=2026-01-01").json()["row"] is None
     shown = html.unescape(ask(f"{PAGE}?operator={OPERATOR}&{AA}").text)
     assert '"flights": 1, "delay": 10' in shown
-    assert "There is no row of this key." in ask(f"{PAGE}?key=ZZ&key=2026-01-01").text
+    assert "The state has no row for this key." in ask(f"{PAGE}?key=ZZ&key=2026-01-01").text
 
 
 def test_a_key_that_does_not_fit_is_a_sentence_and_no_error_of_the_server(ask, kept) -> None:

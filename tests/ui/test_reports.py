@@ -139,7 +139,7 @@ def test_a_report_says_what_a_person_has_decided(get: Get, token: Token, docs: P
     def shown(name: str = report) -> str:
         return get(name, token=token("viewer")).text
 
-    assert "UTC. Nobody has decided yet.</strong></p><h1>again" in shown()
+    assert "UTC. No decision was made yet.</strong></p><h1>again" in shown()
     flights.coordinator.operations.holds.approve(held, "eve <b>", HOSTILE)
     text = shown()
     assert "Approved by eve &lt;b&gt; at " in text

@@ -1,7 +1,7 @@
-"""What people do with a pipeline by hand, over HTTP: one route each, for the pages and for programs.
+"""User actions on a pipeline over HTTP: one route each, for the pages and for programs.
 
-`auth` decides who may, for all of them. Requested again with the same id, an action is not carried out again, and the
-answer is the first one. 503 says that nobody knows what became of it: ask again, with the same id.
+`auth` decides about permissions, for all of them. A request that is repeated with the same id is not carried out again,
+and gets the first answer. 503: the outcome is unknown; retry with the same id.
 """
 
 from typing import Annotated, Literal
@@ -29,8 +29,8 @@ from tidegate.ui.by_dag_run import Desk
 from tidegate.ui.dag_runs import DagRunsDep
 from tidegate.ui.shell import links_of
 
-_REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
-_TOO_LONG = {"model": Errors, "description": "The body is longer than any that is needed."}
+_REFUSED = {"model": Answer, "description": "The action was refused, and nothing was changed."}
+_TOO_LONG = {"model": Errors, "description": "The body is too long."}
 action_routes = APIRouter(
     prefix=f"{PREFIX}/pipelines/{{pipeline}}",
     responses={**REFUSALS, 409: _REFUSED, 413: _TOO_LONG},
@@ -41,7 +41,7 @@ Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
 
 
 class Asked(BaseModel):
-    """`request_id` is made by whoever asks, before asking."""
+    """A request for a user action. The client generates `request_id` before it sends the request."""
 
     model_config = ConfigDict(extra="forbid")
     request_id: UUID
@@ -56,20 +56,20 @@ class Decided(Asked):
 
 
 class Labelled(Asked):
-    """What is left out stays as it is."""
+    """A request to rename. Omitted values stay as they are."""
 
     name: Text = None
     note: Text = None
 
 
 class Drained(Labelled):
-    """`dag_id` chooses among several DAGs."""
+    """A request that `dag_id` directs to one of several DAGs."""
 
     dag_id: Text = None
 
 
 class Requested(Drained):
-    """`STOP` takes a savepoint, and the pipeline ends with it until it is resumed."""
+    """A request for a checkpoint. `STOP` takes a savepoint, with which the pipeline stops until it is resumed."""
 
     kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP"]
 
@@ -79,13 +79,13 @@ class Requested(Drained):
 
 
 class PlanAsked(Asked):
-    """`to` is the number of a checkpoint, or `undo` for the last restore."""
+    """A request for a plan. `to` is the number of a checkpoint, or `undo` for the last restore."""
 
     to: Annotated[str, Field(max_length=30)]
 
 
 class Confirmed(Asked):
-    """What somebody accepts of a plan: as the options of `tidegate restore`."""
+    """The parts of a plan that a user accepts, as the options of `tidegate restore`."""
 
     skip_missing_files: bool = False
     leave: Annotated[list[Annotated[str, Field(max_length=LONGEST_TEXT)]], Field(max_length=1000)] = []
@@ -100,7 +100,7 @@ DeskDep = Annotated[Desk, Depends(_desk)]
 
 
 def _say(response: Response, asked: Asked, answer: ActionAnswer, page: str | None = None) -> Answer:
-    """`page` is where to see what becomes of it."""
+    """Return the answer of an action. `page` is the address that shows its progress."""
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -109,19 +109,19 @@ def _say(response: Response, asked: Asked, answer: ActionAnswer, page: str | Non
 
 @action_routes.post("/suspend")
 def suspend(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
-    """No checkpoints until it is resumed; what is in progress is aborted."""
+    """Stop taking checkpoints until the pipeline is resumed. A checkpoint in progress is aborted."""
     return _say(response, asked, operations.suspend(asked.id, actor))
 
 
 @action_routes.post("/resume")
 def resume(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
-    """Checkpoints again, from the latest completed one."""
+    """Resume taking checkpoints, from the latest completed one."""
     return _say(response, asked, operations.resume(asked.id, actor))
 
 
 @action_routes.post("/cancel")
 def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
-    """End the pipeline for ever. Takes the right to delete one of its DAGs."""
+    """Cancel the pipeline for good. Requires the right to delete one of its DAGs."""
     return _say(response, asked, operations.cancel(asked.id, actor))
 
 
@@ -129,8 +129,9 @@ def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipel
 def request_checkpoint(
     request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Requested
 ) -> Answer:
-    """Ask for a checkpoint or savepoint, or to stop with one: the continuous region if one runs, else a run of the
-    pipeline's DAG."""
+    """Request a checkpoint or savepoint, or stop with a savepoint. The continuous region takes it if one is running,
+    else a run of the pipeline's DAG.
+    """
     return _take(request, response, desk, readings, asked, asked.checkpoint_kind)
 
 
@@ -138,8 +139,9 @@ def request_checkpoint(
 def drain(
     request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Drained
 ) -> Answer:
-    """Ask either to stop with a savepoint, and count the inputs as ended, for good. Takes the right to delete one of
-    the pipeline's DAGs."""
+    """Stop with a savepoint and count the inputs as ended, for good. Requires the right to delete one of the pipeline's
+    DAGs.
+    """
     return _take(request, response, desk, readings, asked, CheckpointKind.SYNC_SAVEPOINT, drain=True)
 
 
@@ -160,8 +162,9 @@ def _take(
 
 @action_routes.post("/plan-restore")
 def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Answer:
-    """Have a DAG run plan a restore, which changes nothing. Takes the right to delete one of the pipeline's DAGs, and
-    to trigger the DAG that restores it."""
+    """Start a DAG run that plans a restore, which changes nothing. Requires the right to delete one of the pipeline's
+    DAGs, and to trigger the DAG that restores it.
+    """
     answer = by_dag_run.plan(desk, asked.id, asked.to)
     page = links_of(request).plan(pipeline, asked.id) if answer.status is AnswerStatus.DONE else None
     return _say(response, asked, answer, page)
@@ -169,8 +172,9 @@ def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: 
 
 @action_routes.post("/restore-plans/{plan}/restore")
 def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Answer:
-    """Have a DAG run carry out a plan as it was shown. The same rights. What became of it is in the audit, by the id
-    of this request."""
+    """Start a DAG run that carries out a plan as it was shown. Requires the same rights as the plan. The outcome is in
+    the audit log, by the id of this request.
+    """
     accepted = Accepted(asked.skip_missing_files, tuple(sorted(set(asked.leave))), asked.allow_non_restored_state)
     return _say(response, asked, by_dag_run.restore(desk, str(plan), asked.id, accepted))
 
@@ -189,7 +193,7 @@ def approve(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
 ) -> Answer:  # fmt: skip
-    """Let a held checkpoint complete although a verdict failed."""
+    """Complete a held checkpoint although a verdict failed."""
     return _say(response, asked, operations.approve(asked.id, actor, checkpoint, asked.comment))
 
 
@@ -207,7 +211,7 @@ def rename(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Labelled,
 ) -> Answer:  # fmt: skip
-    """Give a savepoint another name, another note, or both."""
+    """Change a savepoint's name, note, or both."""
     return _say(response, asked, operations.rename(asked.id, actor, str(checkpoint), Label(asked.name, asked.note)))
 
 
@@ -216,5 +220,5 @@ def dispose(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
 ) -> Answer:  # fmt: skip
-    """Give a savepoint up. Takes the right to delete one of the pipeline's DAGs."""
+    """Dispose of a savepoint. Requires the right to delete one of the pipeline's DAGs."""
     return _say(response, asked, operations.dispose(asked.id, actor, str(checkpoint)))

@@ -1,7 +1,7 @@
 """Starts DAG runs in the API server, as Airflow's own API does.
 
-The only place that knows how: `trigger_dag`, and the tables that say which DAGs there are, are not declared public.
-Runs are started with the name of the user who asks, which Airflow records and hands to their tasks.
+Only this module uses `trigger_dag` and the tables of DAGs, which are not declared public. Runs are started with the
+name of the requesting user, which Airflow records and passes to their tasks.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,12 +24,12 @@ from tidegate.protocol.facts.errors import ActionRefusedError
 from tidegate.ui.dag_runs import RunState
 from tidegate.ui.urls import RESTORES
 
-#: Seconds. Which pipelines a DAG restores is in its serialized form, which every page would read anew.
+#: Seconds. The pipelines that a DAG restores are in its serialized form, which every page would otherwise read again.
 _REMEMBERED, _MISSED = 10.0, 1.0
 
 
 class AirflowRuns:
-    """Of the Airflow that serves this app. Thread-safe: each method has a session of its own."""
+    """The DAG runs of the Airflow that serves this app. Thread-safe: each method has a session of its own."""
 
     def __init__(self) -> None:
         self._restoring: tuple[float, Mapping[str, str]] = -inf, {}
@@ -40,16 +40,16 @@ class AirflowRuns:
             return tuple(sorted(dag_id for (dag_id,) in session.query(DagModel.dag_id).filter(*wanted)))
 
     def restoring(self, pipeline: str) -> str | None:
-        read_at, found = self._restoring
-        if monotonic() - read_at > (_REMEMBERED if pipeline in found else _MISSED):
-            found = _read_restoring()
-            self._restoring = monotonic(), found
-        return found.get(pipeline)
+        read_at, by_pipeline = self._restoring
+        if monotonic() - read_at > (_REMEMBERED if pipeline in by_pipeline else _MISSED):
+            by_pipeline = _read_restoring()
+            self._restoring = monotonic(), by_pipeline
+        return by_pipeline.get(pipeline)
 
     def may_start(self, user: Any, dag_id: str) -> bool:
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-        asked = {"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details, "user": user}
-        return bool(get_auth_manager().is_authorized_dag(**asked))
+        request = {"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details, "user": user}
+        return bool(get_auth_manager().is_authorized_dag(**request))
 
     def start(self, user: Any, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> str:
         if not self.may_start(user, dag_id):
@@ -59,7 +59,7 @@ class AirflowRuns:
             with create_session(scoped=False) as session:
                 dag = session.get(DagModel, dag_id)
                 if dag is None or dag.is_stale or dag.has_import_errors:
-                    raise _refused(dag_id, "it is not there, or its file cannot be imported")
+                    raise _refused(dag_id, "it does not exist, or its file cannot be imported")
             by = DagRunTriggeredByType.UI
             try:
                 trigger_dag(dag_id, triggered_by=by, triggering_user_name=name, run_id=run_id, conf=given)
@@ -68,9 +68,11 @@ class AirflowRuns:
                     if isinstance(error, (AirflowException, ValueError)):
                         raise _refused(dag_id, str(error).rstrip(".")) from error
                     raise
-        said = f"DAG run {run_id} of DAG {dag_id} is started."
+        sentence = f"DAG run {run_id} of DAG {dag_id} is started."
         state = self.state(dag_id, run_id)
-        return f"{said} The DAG is paused: the run begins once it is not." if state and state.paused else said
+        return (
+            f"{sentence} The DAG is paused; the run starts when it is unpaused." if state and state.paused else sentence
+        )
 
     def state(self, dag_id: str, run_id: str) -> RunState | None:
         with create_session(scoped=False) as session:
@@ -84,21 +86,21 @@ class AirflowRuns:
             if run is None:
                 return False
             if (run.triggering_user_name, run.conf or {}) != (name, conf):
-                raise _refused(dag_id, f"there is a DAG run {run_id} already, and it is another one")
+                raise _refused(dag_id, f"DAG run {run_id} already exists, and is another one")
             return True
 
 
 def _read_restoring() -> dict[str, str]:
-    """By pipeline the DAG that restores it, the first by id of several."""
+    """Return the DAG that restores each pipeline; of several, the first by id."""
     with create_session(scoped=False) as session:
         tagged = session.query(DagTag.dag_id).filter(DagTag.name == RESTORES)
         wanted = DagModel.dag_id.in_(tagged), ~DagModel.is_stale
-        found = sorted((dag_id for (dag_id,) in session.query(DagModel.dag_id).filter(*wanted)), reverse=True)
-        return {pipeline: dag_id for dag_id in found for pipeline in _offered(dag_id, session)}
+        dag_ids = sorted((dag_id for (dag_id,) in session.query(DagModel.dag_id).filter(*wanted)), reverse=True)
+        return {pipeline: dag_id for dag_id in dag_ids for pipeline in _offered(dag_id, session)}
 
 
 def _offered(dag_id: str, session: Any) -> Collection[str]:
-    """The pipelines that the form of a DAG offers."""
+    """Return the pipelines that the form of a DAG offers."""
     dag = DBDagBag().get_latest_version_of_dag(dag_id, session=session)
     if dag is None or "pipeline" not in dag.params:
         return ()

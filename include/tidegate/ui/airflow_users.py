@@ -1,6 +1,6 @@
 """Airflow's own authentication and authorisation, for an app that Airflow serves but does not protect.
 
-The only place that imports Airflow's `core_api.security`, which is not declared public: if it moves, only this file
+Only this module imports Airflow's `core_api.security`, which is not declared public: if it moves, only this file
 changes.
 """
 
@@ -21,13 +21,14 @@ from tidegate.ui.auth import Right
 
 
 class AirflowUsers:
-    """By the token of a request, or by the login cookie of a browser."""
+    """Airflow's users, identified by the token of a request or by the login cookie of a browser."""
 
     how_to_log_in = "Log in to Airflow, then load this page again."
 
     async def identify(self, request: Request) -> Any:
-        """Airflow forbids a token that is none, as that of a cookie from before its last installation. Who has one has
-        to log in again all the same."""
+        """Return the user. For an invalid token, such as a cookie from before a new installation, Airflow answers
+        "forbidden", but the user has to log in again.
+        """
         try:
             return await get_user(request, None, await bearer_scheme(request))
         except HTTPException as error:
@@ -57,6 +58,6 @@ def _is_authorized(user: Any, dag: DagDetails, right: Right) -> bool:
     manager = get_auth_manager()
     allowed = bool(manager.is_authorized_dag(method=right.value, details=dag, user=user))
     if right is Right.DELETE and isinstance(manager, SimpleAuthManager):
-        # Its roles do not tell deleting a DAG from editing it. Its operators, who look after pools, may do more.
+        # Its roles do not distinguish deleting a DAG from editing it. Its operators, who manage pools, may do more.
         return allowed and manager.is_authorized_pool(method="DELETE", user=user)
     return allowed

@@ -1,7 +1,7 @@
-"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only; `actions` acts.
+"""The JSON API at `/tidegate/api/v1`: the content of the pages, for programs. It only reads; `actions` acts.
 
-Fields that Flink's REST API has too carry its names (json-output.md). Every list comes in pages: the answer says
-what to ask for the next one.
+Fields that Flink's REST API has too carry its names (json-output.md). Every list comes in pages, and each answer has
+the key of the next one.
 """
 
 from datetime import datetime
@@ -36,29 +36,36 @@ def _kept_nowhere(response: Response) -> None:
 api_routes = APIRouter(prefix=PREFIX, dependencies=[Depends(_kept_nowhere)])
 
 
-#: What every route may answer instead.
+#: The other answers that every route may give.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": of_pipelines.Errors, "description": said}
     for status, said in (
-        (400, "The question cannot be answered as it is."),
-        (401, "Nobody is logged in, or not any more."),
-        (403, "This user has not the right."),
-        (404, "There is no such thing."),
-        (422, "A part of the address or of the body is not what it has to be."),
-        (503, "The database or the checkpoint storage is out of reach."),
+        (400, "The request is not valid."),
+        (401, "The login is missing or has expired."),
+        (403, "The user does not have the right."),
+        (404, "The object does not exist."),
+        (422, "A part of the address or of the body is not valid."),
+        (503, "The database or the checkpoint storage cannot be reached."),
     )
 }
 _LARGEST = 2**63 - 1
 Document = dict[str, Any]
 Pipeline = Annotated[str, Path(description="The pipeline's name.")]
 Checkpoint = Annotated[int, Path(ge=1, le=_LARGEST, description="The checkpoint's id.")]
-Plan = Annotated[UUID, Path(description="The id with which the plan was asked for.")]
-At = Annotated[int | None, Query(alias="checkpoint", ge=1, le=_LARGEST, description="By default the latest completed.")]
+Plan = Annotated[UUID, Path(description="The id of the request for the plan.")]
+At = Annotated[
+    int | None,
+    Query(alias="checkpoint", ge=1, le=_LARGEST, description="A checkpoint's id; by default the latest completed."),
+]
 SplitIndex = Annotated[int, Path(ge=0, le=2**31 - 1, description="The split's index.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Only checkpoints with a lower id.")]
-Since = Annotated[datetime | None, Query(description="Triggered then or later, with a time zone.")]
-Until = Annotated[datetime | None, Query(description="Triggered before then, with a time zone.")]
+Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Return only checkpoints with a lower id.")]
+Since = Annotated[
+    datetime | None, Query(description="Return only checkpoints triggered at this time or later. Give a time zone.")
+]
+Until = Annotated[
+    datetime | None, Query(description="Return only checkpoints triggered before this time. Give a time zone.")
+]
 
 
 def history_filter(
@@ -73,13 +80,13 @@ def history_filter(
 
 def _with_zone(at: datetime | None) -> datetime | None:
     if at is not None and at.tzinfo is None:
-        raise HTTPException(400, f"{at.isoformat()} has no time zone. Write it as {at.isoformat()}Z.")
+        raise HTTPException(400, f"{at.isoformat()} has no time zone. Give one, such as {at.isoformat()}Z.")
     return at
 
 
 @api_routes.get("/openapi.json", include_in_schema=False)
 def openapi(request: Request) -> Document:
-    """This API's description."""
+    """Return this API's description."""
     where = f"{request.scope.get('root_path', '')}"
     routes = [route for route in request.app.routes if getattr(route, "path", "").startswith(PREFIX)]
     return get_openapi(title="Tidegate", version="1", routes=routes, servers=[{"url": where}] if where else None)
@@ -87,7 +94,7 @@ def openapi(request: Request) -> Document:
 
 @api_routes.get("/token", responses=REFUSALS)
 def token(request: Request, user: User) -> of_pipelines.Token:
-    """What the header Tidegate-Token of a user action has to be, as long as this login lasts."""
+    """Return the value of the header Tidegate-Token for user actions, valid for this login."""
     return of_pipelines.Token(token=token_of(users_of(request).credential(request)))
 
 
@@ -96,43 +103,43 @@ def pipelines(
     readings: ReadingsDep,
     readable: ReadableDags,
     next_runs: NextRunsDep,
-    after: Annotated[str | None, Query(description="The next_key of the page before.")] = None,
+    after: Annotated[str | None, Query(description="The next_key of the previous page.")] = None,
     limit: Limit = 50,
     text: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
 ) -> of_pipelines.Pipelines:
-    """The pipelines that you may read, what needs somebody first."""
-    found = readings.pipelines(readable, after, limit, text)
-    known = next_runs({dag_id for line in found.lines for dag_id in line.dags})
-    lines = [of_pipelines.Pipeline(**dict(line), next_runs=known_runs(line.dags, known)) for line in found.lines]
-    return of_pipelines.Pipelines(pipelines=lines, next_key=found.next_key, total=found.total)
+    """List the pipelines that you may read, the most urgent first."""
+    answer = readings.pipelines(readable, after, limit, text)
+    runs = next_runs({dag_id for line in answer.lines for dag_id in line.dags})
+    lines = [of_pipelines.Pipeline(**dict(line), next_runs=known_runs(line.dags, runs)) for line in answer.lines]
+    return of_pipelines.Pipelines(pipelines=lines, next_key=answer.next_key, total=answer.total)
 
 
 @api_routes.get("/pipelines/{pipeline}", responses=REFUSALS)
 def pipeline_overview(
     readings: ReadingsDep, pipeline: Pipeline, next_runs: NextRunsDep
 ) -> of_pipelines.PipelineOverview:
-    """The pipeline with its graph, at its latest completed checkpoint."""
-    found = readings.overview(pipeline)
-    runs = known_runs(found.line.dags, next_runs(found.line.dags))
-    return of_pipelines.PipelineOverview(**dict(found), next_runs=runs)
+    """Return a pipeline with its graph, at its latest completed checkpoint."""
+    answer = readings.overview(pipeline)
+    runs = known_runs(answer.line.dags, next_runs(answer.line.dags))
+    return of_pipelines.PipelineOverview(**dict(answer), next_runs=runs)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints", responses=REFUSALS)
 def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) -> CheckpointsOverview:
-    """Counts, summary, the latest of each kind, and the newest part of the history."""
-    found = readings.history(pipeline, limit=limit)
-    return CheckpointsOverview(**dict(readings.summary(pipeline)), **dict(found))
+    """Return counts, a summary, the latest checkpoint of each kind, and the newest part of the history."""
+    newest = readings.history(pipeline, limit=limit)
+    return CheckpointsOverview(**dict(readings.summary(pipeline)), **dict(newest))
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/config", responses=REFUSALS)
 def config(readings: ReadingsDep, pipeline: Pipeline) -> Configuration:
-    """The options of the latest completed checkpoint, and what changed before it."""
+    """Return the options of the latest completed checkpoint, and the changes before it."""
     return readings.configuration(pipeline)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}", responses=REFUSALS)
 def checkpoint_details(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> answers.CheckpointDetails:
-    """A checkpoint with its tasks; their subtasks come in pages."""
+    """Return a checkpoint with its tasks. Their subtasks come in pages."""
     return readings.checkpoint(pipeline, checkpoint)
 
 
@@ -142,34 +149,34 @@ def subtasks(
     pipeline: Pipeline,
     checkpoint: Checkpoint,
     operator: str,
-    after: Annotated[int, Query(ge=-1, le=2**31 - 1, description="The next_index of the page before.")] = -1,
+    after: Annotated[int, Query(ge=-1, le=2**31 - 1, description="The next_index of the previous page.")] = -1,
     limit: Limit = 200,
 ) -> answers.TaskWithSubtasks:
-    """A task with its subtasks and their files."""
+    """Return a task with its subtasks and their files."""
     task = readings.checkpoint(pipeline, checkpoint).tasks.get(operator)
     if task is None:
         raise HTTPException(404, f"Checkpoint {checkpoint} of pipeline {pipeline!r} has no operator {operator!r}.")
-    found = readings.subtasks(pipeline, checkpoint, operator, after, limit)
-    return answers.TaskWithSubtasks(**dict(task), **dict(found))
+    page = readings.subtasks(pipeline, checkpoint, operator, after, limit)
+    return answers.TaskWithSubtasks(**dict(task), **dict(page))
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files", responses=REFUSALS)
 def files(
     readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint, after: str | None = None, limit: Limit = 200
 ) -> answers.FileList:
-    """The files of a checkpoint, with their checksums."""
+    """Return the files of a checkpoint, with their checksums."""
     return readings.files(pipeline, checkpoint, after, limit)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts", responses=REFUSALS)
 def verdicts(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> tuple[answers.Verdict, ...]:
-    """What was found about the staged data, with failing rows."""
+    """Return the verdicts on the staged data, with failing rows."""
     return readings.verdicts(pipeline, checkpoint)
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/_metadata", response_class=Response)
 def metadata(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> Response:
-    """The checkpoint's `_metadata`, as it is on checkpoint storage."""
+    """Return the checkpoint's `_metadata`, as it is on checkpoint storage."""
     content = readings.metadata(pipeline, checkpoint)
     name = f"{checkpoint_name(checkpoint)}_metadata.json"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
@@ -184,7 +191,7 @@ def history(
     before: Before = None,
     limit: Limit = 50,
 ) -> History:
-    """Checkpoints, newest first."""
+    """List checkpoints, newest first."""
     return readings.history(pipeline, wanted, before, limit)
 
 
@@ -196,44 +203,45 @@ def series(
     since: Since = None,
     until: Until = None,
 ) -> of_pipelines.Series:
-    """Completed checkpoints over time, put together to so many points."""
+    """Return completed checkpoints over time, aggregated into so many points."""
     return of_pipelines.Series(points=readings.series(pipeline, points, _with_zone(since), _with_zone(until)))
 
 
 @api_routes.get("/pipelines/{pipeline}/sources", responses=REFUSALS)
 def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> of_pipelines.Sources:
-    """Where each source is, and the files of its splits."""
+    """Return the position of each source, and the files of its splits."""
     return of_pipelines.Sources(sources=readings.sources(pipeline, at))
 
 
 @api_routes.get("/pipelines/{pipeline}/sources/{operator}/{split}", responses=REFUSALS)
 def files_read(readings: ReadingsDep, pipeline: Pipeline, operator: str, split: SplitIndex, at: At = None) -> FilesRead:
-    """The files that a split of a source has read in a checkpoint: their number, and the first 200."""
+    """Return the files that a split of a source has read in a checkpoint: their number, and the first 200."""
     return readings.files_read(pipeline, operator, split, at)
 
 
 @api_routes.get("/pipelines/{pipeline}/state", responses=REFUSALS)
 def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> of_pipelines.States:
-    """The keyed state of each operator."""
+    """Return the keyed state of each operator."""
     return of_pipelines.States(operators=readings.state(pipeline, at))
 
 
 @api_routes.get("/pipelines/{pipeline}/state/{operator}", responses=REFUSALS)
 def key_of_state(readings: ReadingsDep, pipeline: Pipeline, operator: str, key: Key, at: At = None) -> KeyLookup:
-    """The key columns of an operator. With a key, its row, and its history over the newest checkpoints that are kept;
-    if there are more, or reading takes long, it is not `complete`."""
+    """Return the key columns of an operator; with a key, its row and its history over the newest retained checkpoints.
+    The history is not `complete` if there are more checkpoints, or if reading takes long.
+    """
     return readings.key(pipeline, operator, at, key)
 
 
 @api_routes.get("/pipelines/{pipeline}/tables", responses=REFUSALS)
 def tables(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Tables:
-    """Which checkpoint each sink shows, and what is in doubt."""
+    """Return the checkpoint that each sink shows, and those in doubt."""
     return of_pipelines.Tables(tables=readings.tables(pipeline))
 
 
 @api_routes.get("/pipelines/{pipeline}/doubts", responses=REFUSALS)
 def doubts(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Doubts:
-    """What has completed and not every table shows yet: why, since when, what readers see, what to do."""
+    """Return completed checkpoints that not every table shows yet, with reason, time, effect on readers, and advice."""
     return of_pipelines.Doubts(doubts=readings.doubts(pipeline))
 
 
@@ -241,12 +249,12 @@ def doubts(readings: ReadingsDep, pipeline: Pipeline) -> of_pipelines.Doubts:
 def quality(
     readings: ReadingsDep,
     pipeline: Pipeline,
-    target: Annotated[str | None, Query(description="With suite: the history of one.")] = None,
+    target: Annotated[str | None, Query(description="A target; with suite, its history.")] = None,
     suite: str = "",
     before: Before = None,
     limit: Limit = 200,
 ) -> QualityHistory | of_pipelines.JudgedTargets:
-    """What is judged; of one target and suite each verdict, and each expectation as a series."""
+    """Return the validated targets; with a target and suite, each verdict, and each expectation as a series."""
     if target is None:
         return of_pipelines.JudgedTargets(judged=readings.judged(pipeline))
     return readings.quality(pipeline, target, suite, before, limit)
@@ -254,23 +262,23 @@ def quality(
 
 @api_routes.get("/pipelines/{pipeline}/restore-plans/{plan}", responses=REFUSALS)
 def restore_plan(readings: ReadingsDep, pipeline: Pipeline, plan: Plan) -> of_pipelines.PlanDocument:
-    """The plan of a restore, as it is shown, and who confirmed it; `answer` is what became of that."""
-    found = readings.planned_restore(pipeline, str(plan))
-    if found is None:
-        raise HTTPException(404, f"Nobody has asked for the plan {plan} of pipeline {pipeline!r}.")
-    confirmed = found.confirmed
-    known = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
-    return planned_restore(found, known)
+    """Return the plan of a restore as it is shown, and who confirmed it; `answer` is the outcome."""
+    planned = readings.planned_restore(pipeline, str(plan))
+    if planned is None:
+        raise HTTPException(404, f"Plan {plan} of pipeline {pipeline!r} was not requested.")
+    confirmed = planned.confirmed
+    outcome = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
+    return planned_restore(planned, outcome)
 
 
 @api_routes.get("/pipelines/{pipeline}/audit", responses=REFUSALS)
 def audit(
     readings: ReadingsDep,
     pipeline: Pipeline,
-    before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="The next_before of the page before.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="The next_before of the previous page.")] = None,
     limit: Limit = 50,
 ) -> Audit:
-    """Who asked for what, and the answers, newest first."""
-    found = readings.audit(pipeline, before, limit)
-    more = found[-1].number if len(found) == limit else None
-    return Audit(audit=tuple(map(audit_line, found)), next_before=more)
+    """List users' actions and the answers, newest first."""
+    entries = readings.audit(pipeline, before, limit)
+    more = entries[-1].number if len(entries) == limit else None
+    return Audit(audit=tuple(map(audit_line, entries)), next_before=more)

@@ -1,7 +1,7 @@
-"""The FastAPI app behind `/tidegate`: pages, the reports of validated checkpoints, and the API.
+"""The FastAPI app behind `/tidegate`: pages, validation reports, and the API.
 
-Decides what may be served and with which headers. `auth` decides who may see it, for the app as a whole, so that no
-route can be added without it.
+It decides which files are served, and with which headers. `auth` decides about permissions, for the app as a whole, so
+that no route can be added without it.
 """
 
 import html
@@ -39,7 +39,7 @@ _TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-# Reports hold values from the data: nothing in them may run, load or send, and only Airflow's own pages may frame them.
+# Reports contain values from data: nothing in them may run, load or send, and only Airflow's own pages may frame them.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -58,10 +58,13 @@ def create_app(
     dag_runs: DagRuns | None = None,
     schedules: Schedules | None = None,
 ) -> FastAPI:
-    """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). User actions go to what `open_operations` opens. `dag_runs` starts DAG
-    runs; it and `schedules` are by default Airflow's if the users are, else none. FastAPI's own open pages are left
-    out."""
+    """Create the app.
+
+    It serves reports below `docs` (default: the settings'), and the answers of `open_readings`, which is opened with
+    the first request, to `users` (default: Airflow's). User actions go to the operations of `open_operations`.
+    `dag_runs` starts DAG runs; it and `schedules` default to Airflow's if the users are Airflow's, else to none.
+    FastAPI's own open pages are left out.
+    """
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
@@ -99,19 +102,21 @@ def _airflow_schedules() -> Schedules:
 
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")
 def report_file(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: str, name: str) -> Response:
-    """A file of a checkpoint's report. 404 for anything else, without saying why. The page was written when the
-    checkpoint was judged; what a person has decided since is put at its top."""
+    """Return a file of a checkpoint's report; 404 for anything else, without a reason.
+
+    The report was written at validation; a later decision is added at its top.
+    """
     kind, checkpoint_id = _TYPES.get(Path(name).suffix), checkpoint_id_of(checkpoint)
     content = read_confined(request.app.state.docs, pipeline, checkpoint, name) if kind else None
     if content is None or checkpoint_id is None:
         raise HTTPException(404, "There is no such report. Reports of old checkpoints are removed.")
-    if name == _PAGE and (said := _said_of_hold(readings, pipeline, checkpoint_id)):
-        content = content.replace(b"</h1>", b"</h1>\n<p><strong>" + said + b"</strong></p>", 1)
+    if name == _PAGE and (note := _hold_as_html(readings, pipeline, checkpoint_id)):
+        content = content.replace(b"</h1>", b"</h1>\n<p><strong>" + note + b"</strong></p>", 1)
     return Response(content, media_type=kind, headers=_HEADERS)
 
 
-def _said_of_hold(readings: Readings, pipeline: str, checkpoint_id: int) -> bytes:
-    """As HTML; empty if it never waited for a person, or the database does not know the checkpoint any more."""
+def _hold_as_html(readings: Readings, pipeline: str, checkpoint_id: int) -> bytes:
+    """Return the hold as HTML; empty if the checkpoint never waited for approval, or is no longer in the database."""
     try:
         hold = readings.hold(pipeline, checkpoint_id)
     except CheckpointNotFoundError:
@@ -120,11 +125,11 @@ def _said_of_hold(readings: Readings, pipeline: str, checkpoint_id: int) -> byte
 
 
 def read_confined(root: Path, *segments: str) -> bytes | None:
-    """The content of the file at `segments` below `root`; None if there is none that can be read, or if it lies
-    elsewhere, also through a symbolic link.
+    """Return the content of the file at `segments` below `root`; None if it cannot be read, or if it lies elsewhere,
+    even through a symbolic link.
 
-    There is no check before the read: a report may be removed in between. The file system refuses names that are too
-    long.
+    There is no check before the read, because a report may be removed in between. The file system refuses names that
+    are too long.
     """
     if not all(_SEGMENT.fullmatch(segment) for segment in segments):
         return None
@@ -132,5 +137,5 @@ def read_confined(root: Path, *segments: str) -> bytes | None:
         real = root.resolve()
         path = real.joinpath(*segments).resolve()
         return path.read_bytes() if path.is_relative_to(real) else None
-    except (OSError, RuntimeError):  # Python up to 3.12 raises the latter for links that form a circle
+    except (OSError, RuntimeError):  # Python up to 3.12 raises RuntimeError for links that form a circle
         return None

@@ -1,5 +1,6 @@
-"""How routes get what they ask: one `Readings` for each app, opened with the first request, and the operations of all
-pipelines, opened with the first action."""
+"""The dependencies of routes: one `Readings` for each app, opened with the first request, and the operations of all
+pipelines, opened with the first action.
+"""
 
 from collections.abc import Callable
 from threading import Lock
@@ -15,7 +16,9 @@ from tidegate.ui.stopping import server_is_stopping
 
 
 class Asking:
-    """Opens each when it is first needed; if that fails, the next request tries again. Thread-safe."""
+    """The readings and operations of an app, opened when first needed. If that fails, the next request tries again.
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,7 @@ class Asking:
         self._operations: AllOperations | None = None
 
     def readings(self) -> Readings:
-        """Raises what opening them raises."""
+        """Return the readings, opening them if needed."""
         with self._lock:
             if self._readings is None:
                 self._readings = self._open()
@@ -37,7 +40,7 @@ class Asking:
             return self._readings
 
     def operations(self) -> AllOperations:
-        """Raises what opening them raises."""
+        """Return the operations, opening them if needed."""
         with self._lock:
             if self._operations is None:
                 self._operations = self._open_operations()
@@ -62,7 +65,7 @@ def _readings(request: Request) -> Readings:
     return asking_of(request.app).readings()
 
 
-#: A route's parameter of this type is the readings.
+#: The type of a route's parameter that is the readings.
 ReadingsDep = Annotated[Readings, Depends(_readings)]
 
 
@@ -72,7 +75,7 @@ def _key(
         Query(max_length=64, description="The values of the key columns, in their order, as Spark writes them."),
     ] = None,
     null: Annotated[
-        list[int] | None, Query(max_length=64, description="The places of those that are null, from 0.")
+        list[int] | None, Query(max_length=64, description="The indexes of the values that are null, from 0.")
     ] = None,
 ) -> list[str | None] | None:
     if key is None:
@@ -80,7 +83,7 @@ def _key(
     return [None if place in (null or ()) else value for place, value in enumerate(key)]
 
 
-#: A key that is looked up, None if none is.
+#: A key to look up, None if there is none.
 Key = Annotated[list[str | None] | None, Depends(_key)]
 
 

@@ -1,10 +1,10 @@
-"""Who may see what, decided in this one place, for the app as a whole.
+"""Permissions, decided in one place for the app as a whole.
 
-The right follows the DAGs that have asked for the pipeline's checkpoints, whatever they are called: who may read one of
-them may read the pipeline, and who may edit one of them may act on it. What cannot be taken back, to cancel, drain and
-dispose, takes the right to delete one, and so does restoring. What starts a DAG run takes the right to trigger that
-DAG, too (`dag_runs`). A pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and
-what they may do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
+They follow the DAGs that have requested the pipeline's checkpoints: a user who may read one of them may read the
+pipeline, and a user who may edit one of them may act on it. Actions that cannot be undone (cancel, drain and dispose)
+and restores require the right to delete one. Actions that start a DAG run also require the right to trigger that DAG
+(`dag_runs`). For a pipeline without a DAG, the same right on DAGs in general is required. `Users` identifies the user
+and their rights on DAGs: Airflow's users, or the one user of `tidegate ui`.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,14 +19,14 @@ from tidegate.reading.readings import Readings
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.same_site import require_same_site
 
-#: The path parameters that name a pipeline or a DAG, in every route that is about one.
+#: The path parameters that name a pipeline or a DAG, in every route that concerns one.
 PIPELINE, DAG = "pipeline", "dag_id"
-#: The last words of paths that need the right to delete.
+#: The last segments of paths that require the right to delete.
 FINAL = frozenset({"cancel", "dispose", "drain", "plan-restore", "restore"})
 
 
 class Right(StrEnum):
-    """On a DAG, as Airflow names them."""
+    """A right on a DAG, with Airflow's names."""
 
     READ = "GET"
     EDIT = "PUT"
@@ -34,32 +34,36 @@ class Right(StrEnum):
 
 
 class Users(Protocol):
-    """Those who may come in."""
+    """The users who may log in."""
 
-    how_to_log_in: str  # a sentence for those who are not logged in
+    how_to_log_in: str  # a sentence for users who are not logged in
 
     async def identify(self, request: Request) -> Any:
-        """Who asks. Raises `HTTPException`: 401 without a login."""
+        """Return the user who made the request.
+
+        Raises:
+            HTTPException: 401 without a login.
+        """
         ...
 
     def credential(self, request: Request) -> str:
-        """The secret by which an identified user came in."""
+        """Return the secret by which an identified user logged in."""
         ...
 
     def address(self) -> str:
-        """The URL by which browsers reach the pages, as far as it is configured; else empty."""
+        """Return the URL by which browsers reach the pages, if it is configured; else an empty text."""
         ...
 
     def actor(self, request: Request, user: Any) -> Actor:
-        """The user, for the audit."""
+        """Return the user for the audit log."""
         ...
 
     def permitted(self, user: Any, dag_ids: Collection[str], right: Right) -> frozenset[str]:
-        """Those of the DAGs on which the user has this right."""
+        """Return those of the DAGs on which the user has this right."""
         ...
 
     def permitted_at_all(self, user: Any, right: Right) -> bool:
-        """Whether the user has it on DAGs in general."""
+        """Whether the user has the right on DAGs in general."""
         ...
 
 
@@ -72,23 +76,30 @@ async def _identify(request: Request) -> Any:
     return await users_of(request).identify(request)
 
 
-#: Whoever is logged in.
+#: The user who is logged in.
 User = Annotated[Any, Depends(_identify)]
 
 
 def require_rights() -> Any:
-    """A dependency: 401 without a valid token or login cookie, 403 without the right that the request takes on the
-    pipeline or DAG that the path names, or on DAGs at all where it names none. What changes something must come from
-    our own pages, or from a program. What no row can hold is not found."""
+    """Return a dependency that checks login and rights.
+
+    It answers 401 without a valid token or login cookie, and 403 without the right that the request requires on the
+    pipeline or DAG that the path names, or on DAGs in general if it names none. A change must come from Tidegate's own
+    pages or from a program. A name that no row can hold is answered with 404.
+    """
     return Depends(check_rights)
 
 
 def check_rights(request: Request, user: User, readings: ReadingsDep) -> None:
-    """What `require_rights` says. Raises `HTTPException`."""
+    """Check the rights as `require_rights` describes.
+
+    Raises:
+        HTTPException: If the request is not allowed.
+    """
     if any("\0" in str(value) for value in request.path_params.values()):
-        raise HTTPException(404, "There is no such thing: its name holds a character that no name has.")
+        raise HTTPException(404, "There is no such object: names do not contain this character.")
     if any("\0" in value for _, value in request.query_params.multi_items()):
-        raise HTTPException(400, "A parameter holds a character that no text in the database has.")
+        raise HTTPException(400, "A parameter contains a character that is not valid. Remove it.")
     users, dags = users_of(request), named_dags(request.path_params, readings)
     if not may(users, user, dags, Right.READ):
         raise HTTPException(403, "Forbidden")
@@ -96,7 +107,11 @@ def check_rights(request: Request, user: User, readings: ReadingsDep) -> None:
         return
     require_same_site(request, users.credential(request), users.address())
     if not may(users, user, dags, _right_to_change(request)):
-        raise HTTPException(403, "You may not do this with any of the DAGs of this pipeline. Nothing was changed.")
+        raise HTTPException(
+            403,
+            "You do not have this right on any DAG of this pipeline. "
+            "Nothing was changed. Ask the administrator of Airflow.",
+        )
 
 
 def _right_to_change(request: Request) -> Right:
@@ -104,14 +119,14 @@ def _right_to_change(request: Request) -> Right:
 
 
 def named_dags(path: Mapping[str, Any], readings: Readings) -> Collection[str]:
-    """The DAGs of what the path is about."""
+    """Return the DAGs of the object that the path names."""
     if DAG in path:
         return (str(path[DAG]),)
     return readings.dags(str(path[PIPELINE])) if PIPELINE in path else ()
 
 
 def may(users: Users, user: Any, dags: Collection[str], right: Right) -> bool:
-    """Whether the user has the right on a pipeline that has these DAGs; none: on DAGs at all."""
+    """Whether the user has the right on a pipeline that has these DAGs; without any, on DAGs in general."""
     return bool(users.permitted(user, dags, right)) if dags else users.permitted_at_all(user, right)
 
 
@@ -125,7 +140,7 @@ ReadableDags = Annotated[frozenset[str], Depends(readable_dags)]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user may do with a pipeline, beyond reading."""
+    """A user's rights on a pipeline, beyond reading."""
 
     edit: bool
     delete: bool
@@ -136,7 +151,7 @@ def _rights(request: Request, user: User, readings: ReadingsDep) -> Rights:
     return Rights(may(users, user, dags, Right.EDIT), may(users, user, dags, Right.DELETE))
 
 
-#: Those of the user on the pipeline that the path names.
+#: The user's rights on the pipeline that the path names.
 RightsDep = Annotated[Rights, Depends(_rights)]
 
 
@@ -144,5 +159,5 @@ def _actor(request: Request, user: User) -> Actor:
     return users_of(request).actor(request, user)
 
 
-#: Who asks, for the audit.
+#: The user who makes the request, for the audit log.
 ActorDep = Annotated[Actor, Depends(_actor)]

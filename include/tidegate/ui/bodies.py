@@ -1,6 +1,6 @@
-"""Bodies of requests: read of those alone who may act, and never further than a bound.
+"""Bodies of requests, read only from users who may act, and only up to a limit.
 
-FastAPI reads a body as a whole before it calls any dependency, so a stranger could have the server hold 40 MB and more.
+FastAPI reads the whole body before it calls any dependency, so a stranger could make the server hold 40 MB and more.
 """
 
 from collections.abc import Callable, Coroutine
@@ -14,13 +14,13 @@ from starlette.concurrency import run_in_threadpool
 from tidegate.ui.asking import asking_of
 from tidegate.ui.auth import check_rights, users_of
 
-#: Bytes. The longest that anybody needs accepts a plan that leaves a thousand operators.
+#: Bytes. The longest useful body accepts a plan that leaves a thousand operators.
 LONGEST_BODY = 1 << 20
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ActionRoute(APIRoute):
-    """Looks at login and rights, then reads the body, then goes on as any route."""
+    """A route that checks login and rights before it reads the body."""
 
     def get_route_handler(self) -> _Handler:
         act = super().get_route_handler()
@@ -39,7 +39,11 @@ class ActionRoute(APIRoute):
 
 
 async def _read(request: Request) -> bytes:
-    """Raises `HTTPException`, 413."""
+    """Read the body.
+
+    Raises:
+        HTTPException: 413 if it is too long.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and len(announced) < 20 and int(announced) > LONGEST_BODY:
         raise _too_long()
@@ -52,4 +56,4 @@ async def _read(request: Request) -> bytes:
 
 
 def _too_long() -> HTTPException:
-    return HTTPException(413, f"The body is longer than {LONGEST_BODY:,} bytes. Nothing was changed.")
+    return HTTPException(413, f"The body is longer than {LONGEST_BODY:,} bytes. Nothing was changed. Send less.")

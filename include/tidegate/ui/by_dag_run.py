@@ -1,7 +1,7 @@
-"""User actions that need the pipeline's code: each starts a DAG run, once for each id, and says which.
+"""User actions that need the pipeline's code: each starts one DAG run for each request id, and returns its id.
 
-What is recorded comes first, and the DAG run after it, by an id that is made of the request's. So whoever asks again
-after a crash, or twice, gets the same DAG run.
+The record is written first and the DAG run started afterwards, with an id derived from the request's. So a request that
+is repeated, even after a crash, leads to the same DAG run.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from tidegate.ui.dag_runs import DagRuns
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Who asks for what of which pipeline. `actor` is the user, for the record."""
+    """A user's request about a pipeline. `actor` is the user, for the record."""
 
     operations: PipelineOperations
     runs: DagRuns
@@ -40,15 +40,21 @@ class Desk:
         return self.operations.pipeline_id
 
     def require_right(self, dag_id: str) -> None:
-        """Before anything is recorded. Raises `HTTPException`."""
+        """Check the right before anything is recorded.
+
+        Raises:
+            HTTPException: 403 if the user may not trigger the DAG.
+        """
         if not self.runs.may_start(self.user, dag_id):
-            raise HTTPException(403, f"You may not trigger DAG {dag_id}. Nothing was changed.")
+            raise HTTPException(
+                403, f"You may not trigger DAG {dag_id}. Nothing was changed. Ask the administrator of Airflow."
+            )
 
 
 def take(
     desk: Desk, request_id: str, kind: CheckpointKind, label: Label, drain: bool, chosen: str | None, dag: str
 ) -> ActionAnswer:
-    """A run of the pipeline's DAG `dag`, as its form would start it; `chosen` if somebody has chosen among several."""
+    """Start a run of the pipeline's DAG `dag`, as its form would; `chosen` is the user's choice among several."""
     given = {"kind": kind.value, "drain": drain or None, "name": label.name, "note": label.note}
     conf = {name: value for name, value in given.items() if value is not None}
 
@@ -59,21 +65,30 @@ def take(
 
 
 def choose_dag(desk: Desk, dags: tuple[str, ...], chosen: str | None) -> str | None:
-    """The DAG of which a run is to take the checkpoint; None if the pipeline has none. Raises `HTTPException`."""
-    found = desk.runs.active(dags)
-    if chosen is not None and chosen not in found:
-        raise HTTPException(409, f"Pipeline {desk.pipeline} has no DAG {chosen[:200]}. Nothing was changed.")
-    if chosen is None and len(found) > 1:
-        raise HTTPException(409, f"Say which DAG, as dag_id: {', '.join(found)}. Nothing was changed.")
-    return chosen or next(iter(found), None)
+    """Return the DAG whose run takes the checkpoint; None if the pipeline has none.
+
+    Raises:
+        HTTPException: 409 if the choice is not valid, or is needed.
+    """
+    active = desk.runs.active(dags)
+    if chosen is not None and chosen not in active:
+        raise HTTPException(
+            409, f"Pipeline {desk.pipeline} has no DAG {chosen[:200]}. Nothing was changed. Choose another one."
+        )
+    if chosen is None and len(active) > 1:
+        raise HTTPException(
+            409,
+            f"Pipeline {desk.pipeline} has several DAGs. Nothing was changed. Give one as dag_id: {', '.join(active)}.",
+        )
+    return chosen or next(iter(active), None)
 
 
 def plan(desk: Desk, request_id: str, target: str) -> ActionAnswer:
-    """Have a restore planned. Nothing is changed by that, so it is not in the audit."""
+    """Start the planning of a restore. It changes nothing, so it is not in the audit log."""
     plans = desk.operations.planned_restores
     try:
-        known = plans.find(request_id)
-        dag_id = _restoring(desk) if known is None else known.asked.dag_id
+        existing = plans.find(request_id)
+        dag_id = _restoring(desk) if existing is None else existing.asked.dag_id
         desk.require_right(dag_id)
         planned = plans.ask(request_id, target, desk.actor, dag_id)
         if planned.planned_at is None:
@@ -88,7 +103,11 @@ def plan(desk: Desk, request_id: str, target: str) -> ActionAnswer:
 
 
 def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> ActionAnswer:
-    """Carry out a plan as it was shown. What became of it is in the audit, by this id. Raises `HTTPException` 404."""
+    """Carry out a plan as it was shown. The outcome is in the audit log, by this id.
+
+    Raises:
+        HTTPException: 404 if there is no such plan.
+    """
     plans = desk.operations.planned_restores
     if (shown := plans.find(plan_id)) is None:
         raise HTTPException(404, "There is no such plan.")
@@ -100,14 +119,14 @@ def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> Ac
     assert planned is not None  # plans are not deleted
     assert planned.confirmed is not None
     action = action_of(planned, planned.confirmed)
-    if (known := desk.operations.auditing.answer_to(action)) is not None:
-        return known
+    if (earlier_answer := desk.operations.auditing.answer_to(action)) is not None:
+        return earlier_answer
     try:
         _start(desk, planned, planned.confirmed.dag_id, request_id)
     except ActionRefusedError as error:
         return desk.operations.auditing.carry_out(action, _refusing(error))
-    said = f"Pipeline {desk.pipeline} is restored by DAG run {planned.confirmed.run_id}."
-    return ActionAnswer(AnswerStatus.DONE, said)
+    sentence = f"Pipeline {desk.pipeline} is restored by DAG run {planned.confirmed.run_id}."
+    return ActionAnswer(AnswerStatus.DONE, sentence)
 
 
 def _refusing(error: CheckpointError) -> Any:
@@ -118,11 +137,15 @@ def _refusing(error: CheckpointError) -> Any:
 
 
 def _restoring(desk: Desk) -> str:
-    """Raises `ActionRefusedError` if no DAG restores this pipeline."""
+    """Return the DAG that restores this pipeline.
+
+    Raises:
+        ActionRefusedError: If there is none.
+    """
     dag_id = desk.runs.restoring(desk.pipeline)
     if dag_id is None:
         raise ActionRefusedError(
-            f"No DAG restores pipeline {desk.pipeline}. Nothing was changed. Make one with `restore_dag`, or run "
+            f"No DAG restores pipeline {desk.pipeline}. Nothing was changed. Create one with `restore_dag`, or run "
             f"`tidegate restore {desk.pipeline}` where its code is."
         )
     return dag_id

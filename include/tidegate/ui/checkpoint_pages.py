@@ -17,7 +17,7 @@ from tidegate.ui.shell import page
 routes = PageRoutes(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
 
 CheckpointNumber = Annotated[int, Path(ge=1, le=2**62)]
-#: The tasks whose logs say most: they are those of `checkpoint_dag`.
+#: The tasks of `checkpoint_dag` with the most useful logs.
 _LOGS = ("snapshot", "validate", "finalize")
 
 
@@ -32,12 +32,12 @@ def one_checkpoint(
     operator: Text = "",
     after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
 ) -> HTMLResponse:
-    """`operator` is opened: its subtasks are shown, those with an index after `after`."""
-    found = readings.checkpoint(pipeline, checkpoint)
-    opened = operator if operator in found.tasks else None
+    """Show a checkpoint. The subtasks of `operator` are shown, from the index after `after` on."""
+    details = readings.checkpoint(pipeline, checkpoint)
+    opened = operator if operator in details.tasks else None
     return page(
-        request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(pipeline, found, startable),
+        request, "checkpoint.html", pipeline=pipeline, details=details, spans=draw_spans(details.phases, details.now),
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(pipeline, details, startable),
         rights=rights,
         subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""What Airflow shows as a tab of a DAG, and of a DAG run: the checkpoints that it has asked for.
+"""The tabs of a DAG and of a DAG run in Airflow, with the checkpoints that it has requested.
 
-Airflow puts the tabs on every DAG. One that has asked for no checkpoint shows a sentence.
+Airflow shows the tabs on every DAG. For a DAG that has requested no checkpoint, they contain a sentence.
 """
 
 from fastapi import Request

@@ -1,4 +1,4 @@
-"""What needs the pipeline's code is done by a DAG run. The pages start one through this, where there is an Airflow."""
+"""The DAG runs that the pages start for work that needs the pipeline's code, if there is an Airflow."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidegate.ui.auth import User
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """As Airflow says it: queued, running, success, failed. What waits in a paused DAG does not begin."""
+    """The state of a run in Airflow's words: queued, running, success, failed. A run of a paused DAG does not start."""
 
     state: str
     paused: bool
@@ -24,11 +24,11 @@ class RunState:
 
 class DagRuns(Protocol):
     def active(self, dag_ids: Collection[str]) -> tuple[str, ...]:
-        """Those of these DAGs that there are, by id."""
+        """Return those of these DAGs that exist, by id."""
         ...
 
     def restoring(self, pipeline: str) -> str | None:
-        """The DAG that restores this pipeline, if one does: the first by id of several."""
+        """Return the DAG that restores this pipeline, if there is one; of several, the first by id."""
         ...
 
     def may_start(self, user: Any, dag_id: str) -> bool:
@@ -36,17 +36,21 @@ class DagRuns(Protocol):
         ...
 
     def start(self, user: Any, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> str:
-        """Start it, once; a sentence that says so. Raises `ActionRefusedError` if it cannot be started, or if a DAG
-        run of this id is another one, and `HTTPException` 403 if the user may not."""
+        """Start the run, once, and return a sentence that confirms it.
+
+        Raises:
+            ActionRefusedError: If it cannot be started, or if another DAG run has this id.
+            HTTPException: 403 if the user may not start it.
+        """
         ...
 
     def state(self, dag_id: str, run_id: str) -> RunState | None:
-        """None if there is no such DAG run, or not any more."""
+        """Return the state of the DAG run; None if it does not exist."""
         ...
 
 
 class NoDagRuns:
-    """Without Airflow."""
+    """The DAG runs where there is no Airflow."""
 
     def active(self, dag_ids: Collection[str]) -> tuple[str, ...]:
         return ()
@@ -69,14 +73,17 @@ def dag_runs_of(request: Request) -> DagRuns:
     return runs
 
 
-#: A route's parameter of this type starts DAG runs.
+#: The type of a route's parameter that starts DAG runs.
 DagRunsDep = Annotated[DagRuns, Depends(dag_runs_of)]
 
 
 @dataclass(frozen=True, slots=True)
 class Startable:
-    """The DAGs of which a run does what takes the pipeline's code: those that take checkpoints, and the one that
-    restores. `denied` are those of both that the user may not trigger. `airflow`: whether there is one at all."""
+    """The DAGs whose runs do the work that needs the pipeline's code.
+
+    `takes` take checkpoints, and `restores` restores. `denied` are those of both that the user may not trigger.
+    `airflow` is whether there is an Airflow at all.
+    """
 
     takes: tuple[str, ...] = ()
     restores: str | None = None
@@ -86,8 +93,8 @@ class Startable:
 
 def find_startable(runs: DagRuns, user: User, pipeline: str, dag_ids: Collection[str]) -> Startable:
     taking, restoring = runs.active(dag_ids), runs.restoring(pipeline)
-    known = [*taking, *([] if restoring is None else [restoring])]
-    denied = tuple(dag for dag in known if not runs.may_start(user, dag))
+    dags = [*taking, *([] if restoring is None else [restoring])]
+    denied = tuple(dag for dag in dags if not runs.may_start(user, dag))
     return Startable(taking, restoring, denied, not isinstance(runs, NoDagRuns))
 
 
@@ -95,5 +102,5 @@ def _startable(request: Request, user: User, readings: ReadingsDep, pipeline: st
     return find_startable(dag_runs_of(request), user, pipeline, readings.dags(pipeline))
 
 
-#: What the user can start for the pipeline that the path names.
+#: The DAGs that the user can start for the pipeline that the path names.
 StartableDep = Annotated[Startable, Depends(_startable)]

@@ -1,4 +1,4 @@
-"""Where the parts of a pipeline's graph, and the spans of a checkpoint's time line, lie. Pure; templates draw them."""
+"""The layout of a pipeline's graph, and of the spans of a checkpoint's time line. Pure; templates draw them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """`edges` are paths, from the right side of a box to the left side of another."""
+    """A graph with coordinates. `edges` are paths, from the right side of a box to the left side of another."""
 
     boxes: tuple[Box, ...]
     edges: tuple[str, ...]
@@ -29,14 +29,15 @@ class Drawing:
 
 
 def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
-    """Each vertex one column right of the last it reads from. Inputs that are not vertices, and
-    those that would close a circle, are left out: what is drawn comes from files."""
+    """Place each vertex one column right of the last one it reads from. Inputs that are not vertices, and those that
+    would close a circle, are left out, because the graph comes from files.
+    """
     column: dict[str, int] = {}
 
     def place(key: str, above: frozenset[str]) -> int:
         if key not in column:
-            known = [one for one in inputs[key] if one in inputs and one not in above | {key}]
-            column[key] = max((place(one, above | {key}) + 1 for one in known), default=0)
+            valid = [one for one in inputs[key] if one in inputs and one not in above | {key}]
+            column[key] = max((place(one, above | {key}) + 1 for one in valid), default=0)
         return column[key]
 
     for key in inputs:
@@ -62,14 +63,14 @@ def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
 
 
 def by_role(roles: Mapping[str, str]) -> dict[str, list[str]]:
-    """Inputs that put sources before operators and these before sinks, where nothing says what reads from what."""
+    """Return inputs that put sources before operators and these before sinks, for a graph without recorded inputs."""
     kinds = [role for role in ("source", "operator", "sink") if role in roles.values()]
     before = dict(zip(kinds[1:], kinds, strict=False))
     return {key: [other for other, known in roles.items() if known == before.get(role)] for key, role in roles.items()}
 
 
 def _middle(inputs: Sequence[str], rows: Mapping[int, Sequence[str]]) -> float:
-    """How far down a vertex's inputs are: in this order, edges cross less."""
+    """Return the average row of a vertex's inputs. Edges cross less if vertices are in this order."""
     places = [keys.index(one) for keys in rows.values() for one in inputs if one in keys]
     return sum(places) / len(places) if places else 0
 
@@ -83,7 +84,9 @@ def _edge(before: Box, after: Box) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`x` and `width` are thousandths of the whole. `lasts`: it has not ended yet. `moment`: it has no length."""
+    """A span of the time line. `x` and `width` are thousandths of the whole. It `lasts` if it has not ended yet; a
+    `moment` has no length.
+    """
 
     phase: str
     label: str
@@ -96,12 +99,12 @@ class Span:
     moment: bool
 
 
-#: So that what took no time can be seen.
+#: The least width, so that a span without length can be seen.
 _LEAST = 4.0
 
 
 def draw_spans(phases: Sequence[PhaseSpan], now: datetime) -> tuple[Span, ...]:
-    """Beside each other, as long as they took; one that is only a moment has the least width."""
+    """Place the spans side by side, as wide as they lasted; one that is only a moment has the least width."""
     ends = [phase.ended_at or (now if _lasts(phase) else phase.began_at) for phase in phases]
     durations = [between(phase.began_at, end) for phase, end in zip(phases, ends, strict=True)]
     total = sum(durations) or 1

@@ -1,4 +1,4 @@
-"""What went wrong, said as a page to those who asked for a page, and as JSON to programs."""
+"""Errors, as a page for a browser and as JSON for a program."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,17 +17,18 @@ from tidegate.ui.shell import sentence
 _FOR_PROGRAMS = ("/api/", "/docs/", "/static/")
 _TITLES = {
     401: "Please log in",
-    403: "Not yours to see",
-    404: "There is no such thing",
-    422: "There is no such page",
-    503: "Out of reach",
+    403: "No permission",
+    404: "Not found",
+    422: "Not found",
+    503: "Not available",
 }
-#: How many of the parts that are not right an answer names, and in how many characters each.
+#: The number of invalid parts that an answer names, and the length of each.
 _MOST, _LONGEST = 10, 500
-#: Seconds after which a browser asks again for a page that could not be answered.
+#: The seconds after which a browser reloads a page that was not available.
 _AGAIN = 5
 _FORBIDDEN = (
-    "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right."
+    "You may not read any of the DAGs that take this pipeline’s checkpoints. Ask the administrator of Airflow for the "
+    "right."
 )
 
 
@@ -48,32 +49,32 @@ async def _say_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_for_a_program(request):
         return JSONResponse({"errors": [str(error.detail)]}, error.status_code, error.headers)
-    said = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
-    return _page(request, error.status_code, said.get(error.status_code, str(error.detail)))
+    texts = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
+    return _page(request, error.status_code, texts.get(error.status_code, str(error.detail)))
 
 
 async def _say_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if _is_for_a_program(request):
-        found = error.errors()
-        said = [_invalid(one) for one in found[:_MOST]]
-        more = [f"{len(found) - _MOST} more parts are not what they have to be."] if len(found) > _MOST else []
-        return JSONResponse({"errors": said + more}, 422)
-    return _page(request, 422, "A part of the address is not what it should be. Begin with the list of pipelines.")
+        errors = error.errors()
+        texts = [_invalid(one) for one in errors[:_MOST]]
+        more = [f"{len(errors) - _MOST} more parts are not valid."] if len(errors) > _MOST else []
+        return JSONResponse({"errors": texts + more}, 422)
+    return _page(request, 422, "A part of the address is not valid. Start at the list of pipelines.")
 
 
 def _invalid(found: Mapping[str, Any]) -> str:
-    """Where it is, and what it has to be. What was given is quoted as far as it can be written."""
+    """Return the place and the requirement. The given value is quoted if it can be stored."""
     place = ".".join(str(part) for part in found["loc"])
     return storable_text(f"{place}: {found['msg']}.")[:_LONGEST]
 
 
 async def _say_fault(request: Request, error: Exception) -> Response:
-    """Of ours; the server's log has it."""
-    said = "Something went wrong in the server, and its log says what. It is not known whether anything was changed."
+    """Answer an internal error, which the server's log has."""
+    text = "The server has an internal error, which its log explains. It is unknown whether anything was changed."
     if _is_for_a_program(request):
-        return JSONResponse({"errors": [said]}, 500)
-    return _page(request, 500, said)
+        return JSONResponse({"errors": [text]}, 500)
+    return _page(request, 500, text)
 
 
 def _is_for_a_program(request: Request) -> bool:
@@ -82,9 +83,9 @@ def _is_for_a_program(request: Request) -> bool:
 
 
 def _page(request: Request, status: int, text: str) -> Response:
-    title = _TITLES.get(status, "Something went wrong")
+    title = _TITLES.get(status, "Internal error")
     if status != 503:
         return sentence(request, status, title, text)
-    response = sentence(request, status, title, f"{text} This page asks again by itself, every {_AGAIN} seconds.")
+    response = sentence(request, status, title, f"{text} This page reloads itself every {_AGAIN} seconds.")
     response.headers["Refresh"] = response.headers["Retry-After"] = str(_AGAIN)
     return response

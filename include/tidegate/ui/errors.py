@@ -1,4 +1,6 @@
-"""What an error of ours means over HTTP. Its sentence is the answer, as Flink's API answers: `{"errors": [...]}`."""
+"""The HTTP status of Tidegate's errors. Their sentences are the answer, in the form of Flink's API: `{"errors":
+[...]}`.
+"""
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -18,7 +20,7 @@ from tidegate.protocol.facts.errors import (
     UnknownOutcomeError,
 )
 
-#: Any other error of ours is a fault of the server.
+#: Any other of Tidegate's errors is a fault of the server.
 STATUS: dict[type[Exception], int] = {
     IllegalRequestError: 400,
     PipelineNotFoundError: 404,
@@ -26,7 +28,7 @@ STATUS: dict[type[Exception], int] = {
     OperatorNotFoundError: 404,
     CheckpointNotRetainedError: 404,
     StateSchemaError: 404,
-    StateIntegrityError: 404,  # the file is not there, or not what was written
+    StateIntegrityError: 404,  # the file is missing, or differs from the one written
     MetadataError: 404,
     StorageError: 503,
     StoreUnavailableError: 503,

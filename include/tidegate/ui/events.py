@@ -1,6 +1,6 @@
-"""Server-sent events: it is time to ask again. A browser that hears them asks the API for what it shows.
+"""Server-sent events that notify browsers of changes. A browser then requests the current content from the API.
 
-Whatever the number of browsers, one connection to the database listens for all of them (`tidegate.reading.changes`).
+One connection to the database listens for any number of browsers (`tidegate.reading.changes`).
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from tidegate.ui.auth import Right, User, may, users_of
 
 event_routes = APIRouter(prefix=PREFIX)
 
-#: A proxy must not collect what is sent.
+#: A proxy must not buffer the events.
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-#: How long, in seconds, one answer goes on.
+#: The longest duration of one answer, in seconds.
 LONGEST = 600.0
 _HEARTBEAT = ": nothing changed\n\n"
 
 
 @event_routes.get("/events", response_class=StreamingResponse)
 def all_events(request: Request, readings: ReadingsDep, user: User) -> StreamingResponse:
-    """`changed`, `lost` and `back`, for all pipelines that you may read."""
+    """Stream `changed`, `lost` and `back` events for all pipelines that you may read."""
     users = users_of(request)
     return _stream(readings.changes, lambda changed: may(users, user, readings.dags(changed), Right.READ))
 
 
 @event_routes.get("/pipelines/{pipeline}/events", response_class=StreamingResponse)
 def pipeline_events(readings: ReadingsDep, pipeline: Pipeline) -> StreamingResponse:
-    """The same for one pipeline."""
-    readings.pipeline(pipeline)  # there is one
+    """Stream the events of one pipeline."""
+    readings.pipeline(pipeline)  # raises an error if there is no such pipeline
     return _stream(readings.changes, lambda changed: changed == pipeline)
 
 
@@ -45,10 +45,10 @@ def _stream(changes: Changes, wanted: Callable[[str], bool]) -> StreamingRespons
 
 
 async def events(changes: Changes, wanted: Callable[[str], bool], heartbeat: float = 15.0) -> AsyncIterator[str]:
-    """The text of each event. The browser comes again by itself after the end, and its rights are looked at anew."""
+    """Yield the text of each event. The browser reconnects at the end, and its rights are checked again."""
     end, wants = asyncio.get_running_loop().time() + LONGEST, _Wants(wanted)
-    async with aclosing(changes.subscribe(heartbeat)) as heard:
-        async for change in heard:
+    async with aclosing(changes.subscribe(heartbeat)) as received:
+        async for change in received:
             if change is None:
                 yield _HEARTBEAT
             else:
@@ -61,16 +61,16 @@ async def events(changes: Changes, wanted: Callable[[str], bool], heartbeat: flo
 
 @dataclass(frozen=True, slots=True)
 class _Wants:
-    """What one answer tells of. Each pipeline is asked about once."""
+    """The pipelines whose changes one answer reports. The right on each is checked once."""
 
     wanted: Callable[[str], bool]
     known: dict[str, bool] = field(default_factory=dict)
 
     async def of(self, change: Change) -> list[str]:
         if new := change.pipelines - self.known.keys():
-            # Outside of the event loop: who may read a pipeline may have to be asked of the database.
-            self.known.update(await asyncio.to_thread(lambda: {each: self.wanted(each) for each in new}))
-        return sorted(each for each in change.pipelines if self.known[each])
+            # Outside of the event loop, because checking the rights may need the database.
+            self.known.update(await asyncio.to_thread(lambda: {name: self.wanted(name) for name in new}))
+        return sorted(name for name in change.pipelines if self.known[name])
 
 
 def _event(change: Change, pipelines: list[str]) -> str:

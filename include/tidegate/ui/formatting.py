@@ -1,6 +1,6 @@
-"""How figures are written on pages, in one place: durations, sizes, ages, counts and moments. Pure.
+"""The format of figures on pages: durations, sizes, ages, counts and moments. Pure.
 
--1 means that nothing was reported, None that there is no such thing; both are shown as a dash.
+-1 means that no value was reported, None that there is no such thing; both are shown as a dash.
 """
 
 import json
@@ -22,7 +22,7 @@ _PREFIXES = "kMGTPE"
 
 
 def duration(milliseconds: float | None) -> str:
-    """As `812 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `5 d 3 h`."""
+    """Format a duration as `812 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `5 d 3 h`."""
     if milliseconds is None or milliseconds < 0:
         return DASH
     whole = round(milliseconds)
@@ -40,7 +40,7 @@ def duration(milliseconds: float | None) -> str:
 
 
 def age(milliseconds: float | None) -> str:
-    """How long ago, in the largest unit that fits: `12 s`, `3 min`, `5 h`, `8 d`."""
+    """Format an age in the largest unit that fits: `12 s`, `3 min`, `5 h`, `8 d`."""
     if milliseconds is None or milliseconds < 0:
         return DASH
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -50,7 +50,7 @@ def age(milliseconds: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in decimal units, as the commands show them."""
+    """Format bytes in decimal units, as the commands do."""
     if count is None or count < 0:
         return DASH
     if count < 1_000:
@@ -68,20 +68,22 @@ def number(count: float | None) -> str:
 
 
 def counted(count: float | None, unit: str) -> str:
-    """`1 file`, `2 files`; the unit is given for several. `files not counted` if nothing was reported."""
+    """Format a count with its unit: `1 file`, `2 files`. The unit is given in the plural. `files not counted` if no
+    number was reported.
+    """
     if count is None or count < 0:
         return f"{unit} not counted"
     return f"{number(count)} {unit.removesuffix('s') if count == 1 else unit}"
 
 
 def together(counts: Iterable[float]) -> float:
-    """A sum; unknown, -1, if a part of it is."""
-    known = list(counts)
-    return -1 if any(count < 0 for count in known) else sum(known)
+    """Return the sum; -1, unknown, if a part of it is."""
+    parts = list(counts)
+    return -1 if any(count < 0 for count in parts) else sum(parts)
 
 
 def signed(value: float | None) -> str:
-    """A figure from data, which may be negative."""
+    """Format a figure from data, which may be negative."""
     return DASH if value is None else f"{value:,.6g}"
 
 
@@ -90,53 +92,53 @@ def percent(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """How many times the average."""
+    """Format a multiple of the average."""
     return DASH if value is None or value < 0 else f"{value:.1f}×"
 
 
 def moment(at: datetime | None) -> str:
-    """In UTC, as every page says at its foot."""
+    """Format a time in UTC, which the foot of every page states."""
     return DASH if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock(at: datetime | None) -> str:
-    """The time alone, to the millisecond, where the day is said beside it."""
+    """Format the time of day to the millisecond, where the date is shown next to it."""
     return DASH if at is None else at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def between(begin: datetime | None, end: datetime | None) -> int:
-    """Milliseconds; -1 if one is missing."""
+    """Return the milliseconds between two times; -1 if one is missing."""
     return -1 if begin is None or end is None else max(0, round((end - begin).total_seconds() * 1000))
 
 
 def pairs(anything: object) -> str:
-    """What an object of JSON says, in words: `column minutes, min_value 0`; anything else as `value`."""
+    """Format a JSON object in words: `column minutes, min_value 0`; anything else as `value`."""
     if not isinstance(anything, Mapping) or not anything:
         return value(anything)
-    return ", ".join(f"{name} {_inner(each)}" for name, each in anything.items())
+    return ", ".join(f"{name} {_inner(item)}" for name, item in anything.items())
 
 
 def _inner(anything: object) -> str:
     if isinstance(anything, Mapping):
         return f"({pairs(anything)})" if anything else "none"
     if isinstance(anything, list):
-        return " ".join(value(each) for each in anything[:5]) + (" …" if len(anything) > 5 else "") or "none"
+        return " ".join(value(item) for item in anything[:5]) + (" …" if len(anything) > 5 else "") or "none"
     return value(anything)
 
 
 def option(setting: object, name: str) -> str:
-    """The value of an option as people write it: durations are recorded in milliseconds."""
+    """Format the value of an option as users write it: durations are recorded in milliseconds."""
     if setting is None:
         return "None"
     if isinstance(setting, Mapping):
-        return ", ".join(f"{inner} {option(each, inner)}" for inner, each in setting.items())
+        return ", ".join(f"{inner} {option(inner_value, inner)}" for inner, inner_value in setting.items())
     if name in DURATIONS and isinstance(setting, int) and not isinstance(setting, bool):
         return written(timedelta(milliseconds=setting))
     return value(setting)
 
 
 def value(anything: object) -> str:
-    """A value of an option, position or row, as JSON; a text as it is."""
+    """Format a value of an option, position or row as JSON; a text stays as it is."""
     if anything is None:
         return "null"
     return anything if isinstance(anything, str) else json.dumps(anything, ensure_ascii=False, default=str)
@@ -150,11 +152,11 @@ _UNITS = {"duration": duration, "size": size, "number": number}
 
 
 def figure(count: float | None, unit: str) -> str:
-    """A figure in its unit: `duration`, `size` or `number`."""
+    """Format a figure in its unit: `duration`, `size` or `number`."""
     return _UNITS[unit](count)
 
 
-#: By the names that templates use.
+#: The functions by their names in templates.
 FILTERS: dict[str, Callable[..., str]] = {
     one.__name__: one
     for one in (

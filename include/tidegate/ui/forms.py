@@ -1,11 +1,11 @@
-"""What a form for a user action is made of. Pure."""
+"""The parts of a form for a user action. Pure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Of a form. One that is `long` has lines, one with `choices` is chosen. What is empty is not sent."""
+    """A field of a form. A `long` one has several lines, one with `choices` is a list. Empty fields are not sent."""
 
     name: str
     label: str
@@ -17,7 +17,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What a form sends besides."""
+    """A value that a form sends in addition."""
 
     name: str
     value: str
@@ -25,7 +25,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What must be accepted before a form can be sent. With `many` there may be others of the same name."""
+    """A check box that must be set before a form can be sent. With `many` there may be others of the same name."""
 
     name: str
     label: str
@@ -35,7 +35,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """`path` is below the pipeline's address, `kind` what is asked for there, if there are several things."""
+    """A button. `path` is below the pipeline's address; `kind` is the kind of request, if the path has several."""
 
     label: str
     path: str
@@ -44,9 +44,12 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """`summary` is what opens it; without one it is a button alone. Without buttons it only says what to do elsewhere.
-    `final`: it takes the right to delete. `first`: it waits for somebody, and is open. `denied` is a DAG that the user
-    would have to trigger, and may not. `leads`: what comes of it has a page of its own."""
+    """An action that a page offers.
+
+    `summary` opens its form; without one it is only a button. Without buttons it only describes what to do elsewhere. A
+    `final` one requires the right to delete. A `first` one waits for a user, and is open. `denied` is a DAG that the
+    user would have to trigger but may not. If it `leads`, its progress has a page of its own.
+    """
 
     key: str
     buttons: tuple[Button, ...]

@@ -1,7 +1,7 @@
-"""Where each page is: every address of the pages is made here. Pure.
+"""The addresses of all pages. Pure.
 
-`base` is the path at which the app is served, that of a proxy before it included. `airflow` is the path of Airflow's
-own pages, None where there is no Airflow.
+`base` is the path at which the app is served, including that of a proxy. `airflow` is the path of Airflow's own pages,
+None without Airflow.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Links:
         return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/checkpoints/{checkpoint_id}/_metadata"
 
     def plan(self, pipeline: str, request_id: str) -> str:
-        """Of a restore."""
+        """Return the address of a restore's plan."""
         return self.pipeline(pipeline, f"restore-plans/{_segment(request_id)}")
 
     def action(self, pipeline: str, path: str) -> str:
@@ -43,7 +43,7 @@ class Links:
         return None if self.airflow is None else f"{self.airflow}/dags/{_segment(dag_id)}"
 
     def dag_run(self, dag_id: str, run_id: str, task_id: str = "") -> str | None:
-        """The DAG run, or one of its tasks, which shows its log."""
+        """Return the address of the DAG run, or of one of its tasks, which shows its log."""
         if self.airflow is None:
             return None
         task = f"/tasks/{_segment(task_id)}" if task_id else ""
@@ -55,6 +55,6 @@ def _segment(name: str) -> str:
 
 
 def _query(given: dict[str, object]) -> str:
-    """Without what is empty."""
+    """Return a query string without empty values."""
     kept = [(name, value) for name, value in given.items() if value not in (None, "", (), [])]
     return "?" + urlencode(kept, doseq=True) if kept else ""

@@ -1,4 +1,4 @@
-"""The pages without Airflow: a server on this machine, for its owner."""
+"""A local server for the pages without Airflow, for its owner."""
 
 import socket
 from collections.abc import Callable
@@ -12,8 +12,12 @@ from tidegate.ui.one_user import OneUser, at_the_door
 
 
 def serve(readings: Readings, port: int, announce: Callable[[str], None]) -> None:
-    """Until it is interrupted. `announce` is given the address as soon as the server can be asked; port 0: any that is
-    free. Raises `OSError` if the port is taken."""
+    """Serve until interrupted. `announce` is given the address as soon as the server answers; port 0 chooses a free
+    one.
+
+    Raises:
+        OSError: If the port is taken.
+    """
     token = token_urlsafe(32)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,6 @@
-"""Which actions a page offers now, and what they say. Pure. Whether one is legal is decided when it is asked for."""
+"""The actions that a page offers now, and their texts. Pure. Whether an action is legal is decided when it is
+requested.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -23,7 +25,9 @@ _RESUMABLE = (PipelineStatus.SUSPENDED, PipelineStatus.FAILED)
 def offers_of_pipeline(
     overview: Overview, running: Iterable[Checkpoint], now: datetime, startable: Startable
 ) -> list[Offer]:
-    """`running` are the checkpoints in progress, `startable` the DAGs that do what takes the pipeline's code."""
+    """Return the offers of a pipeline's page. `running` are the checkpoints in progress, `startable` the DAGs that do
+    the work that needs the pipeline's code.
+    """
     status, offers = overview.pipeline.status, []
     for one in running:
         offers += offers_of_checkpoint(overview.pipeline.pipeline_id, one)
@@ -33,32 +37,34 @@ def offers_of_pipeline(
         offers += _runs(overview.pipeline.pipeline_id, startable)
     offers += restores_of_pipeline(overview, startable)
     if status in _SUSPENDABLE:
-        said = "No checkpoints until somebody resumes it. What is in progress is aborted."
-        offers.append(Offer("suspend", (Button("Suspend", "suspend"),), "Suspend …", said))
+        sentence = "No checkpoints are taken until it is resumed. A checkpoint in progress is aborted."
+        offers.append(Offer("suspend", (Button("Suspend", "suspend"),), "Suspend …", sentence))
     if status in _RESUMABLE:
         offers.append(Offer("resume", (Button("Resume", "resume"),)))
     if status is not PipelineStatus.CANCELLED:
-        said = (
-            f"This ends pipeline {overview.pipeline.pipeline_id} for ever. Its tables stay as they are. Its "
-            "checkpoints are kept or deleted as the option retention says."
+        sentence = (
+            f"This cancels pipeline {overview.pipeline.pipeline_id} for good. Its tables stay as they are. Its "
+            "checkpoints are kept or deleted as set by the option retention."
         )
-        offers.append(Offer("cancel", (Button("Cancel this pipeline", "cancel"),), "Cancel …", said, final=True))
+        offers.append(Offer("cancel", (Button("Cancel this pipeline", "cancel"),), "Cancel …", sentence, final=True))
     return offers
 
 
 def offers_of_checkpoint(pipeline_id: str, checkpoint: Checkpoint, startable: Startable | None = None) -> list[Offer]:
-    """With `startable` those of its own page."""
+    """Return the offers of a checkpoint; with `startable`, those of its own page."""
     id_, kept = checkpoint.id, checkpoint.status == Status.COMPLETED and not checkpoint.subsumed
     below = f"checkpoints/{id_}"
     offers = []
     if checkpoint.standing.held:
-        said = f"Approved, checkpoint {id_} completes although a verdict failed. Rejected, it is aborted."
+        sentence = f"If approved, checkpoint {id_} completes although a verdict failed. If rejected, it is aborted."
         buttons = (Button("Approve", f"{below}/approve"), Button("Reject", f"{below}/reject"))
-        offers.append(Offer(f"decide-{id_}", buttons, f"Decide about checkpoint {id_}", said, (_COMMENT,), first=True))
+        offers.append(
+            Offer(f"decide-{id_}", buttons, f"Decide about checkpoint {id_}", sentence, (_COMMENT,), first=True)
+        )
     elif checkpoint.status == Status.IN_PROGRESS:
-        said = "Committed data is untouched. The next checkpoint takes the same data."
+        sentence = "Committed data is untouched. The next checkpoint takes the same data."
         button = Button(f"Abort checkpoint {id_}", f"{below}/abort")
-        offers.append(Offer(f"abort-{id_}", (button,), f"Abort checkpoint {id_} …", said))
+        offers.append(Offer(f"abort-{id_}", (button,), f"Abort checkpoint {id_} …", sentence))
     elif checkpoint.is_savepoint and kept:
         offers += _of_savepoint(checkpoint, below)
     if startable is not None and kept:
@@ -68,19 +74,21 @@ def offers_of_checkpoint(pipeline_id: str, checkpoint: Checkpoint, startable: St
 
 def _of_savepoint(checkpoint: Checkpoint, below: str) -> list[Offer]:
     label = _label(checkpoint.name or "", checkpoint.note or "")
-    said = "What no other checkpoint needs of its files is deleted. This cannot be taken back."
+    sentence = "Its files are deleted, except those that other checkpoints need. This cannot be undone."
     dispose = Button("Dispose of this savepoint", f"{below}/dispose")
     return [
-        Offer("rename", (Button("Rename", f"{below}/rename"),), "Rename …", "What is left empty stays.", label),
-        Offer("dispose", (dispose,), "Dispose …", said, final=True),
+        Offer(
+            "rename", (Button("Rename", f"{below}/rename"),), "Rename …", "Fields left empty stay as they are.", label
+        ),
+        Offer("dispose", (dispose,), "Dispose …", sentence, final=True),
     ]
 
 
 _CHECKPOINT = (Button("Take a checkpoint", "requests", "CHECKPOINT"),)
 _SAVEPOINT = (Button("Take a savepoint", "requests", "SAVEPOINT"), Button("Stop with it", "requests", "STOP"))
-_STOPPED = "Stopped, the pipeline ends with the savepoint, and can be resumed."
+_STOPPED = "“Stop with it” stops the pipeline, which can be resumed."
 _DRAIN = (Button("Drain and stop", "drain"),)
-_DRAINED = "The pipeline ends with a savepoint, and its inputs count as ended, for good."
+_DRAINED = "The pipeline stops with a savepoint, and its inputs count as ended, for good."
 
 
 def _requests() -> list[Offer]:
@@ -92,13 +100,13 @@ def _requests() -> list[Offer]:
 
 
 def _runs(pipeline_id: str, startable: Startable) -> list[Offer]:
-    """Of a scheduled pipeline: a run of its DAG takes them."""
+    """Return the offers of a scheduled pipeline, whose DAG runs take checkpoints."""
     if not startable.takes:
-        said = (
-            f"It takes the pipeline’s code: `tidegate checkpoint {pipeline_id}`, `tidegate savepoint {pipeline_id}` or "
-            f"`tidegate stop {pipeline_id}` where that is."
+        sentence = (
+            f"This needs the pipeline’s code. Run `tidegate checkpoint {pipeline_id}`, `tidegate savepoint "
+            f"{pipeline_id}` or `tidegate stop {pipeline_id}` where it is."
         )
-        return [Offer("checkpoint", (), "Take a checkpoint …", said)]
+        return [Offer("checkpoint", (), "Take a checkpoint …", sentence)]
     allowed = tuple(dag for dag in startable.takes if dag not in startable.denied)
     denied = None if allowed else startable.takes[0]
     choice = (Field("dag_id", "DAG", 0, choices=allowed),) if len(allowed) > 1 else ()

@@ -1,4 +1,4 @@
-"""The one user of `tidegate ui`: whoever has the address that it printed.
+"""A single user for `tidegate ui`: the person who has the address that it printed.
 
 The address holds a token. A browser gets it as a cookie with its first request, and the token leaves the address. A
 page of another site can neither read the cookie nor send it, and cannot reach the server under a name of its own.
@@ -20,9 +20,9 @@ Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 class OneUser:
-    """`port` is where the server listens: cookies are kept by host alone, so the cookie's name has it."""
+    """A single user. `port` is the server's: cookies are kept by host alone, so the cookie's name has the port."""
 
-    how_to_log_in = "Open the address that `tidegate ui` printed: it holds the token."
+    how_to_log_in = "Open the address that `tidegate ui` printed, which contains the token."
 
     def __init__(self, token: str, port: int) -> None:
         self._token = token
@@ -47,7 +47,7 @@ class OneUser:
         return self._token
 
     def address(self) -> str:
-        return ""  # no other host is let in
+        return ""  # no other host is accepted
 
     def actor(self, request: Request, user: Any) -> Actor:
         return command_actor()  # the server runs as the user who has started it
@@ -60,7 +60,7 @@ class OneUser:
 
 
 def at_the_door(app: Asgi, user: OneUser) -> Asgi:
-    """The app, with the token in an address made a cookie, and requests for another host refused."""
+    """Return the app, with the token in an address turned into a cookie, and requests for another host refused."""
 
     async def door(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -1,4 +1,4 @@
-"""The pages about all pipelines and about one. Each asks `Readings` one or two questions, and hands the answers on."""
+"""The pages about all pipelines and about one. Each asks `Readings` one or two questions, and renders the answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from tidegate.ui.wording import FIGURES, KINDS
 routes = PageRoutes()
 
 STATUSES = ("IN_PROGRESS", "HELD", "COMPLETED", "FAILED", "SUBSUMED", "DISCARDED", "ABANDONED")
-#: Figures that are drawn over time, in this order.
+#: The figures that are drawn over time, in this order.
 DRAWN = ("end_to_end_duration", "checkpointed_size", "state_size", "rows_in", "alignment_duration", "start_delay")
 _LATEST = 8
 _AUDITED = 50
@@ -83,7 +83,9 @@ def overview(
 
 
 def _drawing(vertices: Mapping[str, Vertex]) -> Drawing:
-    """Before the first checkpoint has completed it is not on record what reads from what: then without arrows."""
+    """Lay out the graph, without arrows before the first checkpoint has completed: its edges are not on record until
+    then.
+    """
     if all(vertex.inputs is None for vertex in vertices.values()):
         placed = draw_graph(by_role({key: vertex.role for key, vertex in vertices.items()}))
         return replace(placed, edges=())
@@ -91,11 +93,11 @@ def _drawing(vertices: Mapping[str, Vertex]) -> Drawing:
 
 
 def _position(vertex: Vertex) -> str:
-    """Of a source, as far as it fits into its box."""
-    known = [position for position in vertex.positions if position is not None]
-    if not known:
+    """Format the position of a source, short enough for its box."""
+    recorded = [position for position in vertex.positions if position is not None]
+    if not recorded:
         return ""
-    return formatting.pairs(known[0]) if len(vertex.positions) == 1 else f"{len(known)} positions"
+    return formatting.pairs(recorded[0]) if len(vertex.positions) == 1 else f"{len(recorded)} positions"
 
 
 @routes.get("/pipelines/{pipeline}/history")
@@ -109,8 +111,9 @@ def history(
     since: Text = "",
     before: CheckpointId = None,
 ) -> HTMLResponse:
-    """What is not a status, kind or day counts as none: an address that somebody has changed by hand still shows a
-    page."""
+    """Show the history. A value that is not a status, kind or day counts as none, so that an edited address still shows
+    a page.
+    """
     kinds, day = frozenset(one for one in CheckpointKind if one.value == kind), _day(since)
     wanted = HistoryFilter(frozenset({status} & set(STATUSES)), kinds, text, day)
     return _tab(
@@ -120,7 +123,7 @@ def history(
 
 
 def _day(text: str) -> datetime | None:
-    """When it begins, in UTC."""
+    """Return the start of a day in UTC."""
     with suppress(ValueError):
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     return None
@@ -146,17 +149,21 @@ def _latest(latest: Latest) -> list[tuple[str, Checkpoint | None, datetime | Non
 
 
 def _charts(points: Sequence[Point]) -> list[tuple[str, str, str]]:
-    """Title, unit, and what the script draws: average, and the most where points stand for several checkpoints."""
+    """Return title, unit and data of each chart: the average, and the maximum where points stand for several
+    checkpoints.
+    """
     several = any(point.count > 1 for point in points)
     charts = []
     for name in DRAWN:
-        known = [point for point in points if name in point.values and point.values[name].max >= 0]
-        if len(known) < 2:
+        reported = [point for point in points if name in point.values and point.values[name].max >= 0]
+        if len(reported) < 2:
             continue
-        lines = [{"label": "Average", "role": "average", "values": [round(one.values[name].avg, 1) for one in known]}]
+        lines = [
+            {"label": "Average", "role": "average", "values": [round(one.values[name].avg, 1) for one in reported]}
+        ]
         if several:
-            lines.append({"label": "Most", "role": "most", "values": [one.values[name].max for one in known]})
-        charts.append((*FIGURES[name], _drawn([one.at for one in known], lines)))
+            lines.append({"label": "Most", "role": "most", "values": [one.values[name].max for one in reported]})
+        charts.append((*FIGURES[name], _drawn([one.at for one in reported], lines)))
     return charts
 
 
@@ -179,7 +186,7 @@ def sources(
     source: Text = "",
     split: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
 ) -> HTMLResponse:
-    """Of the split that is opened, with the files that it has read."""
+    """Show the sources, and the files read of the selected split."""
     found = readings.sources(pipeline, checkpoint)
     shown = checkpoint or _latest_completed(readings, pipeline)
     files, problem = _files_read(readings, pipeline, source, split, checkpoint) if source else (None, None)
@@ -191,7 +198,7 @@ def sources(
 def _files_read(
     readings: Readings, pipeline: str, source: str, split: int, checkpoint: int | None
 ) -> tuple[FilesRead | None, CheckpointError | None]:
-    """With why it cannot be read, if so."""
+    """Return the files, or the error if they cannot be read."""
     try:
         return readings.files_read(pipeline, source, split, checkpoint), None
     except StoreUnavailableError:
@@ -209,7 +216,7 @@ def state(
     checkpoint: CheckpointId = None,
     operator: Text = "",
 ) -> HTMLResponse:
-    """With the form to look up a key of the operator that is shown."""
+    """Show the state, with a form to look up a key of the selected operator."""
     found = readings.state(pipeline, checkpoint)
     shown = next((one for one in found if one.operator_id == operator), found[0] if len(found) == 1 else None)
     at = shown and (pipeline, shown.operator_id, checkpoint)
@@ -223,7 +230,7 @@ def state(
 def _look_up(
     readings: Readings, pipeline: str, operator: str, checkpoint: int | None, key: Sequence[str | None] | None
 ) -> tuple[KeyLookup | None, CheckpointError | None]:
-    """With why the key cannot be read, if so: the page has other things to show, too."""
+    """Return the key's row, or the error if it cannot be read, because the page has other parts to show."""
     try:
         return readings.key(pipeline, operator, checkpoint, key), None
     except StoreUnavailableError:
@@ -248,11 +255,11 @@ def tables(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLRespon
 def quality(
     request: Request, readings: ReadingsDep, pipeline: str, target: Text = "", suite: Text = ""
 ) -> HTMLResponse:
-    """Of the target that is asked for, else of one whose latest verdict is not good."""
+    """Show the requested target, else one whose latest verdict is not good."""
     judged = readings.judged(pipeline)
-    asked = [one for one in judged if (one.target, one.suite) == (target, suite)]
+    requested = [one for one in judged if (one.target, one.suite) == (target, suite)]
     worst = sorted(judged, key=lambda one: one.latest.success is True)
-    chosen = next(iter([*asked, *worst]), None)
+    chosen = next(iter([*requested, *worst]), None)
     found = chosen and readings.quality(pipeline, chosen.target, chosen.suite)
     charts = [_observed(one) for one in found.expectations if _can_be_drawn(one)] if found else []
     return _tab(request, readings, "quality", pipeline, judged=judged, quality=found, charts=charts,
@@ -265,26 +272,26 @@ def _can_be_drawn(series: ExpectationSeries) -> bool:
 
 
 def _figure(one: Observation) -> float | None:
-    """What was observed if that is a number, else how many values were unexpected."""
+    """Return the observed value if it is a number, else the number of unexpected values."""
     return one.observed if one.observed is not None else one.unexpected_count
 
 
 def _observed(series: ExpectationSeries) -> tuple[str, str, str]:
-    known = [one for one in series.observations if _figure(one) is not None]
-    observed = any(one.observed is not None for one in known)
+    shown = [one for one in series.observations if _figure(one) is not None]
+    observed = any(one.observed is not None for one in shown)
     lines = [
         {
             "label": "Observed" if observed else "Unexpected values",
             "role": "average",
-            "values": [_figure(one) for one in known],
+            "values": [_figure(one) for one in shown],
         }
     ]
-    if any(not one.success for one in known):
-        failed = [None if one.success else _figure(one) for one in known]
+    if any(not one.success for one in shown):
+        failed = [None if one.success else _figure(one) for one in shown]
         lines.append({"label": "Failed", "role": "failed", "values": failed})
     column = series.kwargs.get("column")
     title = f"{series.type} ({formatting.value(column)})" if column is not None else series.type
-    return title, "value", _drawn([one.at for one in known], lines)
+    return title, "value", _drawn([one.at for one in shown], lines)
 
 
 @routes.get("/pipelines/{pipeline}/audit")
@@ -297,7 +304,7 @@ def audit(request: Request, readings: ReadingsDep, pipeline: str, before: Checkp
 
 
 def _tab(request: Request, readings: Readings, name: str, pipeline: str, **context: Any) -> HTMLResponse:
-    """A page about one pipeline, with its status beside its name."""
+    """Render a page about one pipeline, with its status next to its name."""
     known = readings.pipeline(pipeline)
     return page(request, f"{name}.html", pipeline=pipeline, tab=name, known=known, **context)
 

@@ -1,4 +1,4 @@
-"""Which restores a page offers now, and what must be accepted of a plan. Pure."""
+"""The restores that a page offers now, and the parts of a plan that must be accepted. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from tidegate.reading.pipeline_answers import Overview
 from tidegate.ui.dag_runs import Startable
 from tidegate.ui.forms import Button, Check, Field, Hidden, Offer
 
-_FIRST = "First its plan is made, which changes nothing: what is read again, and what readers see no more."
+_FIRST = "The plan is made first, which changes nothing. It shows the data to read again, and the rows to withdraw."
 _PLAN = (Button("Show the plan", "plan-restore"),)
 
 
 def restore_to(pipeline_id: str, checkpoint: Checkpoint, startable: Startable) -> Offer:
-    """On the page of a completed checkpoint."""
+    """Return the offer on the page of a completed checkpoint."""
     what = "savepoint" if checkpoint.is_savepoint else "checkpoint"
     to = str(checkpoint.id)
     return _planned(
@@ -25,7 +25,7 @@ def restore_to(pipeline_id: str, checkpoint: Checkpoint, startable: Startable) -
 
 
 def restores_of_pipeline(overview: Overview, startable: Startable) -> list[Offer]:
-    """On the page of a pipeline: to any checkpoint by its number, and back from the last restore."""
+    """Return the offers on the page of a pipeline: restore any checkpoint by number, or undo the last restore."""
     pipeline_id, latest = overview.pipeline.pipeline_id, overview.line.latest_completed
     offers = []
     if latest is not None and overview.pipeline.status is not PipelineStatus.CANCELLED:
@@ -47,18 +47,20 @@ def _planned(
 ) -> Offer:
     dag = startable.restores
     if dag is None:
-        without = "There is no DAG that restores this pipeline (`restore_dag` makes one). " if startable.airflow else ""
-        said = (
-            f"{without}It takes the pipeline’s code: `tidegate restore {pipeline_id} {option} --dry-run` shows the "
-            "plan where that is, and without `--dry-run` restores."
+        without = (
+            "There is no DAG that restores this pipeline; `restore_dag` creates one. " if startable.airflow else ""
         )
-        return Offer(key, (), summary, said)
+        sentence = (
+            f"{without}This needs the pipeline’s code. `tidegate restore {pipeline_id} {option} --dry-run` shows the "
+            "plan where the code is, and restores without `--dry-run`."
+        )
+        return Offer(key, (), summary, sentence)
     denied = dag if dag in startable.denied else None
     return Offer(key, _PLAN, summary, _FIRST, fields, True, hidden=hidden, denied=denied, leads=True)
 
 
 def offers_of_plan(planned: PlannedRestore, answer: AuditRecord | None, startable: Startable) -> list[Offer]:
-    """On the page of a plan: to carry it out, or to make another one if that is all that can be done."""
+    """Return the offers on the page of a plan: to carry it out, or else to make another one."""
     dag = planned.asked.dag_id
     denied = dag if dag in startable.denied else None
     if planned.document is not None and planned.confirmed is None:
@@ -69,21 +71,21 @@ def offers_of_plan(planned: PlannedRestore, answer: AuditRecord | None, startabl
     if planned.refusal is None and (answer is None or answer.answer.status is AnswerStatus.DONE):
         return []
     hidden = (Hidden("to", planned.target),)
-    return [Offer("again", (Button("Make the plan anew", "plan-restore"),), "", "", (), True, hidden=hidden,
+    return [Offer("again", (Button("Make a new plan", "plan-restore"),), "", "", (), True, hidden=hidden,
                   denied=denied, leads=True)]  # fmt: skip
 
 
 def checks_of(document: Mapping[str, Any]) -> list[Check]:
-    """What somebody must accept of a plan, as `protocol.recovery.restore_plan.require_accepted` asks."""
+    """Return the parts of a plan that must be accepted, as in `protocol.recovery.restore_plan.require_accepted`."""
     checks = []
     if missing := sum(source["missing_files"] for source in document["sources"]):
-        said = f"Go on without the rows of {missing} files that are gone or have changed"
-        checks.append(Check("skip_missing_files", said))
+        label = f"Continue without the rows of {missing} files that are gone or have changed"
+        checks.append(Check("skip_missing_files", label))
     for sink in document["sinks"]:
         if not sink["can_rewind"]:
-            said = f"Leave what sink {sink['sink']} has shown since as it is: rows that are read again are there twice"
-            checks.append(Check("leave", said, sink["sink"], many=True))
+            label = f"Leave the later rows of sink {sink['sink']} as they are: rows that are read again appear twice"
+            checks.append(Check("leave", label, sink["sink"], many=True))
     if lost := [each["operator_id"] for each in document["operators"] if not each["matched"]]:
-        said = f"Drop the state of {', '.join(lost)}: the definition has no operator for it"
-        checks.append(Check("allow_non_restored_state", said))
+        label = f"Drop the state of {', '.join(lost)}, for which the definition has no operator"
+        checks.append(Check("allow_non_restored_state", label))
     return checks

@@ -1,4 +1,4 @@
-"""The page of one restore: its plan while it is made, what must be accepted of it, and what became of it."""
+"""The page of one restore: its plan, the parts that must be accepted, and its outcome."""
 
 from uuid import UUID
 
@@ -24,27 +24,28 @@ def restore_plan(
 ) -> HTMLResponse:  # fmt: skip
     planned = readings.planned_restore(pipeline, str(plan))
     if planned is None:
-        raise HTTPException(404, "Nobody has asked for this plan.")
+        raise HTTPException(404, "This plan was not requested.")
     confirmed = planned.confirmed
-    known = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
-    works = _working(planned, known)
+    outcome = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
+    works = _working(planned, outcome)
     return page(
-        request, "restore_plan.html", pipeline=pipeline, planned=planned, answer=known, state=_state(planned, known),
-        works=works, run_state=None if works is None else runs.state(works.dag_id, works.run_id), rights=rights,
-        anew=_anew(readings, planned, known), offers=offers_of_plan(planned, known, startable),
+        request, "restore_plan.html", pipeline=pipeline, planned=planned, answer=outcome,
+        state=_state(planned, outcome), works=works, rights=rights,
+        run_state=None if works is None else runs.state(works.dag_id, works.run_id),
+        anew=_anew(readings, planned, outcome), offers=offers_of_plan(planned, outcome, startable),
     )  # fmt: skip
 
 
-def _working(planned: PlannedRestore, known: AuditRecord | None) -> AskedOfRun | None:
-    """What somebody waits for now."""
+def _working(planned: PlannedRestore, outcome: AuditRecord | None) -> AskedOfRun | None:
+    """Return the request whose DAG run is working now."""
     if planned.planned_at is None:
         return planned.asked
-    return planned.confirmed if known is None else None
+    return planned.confirmed if outcome is None else None
 
 
-def _state(planned: PlannedRestore, known: AuditRecord | None) -> Word:
-    if known is not None:
-        return answer(known.answer.status)
+def _state(planned: PlannedRestore, outcome: AuditRecord | None) -> Word:
+    if outcome is not None:
+        return answer(outcome.answer.status)
     if planned.confirmed is not None:
         return Word("being restored", "busy")
     if planned.refusal is not None:
@@ -52,9 +53,9 @@ def _state(planned: PlannedRestore, known: AuditRecord | None) -> Word:
     return Word("being planned", "busy") if planned.planned_at is None else Word("to be confirmed", "warn")
 
 
-def _anew(readings: ReadingsDep, planned: PlannedRestore, known: AuditRecord | None) -> str | None:
-    """The plan as it is now, if it has changed since it was shown."""
-    if known is None or known.answer.status is AnswerStatus.DONE or planned.confirmed is None:
+def _anew(readings: ReadingsDep, planned: PlannedRestore, outcome: AuditRecord | None) -> str | None:
+    """Return the current plan, if it has changed since it was shown."""
+    if outcome is None or outcome.answer.status is AnswerStatus.DONE or planned.confirmed is None:
         return None
     found = readings.planned_restore(planned.pipeline_id, planned.confirmed.request_id)
     return None if found is None else found.request_id

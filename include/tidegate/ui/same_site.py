@@ -1,8 +1,7 @@
-"""Only our own pages, and programs, may change something: a page of another site cannot, although the browser would
-send the login cookie with what it asks for.
+"""Protection against requests forged by other sites, whose pages could otherwise use the browser's login cookie.
 
-Whoever asks gives the header `Tidegate-Token`. Its value follows from the login, and `/api/v1/token` tells it to
-whoever is logged in; another site can neither read that answer nor send the header.
+A request that changes something must have the header `Tidegate-Token`. Its value is derived from the login, and
+`/api/v1/token` returns it to users who are logged in; another site can neither read that answer nor send the header.
 """
 
 from hashlib import sha256
@@ -15,22 +14,30 @@ HEADER = "Tidegate-Token"
 
 
 def token_of(credential: str) -> str:
-    """Tells nothing about the credential."""
+    """Return a token that reveals nothing about the credential."""
     return sha256(f"tidegate token of {credential}".encode()).hexdigest()
 
 
 def require_same_site(request: Request, credential: str, address: str) -> None:
-    """`address` is where browsers find this site, if that is configured: a proxy may hand on another host. Raises
-    `HTTPException`, 403."""
+    """Check that a request comes from this site or from a program. `address` is the configured address of this site,
+    because a proxy may pass on another host.
+
+    Raises:
+        HTTPException: 403 if it does not.
+    """
     given = request.headers.get(HEADER, "")
     if not credential or not compare_digest(given.encode(), token_of(credential).encode()):
-        raise HTTPException(403, f"The header {HEADER} is missing or of another login. Nothing was changed.")
+        raise HTTPException(
+            403, f"The header {HEADER} is missing or belongs to another login. Nothing was changed. Reload the page."
+        )
     if not _is_of_this_site(request, address):
-        raise HTTPException(403, "A page of another site has asked. Nothing was changed.")
+        raise HTTPException(403, "The request comes from a page of another site. Nothing was changed.")
 
 
 def _is_of_this_site(request: Request, address: str) -> bool:
-    """Browsers say which site asks, older ones and those without TLS its origin alone; programs say nothing."""
+    """Whether the request comes from this site. Browsers send the site, or older ones the origin alone; programs send
+    neither.
+    """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site == "same-origin"
@@ -38,7 +45,7 @@ def _is_of_this_site(request: Request, address: str) -> bool:
         return True
     try:
         asked = urlsplit(origin)
-    except ValueError:  # no address at all
+    except ValueError:  # not an address
         return False
     if asked.netloc == request.headers.get("host"):
         return True

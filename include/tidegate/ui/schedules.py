@@ -1,4 +1,4 @@
-"""When the DAGs of a pipeline run next. Only Airflow knows; without it nothing is known, and nothing is shown."""
+"""The next scheduled runs of a pipeline's DAGs. They come from Airflow; without it, none are shown."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from tidegate.ui.auth import Right, User, named_dags, users_of
 
 class Schedules(Protocol):
     def next_runs(self, dag_ids: Collection[str]) -> Mapping[str, NextRun]:
-        """By DAG; those that are not there any more are left out."""
+        """Return the next run by DAG. DAGs that no longer exist are left out."""
         ...
 
 
 class NoSchedules:
-    """Of pipelines that nobody schedules here."""
+    """The schedules where there is no Airflow."""
 
     def next_runs(self, dag_ids: Collection[str]) -> Mapping[str, NextRun]:
         return {}
@@ -29,14 +29,14 @@ NextRuns = Mapping[str, NextRun]
 
 @dataclass(frozen=True, slots=True)
 class ReadableRuns:
-    """Of DAGs that the user may read; equal for users who may read the same."""
+    """The next runs of the DAGs that the user may read; equal for users with the same rights."""
 
     schedules: Schedules
     readable: frozenset[str]
 
     def __call__(self, dag_ids: Collection[str]) -> NextRuns:
-        asked = self.readable.intersection(dag_ids)
-        return self.schedules.next_runs(asked) if asked else {}
+        wanted = self.readable.intersection(dag_ids)
+        return self.schedules.next_runs(wanted) if wanted else {}
 
 
 def _readable_runs(request: Request, user: User, readings: ReadingsDep) -> ReadableRuns:
@@ -44,10 +44,10 @@ def _readable_runs(request: Request, user: User, readings: ReadingsDep) -> Reada
     return ReadableRuns(request.app.state.schedules, users_of(request).permitted(user, dags, Right.READ))
 
 
-#: Asks for those of the DAGs that the user may read.
+#: Returns the next runs of the DAGs that the user may read.
 NextRunsDep = Annotated[ReadableRuns, Depends(_readable_runs)]
 
 
 def known_runs(dag_ids: Sequence[str], known: NextRuns) -> list[NextRun]:
-    """In the order of the DAGs."""
+    """Return the known runs in the order of the DAGs."""
     return [one for dag_id in dag_ids if (one := known.get(dag_id)) is not None]

@@ -1,10 +1,9 @@
-"""One answer for all browsers that follow the same page: a commit does not have each of them make the page anew.
+"""One answer for all browsers that follow the same page, so that a commit does not render the page for each of them.
 
-They all ask at once, right after they have heard of a change. Shared is a page that a browser asks for again by itself
-(`static/live.js`), among those who see the same: the same address, with the same rights. An answer serves until the
-next change is heard of, for a second at most, as pages also say how long ago something was. Who opens a page always
-gets a new one, and so does everybody while changes cannot be heard. FastAPI looks at login and rights before, for each
-request.
+They all request it at once, right after a notification. A page that a browser reloads by itself (`static/live.js`) is
+shared among those who see the same: the same address, with the same rights. An answer is used until the next
+notification, and for a second at most, because pages also show ages. A user who opens a page always gets a new one, and
+so do all while changes are not received. FastAPI checks login and rights before, for each request.
 """
 
 import time
@@ -22,7 +21,7 @@ from fastapi.responses import Response
 from tidegate.ui.auth import PIPELINE
 
 HEADER = "Tidegate-Live"
-#: Seconds for which an answer serves at most.
+#: The longest time that an answer is used, in seconds.
 LASTS = 1.0
 Page = Callable[..., Response]
 
@@ -43,18 +42,20 @@ class SharedAnswers:
         self._known: dict[Hashable, _Shared] = {}
 
     def get(self, key: Hashable, moment: int, make: Callable[[], Response]) -> Response:
-        """What is made for the first who asks, also for those who ask meanwhile. Raises what `make` raises."""
+        """Return the answer that the first request makes, also for those that arrive meanwhile. An error of `make` is
+        raised.
+        """
         with self._lock:
-            now, known = self._clock(), self._known.get(key)
-            if is_first := known is None or known.moment != moment or known.until <= now:
-                self._known = {each: one for each, one in self._known.items() if one.until > now}
-                known = self._known[key] = _Shared(moment, now + LASTS)
+            now, shared = self._clock(), self._known.get(key)
+            if is_first := shared is None or shared.moment != moment or shared.until <= now:
+                self._known = {each: entry for each, entry in self._known.items() if entry.until > now}
+                shared = self._known[key] = _Shared(moment, now + LASTS)
         if is_first:
             try:
-                known.answer.set_result(make())
+                shared.answer.set_result(make())
             except BaseException as error:
-                known.answer.set_exception(error)
-        return copy(known.answer.result())
+                shared.answer.set_exception(error)
+        return copy(shared.answer.result())
 
 
 class PageRoutes(APIRouter):
@@ -65,8 +66,10 @@ class PageRoutes(APIRouter):
 
 
 def _shared(endpoint: Page) -> Page:
-    """A page whose parameters are all equal is shared: what it shows of its user is one of them. A parameter that is
-    another one for each user, and does not say when it is equal, keeps the page from being shared."""
+    """Share a page among requests whose parameters are all equal; the part that depends on the user is one of them.
+
+    A parameter that differs for each user, and does not define equality, keeps the page from being shared.
+    """
 
     @wraps(endpoint)
     def answer(**given: Any) -> Response:

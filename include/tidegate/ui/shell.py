@@ -1,6 +1,6 @@
-"""The frame of every page: templates, the addresses and words they use, and the headers they are sent with.
+"""The frame of every page: templates, their addresses and words, and the headers of the response.
 
-Escaping is on for every template and nothing turns it off: whatever comes from data is text.
+Escaping is on for every template and is never turned off: values from data are text.
 """
 
 from functools import cache
@@ -50,18 +50,18 @@ def _environment() -> Environment:
 
 
 def links_of(request: Request) -> Links:
-    """Airflow's pages are beside the app, where it is mounted in Airflow."""
+    """Return the addresses. In Airflow, its own pages are next to the app."""
     base = str(request.scope.get("root_path", "")).rstrip("/")
     airflow = base.removesuffix(PREFIX) if base.endswith(PREFIX) else None
     return Links(base, airflow, static_files.version())
 
 
 def page(request: Request, template: str, http_status: int = 200, **context: Any) -> HTMLResponse:
-    """`pipeline` in the context, if it is there, is whose changes the page follows; without one it follows all."""
+    """Render a page. It follows the changes of the `pipeline` in the context; without one, all changes."""
     given = {"pipeline": None, "tab": None, "links": links_of(request), "request": request} | context
     return HTMLResponse(_environment().get_template(template).render(given), http_status, HEADERS)
 
 
 def sentence(request: Request, status: int, title: str, text: str) -> HTMLResponse:
-    """A page that says one thing: what there is not, or what went wrong and what to do."""
+    """Render a page with one message: an object that does not exist, or an error with advice."""
     return page(request, "sentence.html", status, title=title, text=text)

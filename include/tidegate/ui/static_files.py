@@ -1,4 +1,6 @@
-"""The pages' scripts and style sheets, from memory and below a name of their content: browsers may keep them."""
+"""The pages' scripts and style sheets, served from memory under a name that depends on their content, so that browsers
+may cache them.
+"""
 
 from functools import cache
 from hashlib import sha256
@@ -8,7 +10,7 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import Response
 
 ROOT = Path(__file__).parent / "static"
-#: Also of a script: a worker is held to what came with its own file.
+#: It applies to scripts too: a worker is bound by the policy of its own file.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
@@ -25,14 +27,14 @@ routes = APIRouter(prefix="/static")
 
 @cache
 def files() -> dict[str, bytes]:
-    """Everything that is served, by its path below `static/`."""
-    found = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*")) if path.suffix in _TYPES}
-    return {name: path.read_bytes() for name, path in found.items()}
+    """Return all served files, by their path below `static/`."""
+    paths = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*")) if path.suffix in _TYPES}
+    return {name: path.read_bytes() for name, path in paths.items()}
 
 
 @cache
 def version() -> str:
-    """One for all files, as scripts import each other by relative names."""
+    """Return one version for all files, because scripts import each other by relative names."""
     digest = sha256()
     for name, content in files().items():
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -44,7 +46,7 @@ def static_file(wanted: str, name: str) -> Response:
     content = files().get(name)
     if content is None:
         raise HTTPException(404, "There is no such file.")
-    lasting = wanted == version()  # another one is of a server that is being replaced
+    lasting = wanted == version()  # another version belongs to a server that is being replaced
     return Response(
         content,
         media_type=_TYPES[Path(name).suffix],

@@ -1,4 +1,4 @@
-"""Where Airflow's pages point to in Tidegate's app. Cheap to import: operators and their links use it."""
+"""The addresses of Tidegate's pages for links from Airflow. Operators import it, so it imports nothing heavy."""
 
 from urllib.parse import quote, urlsplit
 
@@ -8,8 +8,8 @@ RESTORES = "tidegate_restore"
 
 
 def path_in_airflow(path: str) -> str:
-    """The path of a page of the app, below the path that Airflow is served at, without scheme and host."""
-    # Airflow's configuration takes long to import, and a link is only made when it is shown.
+    """Return the path of a page of the app, below the path at which Airflow is served, without scheme and host."""
+    # Airflow's configuration is slow to import, and a link is only made when it is shown.
     from airflow.configuration import conf
 
     base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
@@ -17,7 +17,7 @@ def path_in_airflow(path: str) -> str:
 
 
 def docs_url(docs_path: str) -> str:
-    """The URL of a verdict's `docs_path`."""
+    """Return the URL of a verdict's `docs_path`."""
     return path_in_airflow(f"/docs/{quote(docs_path)}")
 
 
@@ -26,5 +26,5 @@ def checkpoint_url(pipeline: str, checkpoint_id: int) -> str:
 
 
 def dag_run_url(dag_id: str, run_id: str) -> str:
-    """The page with whatever a DAG run has asked for."""
+    """Return the URL of the page with all requests of a DAG run."""
     return path_in_airflow(f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")

@@ -1,6 +1,6 @@
-"""The words and colours for what checkpoints, pipelines and verdicts are, in one place. Pure.
+"""The words and colours for the status of checkpoints, pipelines and verdicts, in one place. Pure.
 
-A colour never says anything alone: it stands beside its word.
+A colour never carries a meaning alone: it stands next to its word.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tidegate.ui.formatting import moment
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`tone` is a class of the style sheet: good, bad, warn, busy, or nothing."""
+    """A word with its colour. `tone` is a class of the style sheet: good, bad, warn, busy, or empty."""
 
     text: str
     tone: str = ""
@@ -32,9 +32,9 @@ _TONES = {
 }
 
 
-def standing(known: Standing) -> Word:
-    """A checkpoint's status."""
-    return Word(known.text, _TONES[known.outlook])
+def standing(standing_: Standing) -> Word:
+    """Return a checkpoint's status."""
+    return Word(standing_.text, _TONES[standing_.outlook])
 
 
 KINDS = {
@@ -45,20 +45,20 @@ KINDS = {
 
 
 def kind_of(checkpoint: Checkpoint) -> str:
-    """Of a savepoint."""
+    """Return the kind of a savepoint."""
     if checkpoint.checkpoint_type == CheckpointKind.SYNC_SAVEPOINT and checkpoint.drain:
         return "Savepoint, then drained"
     return KINDS[CheckpointKind(checkpoint.checkpoint_type)]
 
 
 def reason(name: str) -> str:
-    """Why a checkpoint failed, as a sentence."""
+    """Return the reason that a checkpoint failed for, as a sentence."""
     return FailureReason[name].sentence
 
 
 def verdict(success: bool | None, judged: bool = True) -> Word:
     if not judged:
-        return Word("not judged")
+        return Word("not validated")
     if success is None:
         return Word("no verdict", "warn")
     return Word("passed", "good") if success else Word("failed", "bad")
@@ -68,7 +68,7 @@ def answer(status: AnswerStatus) -> Word:
     return Word("done", "good") if status is AnswerStatus.DONE else Word("refused", "warn")
 
 
-#: How an actor came in.
+#: The origin of an action, by the kind of actor.
 ACTORS = {ActorKind.AIRFLOW_USER: "in Airflow", ActorKind.CLI_USER: "by command", ActorKind.DAG_RUN: "DAG run"}
 
 _PIPELINE_TONES = {"RUNNING": "good", "STOPPING": "busy", "FAILED": "bad", "SUSPENDED": "warn"}
@@ -79,14 +79,14 @@ def pipeline_status(status: str) -> Word:
 
 
 def need_of(line: PipelineLine) -> Word | None:
-    """What somebody has to do about a pipeline; None if nothing."""
+    """Return the attention that a pipeline needs; None if it needs none."""
     match line.need:
         case Need.DECISION:
-            return Word(f"Checkpoint {_list(line.held)} waits for a decision", "bad")
+            return Word(f"Checkpoint {_list(line.held)} waits for approval", "bad")
         case Need.RESUME:
             return Word("It has failed and takes no checkpoints until it is resumed", "bad")
         case Need.LOOK if line.overdue:
-            return Word("A checkpoint’s time is up, and nobody has ended it yet", "bad")
+            return Word("A checkpoint is past its deadline and has not been ended yet", "bad")
         case Need.LOOK:
             times = "The latest checkpoint failed" if line.failures_in_a_row == 1 else "Its latest checkpoints failed"
             return Word(times, "bad")
@@ -96,13 +96,15 @@ def need_of(line: PipelineLine) -> Word | None:
 
 
 def hold_sentence(hold: Hold, waits: bool) -> str:
-    """Whether a person has decided about a checkpoint, and how."""
-    held = f"Held from {moment(hold.held_at)} UTC on for a person to decide"
+    """Return a sentence about a checkpoint's hold and the decision on it."""
+    hold_text = f"Held from {moment(hold.held_at)} UTC on for approval"
     if hold.decision is not None:
-        said = f": {hold.comment}" if hold.comment else "."
-        return f"{held}. {hold.decision.capitalize()} by {hold.decided_by} at {moment(hold.decision_at)} UTC{said}"
-    return f"{held}, at most until {moment(hold.until_at)} UTC. " + (
-        "Nobody has decided yet." if waits else "It ended without a decision."
+        comment = f": {hold.comment}" if hold.comment else "."
+        return (
+            f"{hold_text}. {hold.decision.capitalize()} by {hold.decided_by} at {moment(hold.decision_at)} UTC{comment}"
+        )
+    return f"{hold_text}, at most until {moment(hold.until_at)} UTC. " + (
+        "No decision was made yet." if waits else "It ended without a decision."
     )
 
 
@@ -116,11 +118,11 @@ def _list(ids: tuple[int, ...]) -> str:
     return ", ".join(str(one) for one in ids)
 
 
-#: What happens in each span of a checkpoint's time line, and its fill.
+#: The label and the fill of each span of a checkpoint's time line.
 SPANS = {
     Phase.TRIGGERED.value: ("Snapshot, until all have acknowledged", "span-work"),
     Phase.ACKNOWLEDGED.value: ("Validation", "span-work"),
-    "HELD": ("Held for a decision", "span-wait"),
+    "HELD": ("Held for approval", "span-wait"),
     Phase.VALIDATED.value: ("Finalize, until the commit point", "span-work"),
     Status.COMPLETED.value: ("Notify, until the sinks show it", "span-good"),
     "NOTIFIED": ("Notified", "span-good"),

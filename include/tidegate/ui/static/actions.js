@@ -1,13 +1,13 @@
-// Sends what somebody does by hand, and shows the answer in place. The page follows by its events, as always.
-// An id is made before the first try, and kept until it is known what became of the action: asking again is safe.
+// Sends user actions, and shows the answer in place. The page itself is updated by its events, as always.
+// An id is generated before the first try, and kept until the outcome is known, so a retry is safe.
 
 const api = new URL("../../api/v1/", import.meta.url);
-const unanswered = new WeakMap(); // by form: what was asked for, and with which id
+const unanswered = new WeakMap(); // by form: the request and its id
 const asking = new WeakSet();
 const GIVE_UP = 20000;
 
 function newId() {
-  // `crypto.randomUUID` is there with TLS only.
+  // `crypto.randomUUID` exists only with TLS.
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;
   bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -31,7 +31,7 @@ function lead(page) {
   const link = document.createElement("a");
   link.href = page;
   link.dataset.airflow = "";
-  link.textContent = "See what becomes of it";
+  link.textContent = "Show the progress";
   document.getElementById("answer")?.append(" ", link, ".");
 }
 
@@ -48,7 +48,7 @@ async function post(url, body) {
 function sentenceOf(document_) {
   if (document_.sentence) return document_.sentence;
   if (document_.errors) return document_.errors.join(" ");
-  return "The server does not understand what was asked for.";
+  return "The server does not understand the request.";
 }
 
 function bodyOf(form, given) {
@@ -63,16 +63,16 @@ async function carryOut(form, button) {
   const given = [...new FormData(form, button)].filter(([, value]) => value !== "");
   const asked = `${button.formAction} ${JSON.stringify(given)}`;
   const body = { ...bodyOf(form, given), request_id: idOf(form, asked) };
-  say("Asking …", "muted");
+  say("Sending …", "muted");
   let answer;
   let told;
   try {
     answer = await post(button.formAction, body);
     told = await answer.json();
   } catch {
-    return say("The server does not answer. Press the button again: what was done is not done twice.", "bad");
+    return say("The server does not answer. Press the button again; an action is never carried out twice.", "bad");
   }
-  if (answer.status >= 500) return say(`${sentenceOf(told)} Press the button again: what was done is not done twice.`, "bad");
+  if (answer.status >= 500) return say(`${sentenceOf(told)} Press the button again; an action is never carried out twice.`, "bad");
   unanswered.delete(form);
   say(sentenceOf(told), answer.ok ? "good" : "bad");
   if (!answer.ok) return;

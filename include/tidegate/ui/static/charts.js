@@ -1,4 +1,4 @@
-// Draws the figures that stand in the page, beside the table that says the same.
+// Draws the figures of the page as charts, next to the table with the same figures.
 
 const UNITS = { size: ["B", "kB", "MB", "GB", "TB", "PB"], number: ["", "k", "M", "G", "T", "P"] };
 
@@ -37,7 +37,7 @@ const TIMES = [
   [0.001, "{ss}.{fff}", `${DAY} {HH}:{mm}`, null, DAY, null, "\n{HH}:{mm}", null, 1],
 ];
 
-// Steps that a clock has: decimal ones would be 6.67 min.
+// Steps of a clock; decimal ones would be 6.67 min.
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const STEPS = { duration: [1, 2, 5, 10, 20, 50, 100, 200, 500, ...SECONDS.map((seconds) => seconds * 1000), ...[2, 5, 10, 20, 50, 100].map((days) => days * 86400000)] };
 
@@ -76,7 +76,7 @@ function draw(figure) {
   const say = formats[figure.dataset.unit];
   const axis = { stroke: colour.text, font: colour.font, grid: { stroke: colour.line, width: 1 }, ticks: { show: false } };
   const strokes = { average: colour.average, most: colour.most, failed: colour.failed };
-  // Without a cursor on it, the newest values, as they are on the right.
+  // Without a cursor on the chart, the legend has the newest values, at the right end.
   const newest = (plot) => plot.cursor.idx == null && plot.setLegend({ idx: x.length - 1 }, false);
   const plot = new uPlot(
     {

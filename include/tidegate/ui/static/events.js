@@ -1,7 +1,7 @@
-// The connection over which the server says what has changed: one for all tabs, opened again by itself.
-// Listeners hear {state: "connecting" | "live" | "lost" | "silent"} and {changed: [pipelines]}, or {changed: null} for all.
+// The connection over which the server reports changes: one for all tabs, reopened automatically.
+// Listeners receive {state: "connecting" | "live" | "lost" | "silent"} and {changed: [pipelines]}, or {changed: null} for all.
 
-const PATIENCE = 6000; // a proxy that gathers what it should hand on says nothing for longer
+const PATIENCE = 6000; // a proxy that buffers events is silent for longer
 const AGAIN = 2000;
 
 export class Events {
@@ -39,13 +39,13 @@ export class Events {
     });
     source.addEventListener("lost", () => this.tell("lost"));
     source.onerror = () => {
-      this.say({ changed: null }); // whoever asks now finds out whether the server is there
+      this.say({ changed: null }); // a request now finds out whether the server is there
       clearTimeout(this.timer);
       if (source.readyState === EventSource.CLOSED) {
         this.tell("lost");
         this.timer = setTimeout(() => this.open(), AGAIN);
       } else {
-        this.timer = setTimeout(() => this.tell("lost"), AGAIN); // the server ends it now and then
+        this.timer = setTimeout(() => this.tell("lost"), AGAIN); // the server ends it from time to time
       }
     };
   }

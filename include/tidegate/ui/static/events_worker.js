@@ -1,4 +1,4 @@
-// Holds the connection for all tabs of a browser: over HTTP/1.1 it has six in all.
+// Holds the connection for all tabs of a browser, which has only six over HTTP/1.1.
 import { Events, eventsUrl } from "./events.js";
 
 const events = new Events(eventsUrl);

@@ -1,5 +1,5 @@
-// Links to Airflow's own pages. Airflow shows the pages in a frame that may not lead anywhere else, so such a link is
-// followed by the page around it.
+// Links to Airflow's own pages. Airflow shows Tidegate's pages in a frame that may not navigate elsewhere, so the outer
+// page follows such a link.
 "use strict";
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-airflow]");
@@ -17,7 +17,7 @@ document.addEventListener("click", (event) => {
   outside.click();
 });
 
-// A form is sent when its choices change; without scripts its button does it.
+// Sends a form when its choices change; without scripts, its button does so.
 document.addEventListener("change", (event) => {
   if (event.target.matches("form[data-at-once] select")) event.target.form.requestSubmit();
 });

@@ -1,13 +1,13 @@
-// Keeps a page as the database is: asks for it anew when something has changed, and says when it cannot.
-// What is open, scrolled or focused stays: only what differs is replaced.
+// Keeps a page up to date: reloads it after a change, and shows when that is not possible.
+// Open, scrolled and focused elements stay, because only differences are replaced.
 import { Events, eventsUrl } from "./events.js";
 import { drawCharts } from "./charts.js";
 
-const TOGETHER = 30; // changes that come at once lead to one question
-const APART = 250; // and a busy pipeline to four a second
+const TOGETHER = 30; // changes that arrive together lead to one request
+const APART = 250; // and a busy pipeline to four requests a second
 const POLL = 5000;
-const AGES = 60000; // how long ago something was is said on the page
-const LASTS = 2000; // and how long something has lasted so far
+const AGES = 60000; // ages are shown on the page
+const LASTS = 2000; // and durations of running steps
 const GIVE_UP = 10000;
 
 const sign = document.getElementById("live");
@@ -27,10 +27,10 @@ function show() {
   let text = "Live";
   if (trouble) {
     shown = "lost";
-    text = `${trouble} Shown is what was true at ${clock(answered)}.`;
+    text = `${trouble} The page shows the data of ${clock(answered)}.`;
   } else if (state !== "live") {
     shown = "polling";
-    text = state === "connecting" ? "Connecting" : `No live updates: asking every ${POLL / 1000} s`;
+    text = state === "connecting" ? "Connecting" : `No live updates; polling every ${POLL / 1000} s`;
   }
   sign.dataset.state = shown;
   if (sign.textContent !== text) sign.textContent = text;
@@ -62,7 +62,7 @@ async function ask() {
       answered = new Date();
       trouble = "";
     } else if (answer.status === 401 || answer.status === 403) {
-      trouble = "You are no longer logged in: reload after logging in.";
+      trouble = "You are no longer logged in. Log in, then reload.";
     } else {
       trouble = answer.status === 503 ? "The database does not answer." : `The server answers ${answer.status}.`;
     }

@@ -1,4 +1,4 @@
-// Light or dark as Airflow is: what the page around the frame shows, else what it has stored, else what the system says.
+// Sets the theme, light or dark: that of the page around the frame, else the stored one, else the system's.
 // Loaded before anything is drawn.
 "use strict";
 (() => {
@@ -6,7 +6,7 @@
     try {
       return window.parent === window ? null : window.parent.document.documentElement;
     } catch {
-      return null; // of another origin: it says nothing
+      return null; // of another origin, so its theme is unknown
     }
   };
   const stored = () => {
