@@ -89,8 +89,8 @@ def skip(
     """
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    gesture = None if dry_run else assembly.new_action(ActionKind.SKIP, source=name)
-    with coordinator.auditing.attempt(gesture):
+    action = None if dry_run else assembly.new_action(ActionKind.SKIP, source=name)
+    with coordinator.auditing.attempt(action):
         planned = coordinator.skipping.plan(name)
     document = skip_document(planned)
     show(document, output, skip_tables)
