@@ -23,7 +23,7 @@ def require_asked_on_page(
         )
     if known is None or cleared or not _is_granted(known, user):
         raise IllegalRequestError(
-            f"DAG run {run_id}, triggered by {user or 'no user known to Airflow'}, may not drain pipeline "
+            f"DAG run {run_id}, triggered by {user or 'a user unknown to Airflow'}, may not drain pipeline "
             f"{pipeline_id}: every user who may trigger a DAG can fill in its parameters, and draining needs a right "
             "of its own. Nothing was changed. Drain it on the Checkpoints page, which checks the right, or with "
             f"`tidegate stop {pipeline_id} --drain` on a machine with its code."
