@@ -22,5 +22,5 @@ class AllOperations:
     def of(self, pipeline_id: str) -> PipelineOperations:
         """Return the operations of one pipeline. Raise `PipelineNotFoundError` if the database does not have it."""
         if not pipeline_id.isprintable() or self._store.pipeline(pipeline_id) is None:
-            raise PipelineNotFoundError(f"This database knows no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
+            raise PipelineNotFoundError(f"This database has no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
         return PipelineOperations(PipelineContext(pipeline_id, self._store, self._storage, self._clock))

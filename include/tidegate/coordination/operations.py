@@ -266,8 +266,8 @@ class PipelineOperations:
             return CheckpointRetention(json.loads(content)["options"]["retention"])
         except (ValueError, KeyError, TypeError) as error:
             raise MetadataError(
-                f"{latest.metadata_path} does not say whether the state of pipeline {self.pipeline_id} is kept when it "
-                "is cancelled. Nothing was changed. Run `tidegate cancel` where its code is."
+                f"{latest.metadata_path} does not record whether the state of pipeline {self.pipeline_id} is kept when "
+                "it is cancelled. Nothing was changed. Run `tidegate cancel` where its code is."
             ) from error
 
     def _require_delivered(self, tx: StoreTransaction) -> None:

@@ -139,8 +139,8 @@ def _refuse_newer(connection: Connection) -> None:
     version = _version(connection)
     if version is not None and version not in versions():
         raise ConfigurationError(
-            f"The schema in the database {_name(connection.engine)} is at version {version}, which this library does "
-            f"not know (it knows up to {needed_version()}). A newer Tidegate upgraded it: install that version here."
+            f"The schema in the database {_name(connection.engine)} is at version {version}, but the newest "
+            f"version in this library is {needed_version()}. A newer Tidegate upgraded it: install that version here."
         )
 
 

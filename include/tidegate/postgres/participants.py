@@ -55,7 +55,7 @@ def too_long() -> SinkError:
     return SinkError(
         f"The sinks in the commit took longer than {BOUND:g} s together, and were ended: they would hold locks on "
         "their tables, and keep the checkpoint, for too long. Nothing is visible, and the staged rows are safe. Commit "
-        "fewer rows at once, or put the largest of these sinks after the commit, by a connection of its own."
+        "fewer rows at once, or put the largest of these sinks after the commit, with a separate connection."
     )
 
 

@@ -1,11 +1,12 @@
-"""What most transactions ask about a pipeline, in one statement: what is under way, and what there is beside it.
+"""Read the rows of a pipeline that most transactions need, in one statement: its checkpoints in progress or not yet
+notified, and the rows of its other tables.
 
-Its size does not grow with the history. Checkpoints are rows; the little there is of everything else travels beside
-each of them as JSON, and there is one row at least.
+The result does not grow with the history. Checkpoints are rows. The few rows of the other tables are attached to
+each of them as JSON, and there is at least one row.
 
-The lock that a transaction begins with is taken here too. A statement sees what was committed when it began: one that
-waited for the lock and read as well would not see what the other transaction has done. So the rows are read by a
-statement of its own, in one request with the lock's.
+The lock that a transaction begins with is taken here too. A statement sees the commits before its beginning. If one
+statement waited for the lock and read as well, it would not see the changes of the transaction that held the lock.
+So the reading statement is separate, and is sent in one request with the lock's.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,8 +33,9 @@ SELECT COLUMNS FROM tidegate.pipelines p WHERE p.pipeline_id = :pipeline_id FOR 
 """.replace("COLUMNS", _columns(pipelines, "p"))
 
 
-# What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
-# Before there are statistics, the planner would ask all of this again for each checkpoint of the history.
+# The checkpoint of a request is chosen as in `reads.latest_by_request`. LATERAL and OFFSET look up the chosen
+# checkpoints one by one. Without statistics, the planner would evaluate all of this again for each checkpoint of the
+# history.
 _ROWS = """
 SELECT COLUMNS, to_jsonb(p) AS pipeline,
     (SELECT count(*) FROM tidegate.checkpoints s
@@ -82,14 +84,14 @@ _CREATE = text("INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_i
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """The pipeline's row, which serialises all transactions on the pipeline, and what was read with it."""
+    """The pipeline's row, which serialises all transactions on the pipeline, and the facts that were read with it."""
 
     pipeline: Mapping[str, Any]
     known: dict[Hashable, Any]
 
 
 def lock(connection: Connection, pipeline_id: str, prefetch: Prefetch | None) -> Locked:
-    """Wait for the lock, and take it. The row of a pipeline that nothing is known of comes with it."""
+    """Wait for the lock, and take it. If the pipeline has no row yet, create it."""
     locked = _lock(connection, pipeline_id, prefetch)
     if locked is None:
         connection.execute(_CREATE, {"pipeline_id": pipeline_id})
@@ -106,9 +108,9 @@ def _lock(connection: Connection, pipeline_id: str, prefetch: Prefetch | None) -
 
 
 def read(connection: Connection, pipeline_id: str) -> dict[Hashable, Any]:
-    """With the lock, by the names of `facts`. `unnotified` are completed checkpoints that no restore has left behind
-    and whose sinks have not committed, and `latest` is the newest completed one; `cleaning` counts those whose files
-    are still to be deleted, and `compacted` says whether there are compacted runs."""
+    """Read with the lock, and return the facts by their names in `facts`. `unnotified` are completed checkpoints that
+    are not abandoned and whose sinks have not committed. `latest` is the newest completed one. `cleaning` is the
+    number of checkpoints whose files are still to be deleted. `compacted`: whether there are compacted runs."""
     prefetched = _read(connection, _ROWS_ONLY, pipeline_id, Prefetch())
     assert prefetched is not None
     return prefetched.known
@@ -151,9 +153,9 @@ _PIPELINE_TIMES = (
 
 
 def _answers(request_id: str, records: Sequence[CheckpointRecord]) -> CheckpointRecord | None:
-    """The one that the statement has found for the request, of those that other parts of it have found as well."""
-    asked = (record for record in records if record.request_id == request_id)
-    return max(asked, key=_counts, default=None)
+    """Return the checkpoint of the request, of all those that parts of the statement have returned."""
+    of_request = (record for record in records if record.request_id == request_id)
+    return max(of_request, key=_counts, default=None)
 
 
 def _counts(record: CheckpointRecord) -> tuple[bool, int]:

@@ -1,6 +1,6 @@
-"""What the subtasks of a checkpoint come to, by operator, and the rollup that takes their place in the end.
+"""The totals of a checkpoint's subtasks, by operator, and the rollup that replaces the subtasks with these totals.
 
-Pages show an operator by these sums from the beginning, so that they show the same after rollup.
+Pages show an operator by these totals from the beginning, so that they show the same after the rollup.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from tidegate.postgres.tables import checkpoints
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 
-# Of each of 11 figures the smallest, average and largest of the subtasks that reported it, -1 if none has; in the order
-# of `reading.checkpoint_answers.SUBTASK_FIGURES`. Sizes are of the handles: of a subtask what it refers to, of the
-# operator each file once.
+# For each of 11 figures the smallest, average and largest of the subtasks that reported it, -1 if none has, in the
+# order of `reading.checkpoint_answers.SUBTASK_FIGURES`. Sizes are those of the handles. A subtask counts all files that
+# it refers to, an operator counts each file once.
 _SUMS = """
 WITH files AS (
     SELECT checkpoint_id, operator_id, subtask_index, count(*) AS files, sum(bytes) AS state_size,
@@ -72,9 +72,9 @@ SELECT pipeline_id, checkpoint_id, operator_id, count(*) AS number, count(acknow
     ]::double precision[] AS spreads
 FROM parts LEFT JOIN operators USING (checkpoint_id, operator_id) GROUP BY pipeline_id, checkpoint_id, operator_id
 """
-#: By operator, of checkpoints that are not rolled up.
+#: The totals by operator, of checkpoints that are not rolled up.
 SUMS = text(_SUMS)
-#: The same of those that are.
+#: The totals by operator, of checkpoints that are rolled up.
 ROLLED_UP = text("""
 SELECT operator_id, number, acknowledged, finished, attempt, latest, checkpointed_size, state_size, files, unaligned,
     positioned, processed_data, persisted_data, rows_in, rows_out, spreads
@@ -96,7 +96,7 @@ INSERT INTO tidegate.folded_operators (pipeline_id, checkpoint_id, operator_id, 
     + _SUMS
 )
 
-# In the order of `reading.history_answers.SUMMARIZED`. `least` and `greatest` leave out what is null.
+# In the order of `reading.history_answers.SUMMARIZED`. `least` and `greatest` ignore nulls.
 _ADD_UP = text("""
 INSERT INTO tidegate.folded_totals AS t (pipeline_id, failed, discarded, measured, smallest, largest, total)
 SELECT :pipeline_id, count(*) FILTER (WHERE status = 'FAILED'), count(*) FILTER (WHERE status = 'DISCARDED'),
@@ -127,7 +127,7 @@ DELETE FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
 """)
 
-#: How many checkpoints have each status, whether rolled up or not.
+#: The number of checkpoints with each status, including those that are rolled up.
 BY_STATUS = text("""
 SELECT status, sum(number)::bigint AS number FROM (
     SELECT status, count(*) AS number FROM tidegate.checkpoints
@@ -154,8 +154,9 @@ def not_rolled_up(connection: Connection, pipeline_id: str, limit: int) -> list[
 
 
 def roll_up(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> None:
-    """See `ports.StoreTransaction`. The mark comes first: the database deletes nothing of others."""
-    asked = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)}
-    marked = {**asked, "checkpoint_ids": list(connection.execute(_MARK, asked).scalars())}
+    """See `ports.StoreTransaction`. The checkpoints are marked first, because the database refuses to delete parts of
+    unmarked ones."""
+    parameters = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)}
+    marked = {**parameters, "checkpoint_ids": list(connection.execute(_MARK, parameters).scalars())}
     for statement in (_ADD_UP, _ROLL_UP_OPERATORS, _DELETE_HANDLES, _DELETE_SUBTASKS):
         connection.execute(statement, marked)

@@ -1,7 +1,7 @@
 """Delete garbage: files of crashed and superseded attempts, and files whose last reference is gone.
 
 The order is always the same: list the files, then read in a transaction which are live, then delete the rest. An
-ended checkpoint can gain no reference any more, so no listed file can become live in between. Nor can a file of an
+ended checkpoint can gain no new reference, so no listed file can become live in between. Nor can a file of an
 ended region: its checkpoints were aborted with it, and its successor reads only files of completed ones.
 
 Each run sweeps where an attempt may have left something recently. `tidegate clean` also sweeps everywhere else.

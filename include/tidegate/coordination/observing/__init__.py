@@ -1,1 +1,1 @@
-"""Puts on record who asked for what, and tells listeners, notifiers and meters what has happened."""
+"""Record user actions and their answers, and notify listeners, notifiers and meters of events."""

@@ -1,7 +1,7 @@
-"""Puts on record who asked for what, and what the answer was: in the transaction that does it, where there is one.
+"""Record each user action and its answer, in the transaction that carries the action out, if there is one.
 
-A refused action is recorded too, after its transaction was rolled back. A crash in between loses the record of the
-refusal only: nothing was done.
+A refused action is recorded too, after its transaction was rolled back. A crash in between loses only the record of
+the refusal, and nothing was done.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,31 +28,32 @@ from tidegate.protocol.observing.actions import (
     require_same_action,
 )
 
-#: After these errors it is not known yet what became of the action, or nothing did: it is to be asked for again, with
-#: the same id.
+#: After these errors the outcome of the action is unknown, or nothing was done. The caller repeats the request with the
+#: same id.
 UNANSWERED = (UnavailableError, UnknownOutcomeError)
 
 
 class AuditEntry:
-    """A user action while it is carried out. The code that opens its transaction calls `done` there. What a program
-    does by itself is no user action, and leaves no record."""
+    """A user action while it is carried out. The code that opens its transaction calls `done` there. Steps that a
+    program takes by itself are no user actions, and are not recorded."""
 
     def __init__(self, action: UserAction | None = None) -> None:
         self.action = action
         self.answer: ActionAnswer | None = None
 
     def done(self, tx: StoreTransaction, now: datetime, sentence: str, checkpoint_id: int | None = None) -> None:
-        """Record it. Raises `ActionRepeatedError` if it was done meanwhile: then the transaction must do nothing."""
+        """Record the action as done. Raise `ActionRepeatedError` if it was done meanwhile. The transaction must then do
+        nothing."""
         if self.action is None:
             return
-        if (known := tx.audited(self.action.request_id)) is not None:
-            require_same_action(known.action, recordable(self.action))
-            raise ActionRepeatedError(known.answer.sentence)
+        if (recorded := tx.audited(self.action.request_id)) is not None:
+            require_same_action(recorded.action, recordable(self.action))
+            raise ActionRepeatedError(recorded.answer.sentence)
         self.answer = recordable_answer(ActionAnswer(AnswerStatus.DONE, sentence, checkpoint_id))
         tx.record_action(self.action, self.answer, now)
 
     def noted(self, tx: StoreTransaction, now: datetime, answer: ActionAnswer) -> None:
-        """Record the first answer to what may be repeated with the same id, and is carried out each time."""
+        """Record the first answer to an action that may be repeated with the same id and is carried out each time."""
         if self.action is not None and tx.audited(self.action.request_id) is None:
             tx.record_action(self.action, answer, now)
 
@@ -61,32 +62,33 @@ UNAUDITED = AuditEntry()
 
 
 class Auditing:
-    """The record of one pipeline's actions."""
+    """The audit of one pipeline's user actions."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
 
     def answer_to(self, action: UserAction) -> ActionAnswer | None:
-        """What the action was answered before, None if it is new. It is refused, and that is not recorded, if its id
-        cannot be one, or is of another."""
+        """Return the earlier answer to an action, None if the action is new. It is refused without a record if its id
+        is illegal, or belongs to another action."""
         try:
-            asked = recordable(action)
+            stored = recordable(action)
         except IllegalRequestError as error:
             return _refused(error)
         with self._context.transaction() as tx:
-            known = tx.audited(asked.request_id)
-        return None if known is None else _answer_of(known, asked)
+            recorded = tx.audited(stored.request_id)
+        return None if recorded is None else _answer_of(recorded, stored)
 
     def carry_out(self, action: UserAction, act: Callable[[AuditEntry], object]) -> ActionAnswer:
-        """What became of it, or of the same action before. Two at once with the same id: done once, one answer.
+        """Carry out an action and return its answer, or the answer of an earlier request with the same id. Of two
+        requests at once with the same id, one is carried out, and both get its answer.
 
-        `act` calls `AuditEntry.done` in its transaction: one that was done before is undone there, with all
-        that `act` has written. Raises only if nobody knows what became of it, `UnavailableError` or
-        `UnknownOutcomeError`, or if it is done and something after it went wrong.
+        `act` calls `AuditEntry.done` in the transaction of the action. If the action was done before, that
+        transaction is rolled back, with everything that `act` has written. Raises only if the outcome is unknown,
+        `UnavailableError` or `UnknownOutcomeError`, or if the action is done and a later step failed.
         """
         try:
             recordable(action)
-        except IllegalRequestError as error:  # which cannot be recorded either
+        except IllegalRequestError as error:  # an illegal action cannot be recorded either
             return _refused(error)
         entry = AuditEntry(action)
         try:
@@ -100,8 +102,8 @@ class Auditing:
 
     @contextmanager
     def attempt(self, action: UserAction | None) -> Iterator[AuditEntry]:
-        """For what takes several steps: a refusal within it is recorded, and raised again. Without an action nothing is
-        recorded."""
+        """Carry out an action of several steps. A refusal within it is recorded, and raised again. Without an action
+        nothing is recorded."""
         entry = AuditEntry(action)
         try:
             yield entry
@@ -113,27 +115,28 @@ class Auditing:
             raise
 
     def _answer_after(self, entry: AuditEntry, error: CheckpointError) -> ActionAnswer:
-        """Whoever has recorded the action has answered it. Raises the error if that is this process."""
+        """Return the recorded answer after an error. Raises the error if this process has recorded the
+        action as done."""
         action = entry.action
         assert action is not None
         refused = _refused(error)
         with self._context.transaction() as tx:
-            if (known := tx.audited(action.request_id)) is None:
+            if (recorded := tx.audited(action.request_id)) is None:
                 tx.record_action(action, refused, self._context.clock.now())
-        if known is None:
+        if recorded is None:
             return refused
         if entry.answer is not None:
             raise error
-        return _answer_of(known, recordable(action))
+        return _answer_of(recorded, recordable(action))
 
 
 def _refused(error: CheckpointError) -> ActionAnswer:
     return replace(recordable_answer(ActionAnswer(AnswerStatus.REFUSED, str(error))), cause=error)
 
 
-def _answer_of(known: AuditRecord, asked: UserAction) -> ActionAnswer:
+def _answer_of(recorded: AuditRecord, stored: UserAction) -> ActionAnswer:
     try:
-        require_same_action(known.action, asked)
+        require_same_action(recorded.action, stored)
     except IllegalRequestError as error:
         return _refused(error)
-    return known.answer
+    return recorded.answer

@@ -1,7 +1,7 @@
-"""Delivers a pipeline's events to those who asked to be told: at least once each, also after a crash, by whoever comes
-next (decisions/034).
+"""Deliver a pipeline's events to its notifiers, at least once each. After a crash the next process delivers them
+(decisions/034).
 
-`protocol.observing.events` decides what is delivered when. Nothing that goes wrong here harms a checkpoint.
+`protocol.observing.events` decides the time of each delivery. No error here harms a checkpoint.
 """
 
 import logging
@@ -23,7 +23,8 @@ log = logging.getLogger("tidegate")
 
 
 class EventDelivery:
-    """Safe in several processes at once: an event belongs to the one that began its delivery, until a lease is over."""
+    """The deliveries of one pipeline. Safe in several processes at once: an event belongs to the process that began its
+    delivery, until a lease is over."""
 
     def __init__(self, context: PipelineContext, notifiers: Sequence[Notifier]) -> None:
         self._context = context
@@ -33,14 +34,14 @@ class EventDelivery:
         return any(kind in notifier.kinds for notifier in self._notifiers)
 
     def deliver(self) -> None:
-        """Everything that is due. Raises nothing: what cannot be delivered or recorded now is due later."""
+        """Deliver all events that are due. Raises nothing: a failed delivery or record is repeated later."""
         for notifier in self._notifiers:
             try:
                 while (event := self._begin(notifier)) is not None and self._notify(notifier, event):
                     pass
             except CheckpointError as error:
                 log.warning(
-                    "What notifier %s was told about pipeline %s cannot be looked up or recorded, and is left to the "
+                    "The deliveries of notifier %s for pipeline %s cannot be read or recorded, and are left to the "
                     "next run: %s",
                     notifier.name,
                     self._context.pipeline_id,
@@ -57,13 +58,13 @@ class EventDelivery:
             return chosen.event
 
     def _notify(self, notifier: Notifier, event: Event) -> bool:
-        """Whether to go on with the next event: not with a notifier that cannot be reached."""
+        """Whether to deliver the next event. False for a notifier that cannot be reached."""
         try:
             taken = notifier.notify(event)
         except Exception as error:
-            # Only what kind of error: its text may hold an address, and an address may be a secret.
+            # Log only the type of error: its text may contain an address, which may be a secret.
             log.warning(
-                "Notifier %s was not reached about %s of pipeline %s (%s). It is tried again; the pipeline goes on.",
+                "Notifier %s was not reached about %s of pipeline %s (%s). It is retried, and the pipeline continues.",
                 notifier.name,
                 event.kind,
                 self._context.pipeline_id,

@@ -1,4 +1,4 @@
-"""Records what has happened once more, by the steps by which it is recorded when it happens: the store's rules hold."""
+"""Record a pipeline's past again, by the same steps as when it happened, so that the store's rules apply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tidegate.protocol.steps.sink_marks import without_mark
 
 
 class History:
-    """Within one transaction, oldest first."""
+    """The past of a pipeline, recorded within one transaction, oldest first."""
 
     def __init__(self, tx: StoreTransaction, now: datetime) -> None:
         self._tx = tx
@@ -24,19 +24,19 @@ class History:
         self._restored = 0
 
     def record_restores(self, restores: Sequence[Restore], before: int) -> None:
-        """Those that had happened before the checkpoint `before` began."""
+        """Record the restores that preceded the checkpoint `before`."""
         for restore in restores[self._restored :]:
             if restore.last_checkpoint_id >= before:
                 return
             self._restored += 1
             present = branch_of(None, restores[: self._restored])
-            why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
-            self._tx.begin_restore(restore, present, why, 0)
+            message = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
+            self._tx.begin_restore(restore, present, message, 0)
 
     def record(self, recovered: Recovered) -> None:
-        """A checkpoint, from its trigger to its completion. One that was in doubt completes now."""
+        """Record a checkpoint, from its trigger to its completion. One that was in doubt completes now."""
         tx, record = self._tx, recovered.record
-        subtasks = {  # whether a table here has what it had then is not known
+        subtasks = {  # whether a table here still has the same rows is unknown
             id_: replace(known, snapshot=without_mark(known.snapshot))
             for id_, known in recovered.metadata.subtasks.items()
         }
@@ -63,18 +63,18 @@ class History:
         tx.complete(checkpoint_id, completed_at, path, state_size, checkpointed_size)
 
     def _acknowledge(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> None:
-        """By attempt, and in the batches in which they had come."""
+        """Record acknowledgements by attempt, in their original batches."""
         attempt = 0
-        for (asked, at), batch in groupby(sorted(subtasks.values(), key=_when), key=_when):
-            while attempt < asked:
+        for (number, at), batch in groupby(sorted(subtasks.values(), key=_when), key=_when):
+            while attempt < number:
                 attempt = self._tx.begin_attempt(checkpoint_id)
-            reports = [Acknowledgement(each.subtask, asked, each.snapshot, each.metrics) for each in batch]
+            reports = [Acknowledgement(known.subtask, number, known.snapshot, known.metrics) for known in batch]
             self._tx.record_acknowledgements(checkpoint_id, reports, at)
 
     def record_notified(self, notified: Sequence[Recovered]) -> None:
         attempt = self._tx.begin_commit(self._now)
-        for each in notified:
-            self._tx.mark_notified(each.record.checkpoint_id, attempt, self._now)
+        for recovered in notified:
+            self._tx.mark_notified(recovered.record.checkpoint_id, attempt, self._now)
         self._tx.end_commit(attempt)
 
 

@@ -1,9 +1,9 @@
-"""Notifies a pipeline's listeners of what became of its checkpoints (protocol.md section 10). Decides nothing.
+"""Notify a pipeline's listeners of the outcomes of its checkpoints (protocol.md section 10). Decides nothing.
 
-`notify` reports completions, because it knows when sinks have committed. Failures have many causes and one place: the
-transaction in which a checkpoint, or the pipeline, is failed. It is watched here. What happened is recorded in it as an
-event, for those outside who must hear of it whatever becomes of this process; listeners are notified once it is
-committed.
+`notify` reports completions, because it knows when sinks have committed. Failures have many causes and one place:
+the transaction in which a checkpoint, or the pipeline, is failed. It is watched here. The failure is recorded in it
+as an event, for notifiers, who must receive it even if this process dies. Listeners are notified once the
+transaction is committed.
 """
 
 import logging
@@ -24,8 +24,8 @@ log = logging.getLogger("tidegate")
 class InOrder:
     """One listener. It is notified of completions in the order of their ids, once each as far as this process knows.
 
-    A failure carries the latest completed checkpoint. The listener is notified of that first, if it was not yet. This
-    makes up for a completion that another process reported, or that was lost with a process.
+    A failure carries the latest completed checkpoint. The listener is notified of that first, if it was not yet.
+    This makes up for a completion that another process reported, or that was lost with a process.
     """
 
     def __init__(self, listener: CheckpointListener) -> None:
@@ -52,19 +52,20 @@ class InOrder:
 
 
 class NotifiedListeners:
-    """What the listeners in one process were notified of. All coordinators in a process share one."""
+    """The listeners of one process, with their latest notifications. All coordinators in a process share one."""
 
     def __init__(self) -> None:
         self._listeners: dict[tuple[str, int], InOrder] = {}
 
     def of(self, pipeline_id: str, listener: CheckpointListener) -> InOrder:
-        """Every pipeline counts its own checkpoints. A listener is known by its identity, as it may be equal to another
-        one; it is kept, so that no later object gets its `id`."""
+        """Return the notifications of one listener. Every pipeline counts its own checkpoints. A listener is identified
+        by its identity, as it may be equal to another one. It is kept, so that no later object gets its `id`."""
         return self._listeners.setdefault((pipeline_id, id(listener)), InOrder(listener))
 
 
 class Listeners:
-    """All listeners of a pipeline, one after the other. An error of one is logged; the others are still notified."""
+    """All listeners of a pipeline, one after the other. An error of one is logged, and the others are
+    still notified."""
 
     def __init__(self, pipeline_id: str, listeners: Sequence[CheckpointListener], notified: NotifiedListeners) -> None:
         self._pipeline_id = pipeline_id
@@ -75,20 +76,20 @@ class Listeners:
         return bool(self._listeners)
 
     def completed(self, checkpoint_id: int) -> None:
-        """Call after the sinks have committed, and before that is recorded: after a crash, listeners are notified
-        again."""
+        """Notify listeners after the sinks have committed, and before that is recorded. After a crash, they are
+        notified again."""
         for listener in self._in_order():
-            self._notify(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
+            self._notify(listener, checkpoint_id, "completed", lambda to: to.completed(checkpoint_id))
 
     def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
         for listener in self._in_order():
             if latest_completed is not None:
-                self._notify(listener, latest_completed, "completed", lambda one: one.completed(latest_completed))
-            self._notify(listener, checkpoint_id, "failed", lambda one: one.aborted(checkpoint_id, latest_completed))
+                self._notify(listener, latest_completed, "completed", lambda to: to.completed(latest_completed))
+            self._notify(listener, checkpoint_id, "failed", lambda to: to.aborted(checkpoint_id, latest_completed))
 
     def subsumed(self, checkpoint_id: int) -> None:
         for listener in self._in_order():
-            self._notify(listener, checkpoint_id, "was subsumed", lambda one: one.subsumed(checkpoint_id))
+            self._notify(listener, checkpoint_id, "was subsumed", lambda to: to.subsumed(checkpoint_id))
 
     def _in_order(self) -> list[InOrder]:
         return [self._notified.of(self._pipeline_id, listener) for listener in self._listeners]
@@ -111,8 +112,8 @@ class Listeners:
 def watch_failures(
     store: CheckpointStore, listeners: Listeners, after: Callable[[], None] = lambda: None
 ) -> CheckpointStore:
-    """The same store. Listeners are notified of every checkpoint that a transaction fails, after the commit, and then
-    `after` is called."""
+    """Return the same store, watched. Listeners are notified of every checkpoint that a transaction fails, after the
+    commit, and then `after` is called."""
     return cast(CheckpointStore, _WatchedStore(store, listeners, after))
 
 
@@ -140,7 +141,7 @@ class _WatchedStore:
 
 
 class _WatchedTransaction:
-    """What others must hear of is recorded here, in the transaction that makes it true, whoever asks for it."""
+    """A transaction that records failures and holds as events in itself, whichever step causes them."""
 
     def __init__(self, tx: StoreTransaction) -> None:
         self._tx = tx
@@ -155,7 +156,7 @@ class _WatchedTransaction:
         moved = self._tx.fail(checkpoint_id, reason, message, at)
         if moved:
             self.failed.append(checkpoint_id)
-            if reason is not FailureReason.CHECKPOINT_SUBSUMED:  # its rows are visible, so nobody need hear of it
+            if reason is not FailureReason.CHECKPOINT_SUBSUMED:  # its rows are visible, so no event is needed
                 self._tx.add_event(EventKind.CHECKPOINT_FAILED, message, at, checkpoint_id, reason)
         return moved
 
@@ -176,6 +177,7 @@ class _WatchedTransaction:
 
 
 def _latest_notified(tx: StoreTransaction) -> int | None:
-    """The latest completed checkpoint, if its sinks have committed: listeners are not notified of it before that."""
+    """Return the latest completed checkpoint, if its sinks have committed. Listeners are not notified of it before
+    that."""
     latest = tx.latest_completed()
     return None if latest is None or latest.notified_at is None else latest.checkpoint_id

@@ -1,5 +1,4 @@
-"""Gives meters the figures of a pipeline after each step that changes them. `protocol.observing.gauges` says which
-there are."""
+"""Give meters the figures of a pipeline after each step that changes them. `protocol.observing.gauges` lists them."""
 
 import logging
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ log = logging.getLogger("tidegate")
 
 
 class Metrics:
-    """Of one pipeline. Without meters nothing is read."""
+    """The metrics of one pipeline. Without meters nothing is read."""
 
     def __init__(self, pipeline_id: str, store: CheckpointStore, meters: Sequence[Meter]) -> None:
         self._pipeline_id = pipeline_id
@@ -19,7 +18,7 @@ class Metrics:
         self._meters = meters
 
     def record(self) -> None:
-        """Raises nothing: a checkpoint is worth more than its figures."""
+        """Record the current figures. Raises nothing, because no checkpoint should fail for its figures."""
         if not self._meters:
             return
         try:
@@ -30,7 +29,7 @@ class Metrics:
             log.warning("Metrics of pipeline %s were not recorded (%s).", self._pipeline_id, type(error).__name__)
 
     def flush(self) -> None:
-        """Raises nothing."""
+        """Send the figures that meters hold back. Raises nothing."""
         for meter in self._meters:
             try:
                 meter.flush()

@@ -1,4 +1,4 @@
-"""Reports a pipeline to those outside: events to notifiers, figures to meters. Nothing here harms a checkpoint."""
+"""Report on a pipeline: events to notifiers, figures to meters. No error here harms a checkpoint."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tidegate.protocol.observing.events import EventKind
 
 
 class Reporting:
-    """Of one pipeline. Every method may be repeated."""
+    """The reports of one pipeline. Every method may be repeated."""
 
     def __init__(self, context: DefinedContext, notifiers: Sequence[Notifier], meters: Sequence[Meter]) -> None:
         self._context = context
@@ -19,24 +19,25 @@ class Reporting:
         self._events = EventDelivery(context, notifiers)
         self._metrics = Metrics(context.pipeline_id, context.store, meters)
         self._staleness = Staleness(context, context.config.stale_after)
-        #: Whether somebody is to be told of completions.
+        #: Whether a notifier wants completions.
         self.announces = self._events.wants(EventKind.CHECKPOINT_COMPLETED)
 
     def deliver(self) -> None:
-        """What is due, whoever has left it. Raises nothing."""
+        """Deliver the events that are due, of any process. Raises nothing."""
         self._events.deliver()
 
     def report(self) -> None:
-        """After a step that changed something: the current figures, then what is due. Raises nothing."""
+        """Report after a step that changed something: the current figures, then the events that are due. Raises
+        nothing."""
         self._metrics.record()
         self._events.deliver()
 
     def watch(self) -> Health:
-        """See `Staleness.look`; then what is due is delivered."""
+        """See `Staleness.look`. Afterwards the events that are due are delivered."""
         health = self._staleness.look()
         self._events.deliver()
         return health
 
     def flush(self) -> None:
-        """Send the figures now: the process may be ended without a chance to do so later. Raises nothing."""
+        """Send the figures now, because the process may be ended before a later chance. Raises nothing."""
         self._metrics.flush()

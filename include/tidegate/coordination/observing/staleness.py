@@ -1,4 +1,4 @@
-"""Notices a pipeline that has completed no checkpoint for too long, and one that does so again.
+"""Detect a pipeline that has completed no checkpoint for too long, and one that completes them again.
 `protocol.observing.staleness` decides."""
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from tidegate.protocol.observing.staleness import AsBefore, BecameFresh, BecameS
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A pipeline as somebody finds it who watches. `failing` is the newest checkpoint since the last success that
-    failed by itself. `stale_at`: see `AsBefore`."""
+    """The health of a pipeline. `failing` is the newest checkpoint since the last success that failed through a fault.
+    `stale_at`: see `AsBefore`."""
 
     pipeline: PipelineRecord
     failing: CheckpointRecord | None
@@ -30,27 +30,27 @@ class Health:
         return not self.stale and self.failing is None and self.pipeline.status is not PipelineStatus.FAILED
 
     def summary(self) -> str:
-        """One sentence or two."""
-        pipeline, said = self.pipeline, [f"Pipeline {self.pipeline.pipeline_id} is {self.pipeline.status}."]
+        """Return a summary of one sentence or several."""
+        pipeline, sentences = self.pipeline, [f"Pipeline {self.pipeline.pipeline_id} is {self.pipeline.status}."]
         if pipeline.status is PipelineStatus.FAILED and pipeline.message:
-            said.append(pipeline.message)
+            sentences.append(pipeline.message)
         if pipeline.stale_since is not None:
-            said.append(f"It is stale since {pipeline.stale_since:%Y-%m-%d %H:%M:%S} UTC.")
+            sentences.append(f"It is stale since {pipeline.stale_since:%Y-%m-%d %H:%M:%S} UTC.")
         if self.failing is not None and self.failing.failure_reason is not None:
             reason = self.failing.failure_reason
-            said.append(f"Checkpoint {self.failing.checkpoint_id} failed, {reason.name}: {reason.sentence}")
-        return " ".join(said)
+            sentences.append(f"Checkpoint {self.failing.checkpoint_id} failed, {reason.name}: {reason.sentence}")
+        return " ".join(sentences)
 
 
 class Staleness:
-    """Of one pipeline. May run in several processes at once: each change is recorded once."""
+    """The staleness of one pipeline. May run in several processes at once: each change is recorded once."""
 
     def __init__(self, context: PipelineContext, stale_after: timedelta | None) -> None:
         self._context = context
         self._stale_after = stale_after
 
     def look(self) -> Health:
-        """Record the event if the pipeline has become stale, or is not any more."""
+        """Record an event if the pipeline has become stale, or is no longer stale."""
         with self._context.transaction() as tx:
             now, stale_at = self._context.clock.now(), None
             match decision := decide_staleness(tx.pipeline(), tx.latest_completed(), self._stale_after, now):

@@ -1,4 +1,4 @@
-"""The checkpoint storage together with files of a savepoint's directory, for who compares the two."""
+"""The checkpoint storage together with the files of a savepoint's directory, for comparing the two."""
 
 from collections.abc import Collection
 

@@ -51,7 +51,7 @@ class Skipping:
     def plan(self, source: str) -> SkipPlan:
         """Find the rows that a source has lost since the latest completed checkpoint.
 
-        Raises `ConfigurationError` for a source that does not exist or cannot tell, `SkipRefusedError` if nothing is
+        Raises `ConfigurationError` for a source that does not exist or cannot skip, `SkipRefusedError` if nothing is
         lost or rows that were read would be skipped, and the error of a source that cannot be reached.
         """
         vertex, connector = self._source(source)
@@ -64,7 +64,7 @@ class Skipping:
 
     def skip(self, source: str, planned: SkipPlan | None = None, entry: AuditEntry = UNAUDITED) -> SkipPlan:
         """Carry out a plan, the one that was shown, if any, and return it. Repeating after a crash is safe: either
-        nothing has happened, or nothing is lost any more.
+        nothing has happened, or the loss is skipped already.
 
         Raises as `plan` does, and `SkipRefusedError` if another checkpoint has become the latest since the plan was
         made.

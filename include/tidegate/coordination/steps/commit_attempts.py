@@ -73,7 +73,7 @@ class Committer:
     def superseded(self) -> SupersededAttemptError:
         return SupersededAttemptError(
             f"Attempt {self.number} at {self._work.what} of pipeline {self._context.pipeline_id} was overtaken by "
-            "another process, because it gave no sign of life for too long. Nothing it does counts any more. The "
+            "another process, because it gave no sign of life for too long. Its work no longer counts. The "
             "checkpoint is complete and its rows are safe: the process that took over makes them visible. Repeat the "
             "step to confirm that."
         )

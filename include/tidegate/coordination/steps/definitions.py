@@ -19,7 +19,7 @@ class Definitions:
 
     def has_changed(self) -> bool:
         """Whether the definition differs from the recorded one. True also if there is no completed checkpoint, or its
-        `_metadata` cannot tell: it was not written by a run of the pipeline, or was deleted meanwhile. Raises
+        `_metadata` does not show it: it was not written by a run of the pipeline, or was deleted meanwhile. Raises
         `StoreUnavailableError`, `StorageError`."""
         with self._context.store.transaction(self._context.graph.pipeline.name) as tx:
             latest = tx.latest_completed()

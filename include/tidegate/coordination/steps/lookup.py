@@ -22,8 +22,8 @@ HIGHEST_ID = 2**63 - 1
 
 
 def shown_checkpoints(graph: Graph) -> dict[str, int | None]:
-    """Return the checkpoint that the table of each sink of upserts shows, by operator id, if the sink can tell. Raises
-    `SinkError`."""
+    """Return the checkpoint that the table of each sink of upserts shows, by operator id, if the sink records it.
+    Raises `SinkError`."""
     sinks = {vertex.operator_id: vertex.sink for vertex in graph.sinks if vertex.operator_id in graph.upserted}
     return {id_: sink.shown_checkpoint() for id_, sink in sinks.items() if isinstance(sink, PositionedSink)}
 

@@ -140,7 +140,7 @@ class Ownership:
             return Owner.parse(content)
         except ValueError as error:
             raise StorageError(
-                f"{path} on the checkpoint storage {self._context.storage.url} is damaged: it does not say which "
-                f"database pipeline {self._pipeline_id} belongs to. Nothing was changed. If only this database is "
+                f"{path} on the checkpoint storage {self._context.storage.url} is damaged: it does not name the "
+                f"database of pipeline {self._pipeline_id}. Nothing was changed. If only this database is "
                 "used with that storage, delete that file, then repeat: it is written again."
             ) from error
