@@ -106,8 +106,8 @@ class ChangeListener:
         return self._thread.connection.connection.dbapi_connection, self._thread.changed
 
     def _require_notifications(self, connection: Connection) -> None:
-        """Behind a pooler, whose session is not the server's, test whether a notification arrives. A pooler that
-        assigns sessions for one transaction at a time accepts `LISTEN` but passes on no notification."""
+        """Require that notifications arrive. Behind a pooler, whose session is not the server's, one is sent as a test.
+        A pooler that assigns sessions for one transaction at a time accepts `LISTEN` but passes on no notification."""
         driver: Any = connection.connection.dbapi_connection
         if connection.execute(text("SELECT pg_backend_pid()")).scalar_one() == driver.info.backend_pid:
             return

@@ -29,7 +29,7 @@ class Metrics:
             log.warning("Metrics of pipeline %s were not recorded (%s).", self._pipeline_id, type(error).__name__)
 
     def flush(self) -> None:
-        """Send the figures that meters hold back. Raises nothing."""
+        """Send the recorded figures, because the process may end without further notice. Raises nothing."""
         for meter in self._meters:
             try:
                 meter.flush()
