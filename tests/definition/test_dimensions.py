@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     ),
     "a version is not kept": (
         lambda o, c, r: o.join(c, name="j", key=["customer"], as_of="at", keep="name"),
-        "keep='name', and the rows of its right side are versions, of which the latest counts. Leave keep out",
+        "keep='name', but the rows of its right side are versions, of which the latest counts. Leave keep out",
     ),
     "another key": (
         lambda o, c, r: o.join(c, name="j", key=["name"], as_of="at"),
@@ -67,11 +67,11 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     ),
     "as of, of rows": (
         lambda o, c, r: o.join(r, name="j", key=["customer"], as_of="at"),
-        "as_of='at', and its right side is no source of versions",
+        "as_of='at', but its right side is not a source of versions",
     ),
     "which row is updated": (
         lambda o, c, r: o.join(r, name="j", key=["customer"], row_key=["order_id"]),
-        "has a row_key, .* Say with keep='column' which row of that counts",
+        "has a row_key, .* Select one with keep='column'",
     ),
     "no such time": (
         lambda o, c, r: o.join(c, name="j", key=["customer"], as_of="att"),
@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     ),
     "an operator behind a table": (
         lambda o, c, r: c.current("t").key_by("name").aggregate("a", n=count()),
-        "operator 'a' of pipeline 'shop' would take a row of 't' again each time it is updated, and never hear of one",
+        "operator 'a' of pipeline 'shop' would receive a row of 't' again each time it is updated, and no deletions",
     ),
     "another key in the sink": (
         lambda o, c, r: c.current("t").sink("s", PostgresSink("t", mode="upsert", key=["name"])),

@@ -259,11 +259,11 @@ def test_only_one_goes_on_from_what_was_there(pipeline, other):
     flights = pipeline.source("flights", Landing(1))
     flights.key_by("carrier").aggregate(other, n=count(), previous=None if other == "delays" else "delays")
     flights.key_by("carrier").aggregate("late", n=count(), previous="delays")
-    with refused(pipeline, f"says that it was called 'delays' before, and so does or is called {other!r}"):
+    with refused(pipeline, f"names 'delays' as its previous name, and so does or is called {other!r}"):
         compile_graph(pipeline)
 
 
 def test_what_is_no_aggregate_is_refused(pipeline):
     pipeline.source("flights", Landing(1)).key_by("carrier").aggregate("delays", n=count(), minutes="dep_delay")
-    with refused(pipeline, "declares as minutes is no aggregate, such as count()"):
+    with refused(pipeline, "declares minutes, which is not an aggregate such as count()"):
         compile_graph(pipeline)

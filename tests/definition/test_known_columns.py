@@ -160,15 +160,15 @@ def test_what_may_be_there_is_not_refused(build):
 UNKEPT = {
     "a source": (
         lambda p: p.source("orders", Collated(2)).sink("all", MemorySink()),
-        "The schema of source 'orders' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
-        "when it is broken: column 'customer' is declared COLLATE UTF8_LCASE: leave COLLATE out",
+        "The schema of source 'orders' of pipeline 'shop' declares a constraint that Tidegate does not keep, "
+        "so a violation would go unnoticed: column 'customer' is declared COLLATE UTF8_LCASE: leave COLLATE out",
     ),
     "the state of a function": (
         lambda p: p.keyed(
             "last", inputs=[p.source("o", Orders(2))], key=["customer"], state="customer string, n char(3)"
         )(lambda *_: None),
-        "The state of operator 'last' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
-        "when it is broken: column 'n' is declared CHAR(3): declare it STRING",
+        "The state of operator 'last' of pipeline 'shop' declares a constraint that Tidegate does not keep, "
+        "so a violation would go unnoticed: column 'n' is declared CHAR(3): declare it STRING",
     ),
     "the output of a function": (
         lambda p: p.keyed(
@@ -178,8 +178,8 @@ UNKEPT = {
             state="customer string",
             output="n int not null",
         )(lambda *_: None),
-        "The output of operator 'last' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
-        "when it is broken: column 'n' is declared NOT NULL: leave NOT NULL out",
+        "The output of operator 'last' of pipeline 'shop' declares a constraint that Tidegate does not keep, "
+        "so a violation would go unnoticed: column 'n' is declared NOT NULL: leave NOT NULL out",
     ),
 }
 

@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda o: o.key_by("city").aggregate("n", window("when", "1 h"), n=count()),
         "window of operator 'n' of pipeline 'orders' names a column 'when', which 'orders' does not have",
     ),
-    "no window": (lambda o: o.key_by("city").aggregate("n", "1 hour", n=count()), "'1 hour', which is no window"),
+    "no window": (lambda o: o.key_by("city").aggregate("n", "1 hour", n=count()), "'1 hour', which is not a window"),
     "a name that a bound has": (
         lambda o: o.key_by("city").aggregate("n", window("at", "1 h"), window_start=count()),
         "aggregates name window_start, too",
@@ -109,9 +109,9 @@ def test_an_event_time_must_be_one(event_time: str | None, delay: Any, message: 
 @for_each(
     ("size", "slide", "message"),
     [
-        ("0 s", None, "lasts longer than nothing"),
-        ("1 h", "2 h", "begins at the latest when it ends"),
-        ("1 h", "0 s", "begins at the latest when it ends"),
+        ("0 s", None, "must be longer than nothing"),
+        ("1 h", "2 h", "must begin when it ends or earlier"),
+        ("1 h", "0 s", "must begin when it ends or earlier"),
         ("1 d", "1 s", "belong to 86400 windows"),
         ("1 fortnight", None, "is not a duration"),
         ("1 week", None, "time_zone='UTC', or another one. Or give days, such as '7 d'"),

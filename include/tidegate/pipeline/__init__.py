@@ -1,5 +1,5 @@
-"""What a user writes, and its check as a whole: sources, operators and sinks, their options, what they guarantee.
+"""Pipeline definitions: sources, operators and sinks, their options, their guarantees, and the check of the whole.
 
-May import `ports` and `protocol`, and nothing heavy: Airflow parses it. `definition` comes first, `graph` is the same,
-checked.
+May import `ports` and `protocol`, and no heavy packages, because Airflow parses this package. Read `definition` first.
+`graph` holds a definition that has been checked.
 """

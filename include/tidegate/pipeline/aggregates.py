@@ -1,6 +1,6 @@
-"""Declared aggregates: what a keyed operator keeps per key without a line of user code.
+"""Declared aggregates, which a keyed operator maintains per key without user code.
 
-These are declarations only; `tidegate.state` merges them, vectorised, inside each subtask.
+These are declarations only. `tidegate.state` merges them, vectorised, inside each subtask.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,14 @@ from typing import Any
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.state_schema import StateAggregate
 
-#: The most values that one key may hold in a list of its state: a row of state is rewritten as a whole.
+#: The maximum number of values in one list of state. A row of state is rewritten as a whole.
 MOST_VALUES = 1_000_000
 
-#: The function of what counts how often a window has been emitted. Nobody declares it.
+#: The function that counts the emissions of a window. The library adds it; users do not declare it.
 VERSION = "version"
 
-#: Options that say what is shown of a state, or when it is refused: they may change, and the state stays as it is.
+#: Options that affect only how state is shown, or when a checkpoint is declined. Changing them leaves the state as it
+#: is.
 _CHANGEABLE = {
     "count_distinct": ("limit",),
     "approx_percentile": ("percentage",),
@@ -31,8 +32,8 @@ SKETCHES = ("approx_count_distinct", "approx_percentile", "approx_percentiles", 
 class Aggregate:
     """`function` over `column`; for `min_by` and `max_by`, the value of `column` where `ordering` is extreme.
 
-    `options` are what else it is declared with. They are no part of its text where there are none, so that aggregates
-    without options are recorded as ever.
+    `options` holds further arguments of the declaration. They are left out of the text form, so that aggregates without
+    options are recorded as in earlier releases.
     """
 
     function: str
@@ -44,17 +45,17 @@ class Aggregate:
         return dict(self.options)[name]
 
     def in_state(self, name: str) -> StateAggregate:
-        """What is recorded of the aggregate called `name`."""
+        """Return the record of the aggregate called `name`."""
         parts = self.accumulators(name)
         changeable = _CHANGEABLE.get(self.function, ())
         return StateAggregate(name, self.function, self.column, self.ordering, parts, self.options, changeable)
 
     def columns(self) -> tuple[str, ...]:
-        """The input columns it reads."""
+        """Return the input columns that the aggregate reads."""
         return tuple(name for name in (self.column, self.ordering) if name is not None)
 
     def accumulators(self, name: str) -> tuple[str, ...]:
-        """The columns of state that hold what the aggregate called `name` needs."""
+        """Return the columns of state that the aggregate called `name` uses."""
         if self.function == "avg":
             return f"_sum_{name}", f"_count_{name}"
         if self.function == "count_distinct":
@@ -77,8 +78,9 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum_(column: str) -> Aggregate:
-    """Sum up the non-null values; null while there are none. Integers sum to bigint, floats to double, decimals to
-    decimal with ten more digits (at most 38), as in Spark.
+    """Sum the non-null values. The sum is null while there are none.
+
+    Integers sum to bigint, floats to double, decimals to decimal with ten more digits (at most 38), as in Spark.
 
     Args:
         column: The column.
@@ -90,7 +92,7 @@ def sum_(column: str) -> Aggregate:
 
 
 def min_(column: str) -> Aggregate:
-    """Keep the smallest non-null value. NaN counts as larger than every number, as in Spark.
+    """Keep the smallest non-null value, in the type of the column. NaN counts as larger than every number, as in Spark.
 
     Args:
         column: The column.
@@ -102,7 +104,7 @@ def min_(column: str) -> Aggregate:
 
 
 def max_(column: str) -> Aggregate:
-    """Keep the largest non-null value. NaN counts as larger than every number, as in Spark.
+    """Keep the largest non-null value, in the type of the column. NaN counts as larger than every number, as in Spark.
 
     Args:
         column: The column.
@@ -114,7 +116,7 @@ def max_(column: str) -> Aggregate:
 
 
 def avg(column: str) -> Aggregate:
-    """Keep the mean of the non-null values as double; null while there are none. The state holds sum and count.
+    """Keep the mean of the non-null values as double. It is null while there are none. The state holds sum and count.
 
     Args:
         column: The column.
@@ -126,7 +128,7 @@ def avg(column: str) -> Aggregate:
 
 
 def min_by(column: str, ordering: str) -> Aggregate:
-    """Keep the value of one column in the row with the smallest non-null value of another. It may be null.
+    """Keep the value of one column from the row with the smallest non-null value of another. The value may be null.
 
     Args:
         column: The column whose value is kept.
@@ -139,7 +141,7 @@ def min_by(column: str, ordering: str) -> Aggregate:
 
 
 def max_by(column: str, ordering: str) -> Aggregate:
-    """Keep the value of one column in the row with the largest non-null value of another. It may be null.
+    """Keep the value of one column from the row with the largest non-null value of another. The value may be null.
 
     Args:
         column: The column whose value is kept.
@@ -152,9 +154,9 @@ def max_by(column: str, ordering: str) -> Aggregate:
 
 
 def first(column: str, by: str) -> Aggregate:
-    """Keep the value of a column in the earliest row: `min_by(column, by)` under the name that it has for events.
+    """Keep the value of a column from the earliest row. An alias of `min_by(column, by)` for events.
 
-    Of rows with the same `by`, the smallest value counts, null first, in whatever order they arrive.
+    Among rows with the same `by`, the smallest value is kept, null first, regardless of the order of arrival.
 
     Args:
         column: The column whose value is kept. It may be null.
@@ -167,9 +169,9 @@ def first(column: str, by: str) -> Aggregate:
 
 
 def last(column: str, by: str) -> Aggregate:
-    """Keep the value of a column in the latest row: `max_by(column, by)` under the name that it has for events.
+    """Keep the value of a column from the latest row. An alias of `max_by(column, by)` for events.
 
-    Of rows with the same `by`, the smallest value counts, null first, in whatever order they arrive.
+    Among rows with the same `by`, the smallest value is kept, null first, regardless of the order of arrival.
 
     Args:
         column: The column whose value is kept. It may be null.
@@ -182,13 +184,13 @@ def last(column: str, by: str) -> Aggregate:
 
 
 def count_distinct(column: str, *, limit: int = 10_000) -> Aggregate:
-    """Count the distinct non-null values exactly. NaN is one value, and -0.0 is 0.0, as in Spark.
+    """Count the distinct non-null values exactly, as bigint. NaN is one value, and -0.0 equals 0.0, as in Spark.
 
-    The state holds the values of each key, and a key that gets rows is written with all of them.
+    The state holds the values of each key. A key that receives rows is rewritten with all its values.
 
     Args:
         column: The column.
-        limit: The most values that a key may have. A checkpoint that would exceed it is declined.
+        limit: The maximum number of values of a key. A checkpoint that would exceed it is declined.
 
     Returns:
         An aggregate for `KeyedStream.aggregate`.
@@ -200,13 +202,13 @@ def count_distinct(column: str, *, limit: int = 10_000) -> Aggregate:
 
 
 def collect_list(column: str, *, limit: int, by: str | None = None) -> Aggregate:
-    """Keep the non-null values of a key as an array, in ascending order: at most `limit`, the smallest ones.
+    """Keep the smallest non-null values of a key, at most `limit` of them, as an array in ascending order.
 
     Args:
         column: The column.
-        limit: How many values a key keeps.
-        by: A column with the event time. The values are in its order then, those with the same time in ascending order,
-            and the earliest are kept. Rows without it do not count.
+        limit: The maximum number of values that a key keeps.
+        by: A column with the event time. If given, the earliest values are kept, in the order of their time and, at the
+            same time, in ascending order. Rows without an event time do not count.
 
     Returns:
         An aggregate for `KeyedStream.aggregate`.
@@ -218,12 +220,14 @@ def collect_list(column: str, *, limit: int, by: str | None = None) -> Aggregate
 
 
 def approx_count_distinct(column: str, *, rsd: float = 0.05) -> Aggregate:
-    """Count the distinct non-null values approximately, in a HyperLogLog sketch. The count does not depend on the order
-    of rows, and is exact or nearly so for few values. The type is bigint. Needs the extra `sketches`.
+    """Count the distinct non-null values approximately, as bigint, in a HyperLogLog sketch.
+
+    The count does not depend on the order of rows, and is exact or nearly exact for few values. Needs the extra
+    `sketches`.
 
     Args:
         column: The column.
-        rsd: The relative standard deviation. A key keeps some (1 / rsd)² bytes at most.
+        rsd: The relative standard deviation. A key keeps at most about (1 / rsd)² bytes.
 
     Returns:
         An aggregate for `KeyedStream.aggregate`.
@@ -240,14 +244,15 @@ def approx_count_distinct(column: str, *, rsd: float = 0.05) -> Aggregate:
 
 
 def approx_percentile(column: str, percentage: float | Sequence[float], *, k: int = 200) -> Aggregate:
-    """Keep percentiles of the non-null numbers approximately, in a KLL sketch, as double, or as an array of doubles if
-    several are named. NaN does not count. Needs the extra `sketches`.
+    """Keep percentiles of the non-null numbers approximately, in a KLL sketch. NaN does not count.
+
+    The value is a double, or an array of doubles if `percentage` is a list. Needs the extra `sketches`.
 
     Args:
         column: The column.
-        percentage: From 0 to 1, such as 0.99, or several.
-        k: How exact it is: the rank of the value is right within 1.33 % for 200, and about half of that for twice as
-            much. A key keeps some 24 · k bytes at most.
+        percentage: A number from 0 to 1, such as 0.99, or a list of them.
+        k: The precision. With 200, the rank of the value is within 1.33 %; doubling `k` about halves the error. A key
+            keeps at most about 24 · k bytes.
 
     Returns:
         An aggregate for `KeyedStream.aggregate`.
@@ -257,33 +262,34 @@ def approx_percentile(column: str, percentage: float | Sequence[float], *, k: in
     """
     several = isinstance(percentage, Sequence) and not isinstance(percentage, str)
     wanted: Any = percentage if several else [percentage]
-    if not wanted or not all(isinstance(each, int | float) and 0 <= each <= 1 for each in wanted):
+    if not wanted or not all(isinstance(number, int | float) and 0 <= number <= 1 for number in wanted):
         raise PipelineDefinitionError(
             f"approx_percentile({column!r}, …) has percentage={percentage!r}. Give a number from 0 to 1, such as 0.99, "
             "or several in a list."
         )
     _whole(f"approx_percentile({column!r}, …)", "k", k, 8, 65_535)
-    asked = tuple(map(float, wanted)) if several else float(wanted[0])
+    shown = tuple(map(float, wanted)) if several else float(wanted[0])
     name = "approx_percentiles" if several else "approx_percentile"
-    return Aggregate(name, column, options=(("percentage", asked), ("k", k)))
+    return Aggregate(name, column, options=(("percentage", shown), ("k", k)))
 
 
 def approx_top_k(column: str, k: int = 5, *, max_items_tracked: int = 1_000) -> Aggregate:
-    """Keep the most frequent non-null values with their counts, in a frequent-items sketch: an array of
-    `struct<item string, count bigint>`, the most frequent first, and equal counts by item. Values other than strings
-    are shown as text. Needs the extra `sketches`.
+    """Keep the most frequent non-null values with their counts, in a frequent-items sketch.
+
+    The value is an array of `struct<item string, count bigint>`, the most frequent first, equal counts ordered by item.
+    Values of other types than string are shown as text. Needs the extra `sketches`.
 
     Args:
         column: The column.
-        k: How many are shown.
-        max_items_tracked: How many values a key counts at least. Up to so many distinct ones, all is exact. Beyond
-            that a count may be too large by the number of the key's rows divided by a third of it.
+        k: The number of values shown.
+        max_items_tracked: The minimum number of distinct values that a key counts. Counts are exact up to that number.
+            Beyond it, a count may be too large by at most the key's rows divided by a third of `max_items_tracked`.
 
     Returns:
         An aggregate for `KeyedStream.aggregate`.
 
     Raises:
-        PipelineDefinitionError: If `max_items_tracked` is not between 1 and 1,000,000, or `k` larger.
+        PipelineDefinitionError: If `max_items_tracked` is not between 1 and 1,000,000, or `k` exceeds it.
     """
     where = f"approx_top_k({column!r}, …)"
     _whole(where, "max_items_tracked", max_items_tracked, 1, MOST_VALUES)

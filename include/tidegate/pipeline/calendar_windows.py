@@ -1,7 +1,7 @@
-"""Windows of local hours, days, weeks and months: declarations, and which instants are their bounds. Without Spark.
+"""Windows of local hours, days, weeks and months: their declarations, and the instants of their bounds. Without Spark.
 
-A day begins at the first instant that has its date, so some have 23 hours, and some 25. Times are microseconds, local
-ones as the clock shows them.
+A day begins at the first instant that has its date, so some days have 23 hours, and some 25. Times are microseconds.
+Local times are those shown by the clock.
 """
 
 import re
@@ -15,9 +15,9 @@ from tidegate.protocol.text.durations import duration, written
 
 _HOUR = 3600 * 1_000_000
 _DAY = 24 * _HOUR
-#: 1970-01-05, a Monday: weeks are counted from it.
+#: 1970-01-05, a Monday, from which weeks are counted.
 _MONDAY = 4 * _DAY
-#: The calendar repeats itself after 400 years. Python's knows 9999 of them, and the end of time is later.
+#: The calendar repeats after 400 years. Python's calendar ends with year 9999, and times may be later.
 _CYCLE, _CYCLE_MONTHS = 146_097 * _DAY, 400 * 12
 _CALENDAR = re.compile(r"\s*(\d+)\s*(week|month|year)s?\s*")
 _MONTHS = {"month": 1, "year": 12}
@@ -25,24 +25,24 @@ _MONTHS = {"month": 1, "year": 12}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A length of local time: some months, or some microseconds as the clock counts them."""
+    """A length of local time: months, or microseconds counted by the local clock."""
 
     months: int = 0
     micros: int = 0
 
     @property
     def counted_from(self) -> int:
-        """A local time from which such spans follow one another."""
+        """The local time from which consecutive spans are counted."""
         return _MONDAY if self.micros and self.micros % (7 * _DAY) == 0 else 0
 
     def floor(self, local: int) -> int:
-        """When the span of a local time begins."""
+        """Return the beginning of the span that contains a local time."""
         if self.micros:
             return local - (local - self.counted_from) % self.micros
         return _first_of(_month_of(local) // self.months * self.months)
 
     def after(self, local: int, count: int = 1) -> int:
-        """The local time so many spans later; of months, a month's first day."""
+        """Return the local time `count` spans later. For months, it is the first day of a month."""
         if self.micros:
             return local + count * self.micros
         return _first_of(_month_of(local) + count * self.months)
@@ -52,21 +52,21 @@ class Span:
 
 
 def _month_of(local: int) -> int:
-    """Months since January 1970."""
+    """Return the months since January 1970."""
     cycles, rest = divmod(local, _CYCLE)
     at = EPOCH + timedelta(microseconds=rest)
     return cycles * _CYCLE_MONTHS + (at.year - 1970) * 12 + at.month - 1
 
 
 def _first_of(month: int) -> int:
-    """When a month begins."""
+    """Return the beginning of a month."""
     cycles, rest = divmod(month, _CYCLE_MONTHS)
     return cycles * _CYCLE + micros(datetime(1970 + rest // 12, rest % 12 + 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarWindow:
-    """Windows by the clock of a time zone. Made by `window`."""
+    """Windows by the clock of a time zone. Created by `window`."""
 
     column: str
     size: Span
@@ -79,14 +79,16 @@ class CalendarWindow:
 
     @property
     def overlapping(self) -> int:
-        """How many windows a row belongs to, at most, but for those that begin while a clock is put back."""
+        """The maximum number of windows that a row belongs to, apart from those that begin while a clock is put
+        back."""
         if self.slide.months:
             return -(-self.size.months // self.slide.months)
         return -(-self.size.micros // self.slide.micros)
 
     @property
     def beginning_early(self) -> int:
-        """How many windows may have begun whose local time a row's clock does not show yet: it was put back."""
+        """The number of windows that may have begun at a local time that a row's clock, after it was put back, has not
+        reached."""
         if self.overlapping == 1:
             return 1
         back = max((a - b for a, b in zip(self.zone.offsets, self.zone.offsets[1:], strict=False)), default=0)
@@ -94,11 +96,11 @@ class CalendarWindow:
 
     @property
     def by_the_hour(self) -> bool:
-        """Whether the hour that a clock shows twice is two windows."""
+        """Whether an hour that the clock shows twice is two windows."""
         return 0 < self.size.micros <= _HOUR
 
     def has_end_in(self, after: int | None, until: int | None) -> bool:
-        """Whether a window ends after the one watermark and not after the other."""
+        """Return whether a window ends after the first watermark and not after the second."""
         if until is None or after is None:
             return until is not None
         return self._last_end(until) > self._last_end(after)
@@ -113,7 +115,7 @@ class CalendarWindow:
         return next(end for end in self._ends(self.slide.floor(local)) if end <= until)
 
     def _ends(self, start: int) -> Iterator[int]:
-        """The ends of the windows that begin at this local time and before, and of a few later ones, backwards."""
+        """Yield the ends of the windows that begin at this local time or before, and of a few later ones, backwards."""
         back = -self.beginning_early
         while True:
             yield self.zone.instant(self.size.after(self.slide.after(start, -back)))
@@ -122,10 +124,10 @@ class CalendarWindow:
 
 def span(text: str | timedelta) -> Span:
     """Parse a length of local time: a duration, or weeks, months or years. Raises `PipelineDefinitionError`."""
-    found = None if isinstance(text, timedelta) else _CALENDAR.fullmatch(str(text))
-    if found is None:
+    match = None if isinstance(text, timedelta) else _CALENDAR.fullmatch(str(text))
+    if match is None:
         return Span(micros=duration(text) // timedelta(microseconds=1))
-    count, unit = int(found[1]), found[2]
+    count, unit = int(match[1]), match[2]
     return Span(micros=count * 7 * _DAY) if unit == "week" else Span(months=count * _MONTHS[unit])
 
 
@@ -138,8 +140,8 @@ def is_of_weeks(text: object) -> bool:
 
 
 def _calendar_unit(text: object) -> str | None:
-    found = _CALENDAR.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else found[2]
+    match = _CALENDAR.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else match[2]
 
 
 def described(column: str, size: str, slide: str) -> str:
@@ -147,20 +149,20 @@ def described(column: str, size: str, slide: str) -> str:
 
 
 def calendar_window(column: str, size: Span, slide: Span, zone: str) -> CalendarWindow:
-    """Raises `PipelineDefinitionError` if these are no windows of local time."""
+    """Return the windows. Raise `PipelineDefinitionError` if size and slide do not divide local time."""
     require_zone(zone)
     where = f"window({column!r}, …, time_zone={zone!r})"
     if bool(size.months) != bool(slide.months):
-        raise PipelineDefinitionError(f"{where} has a size or a slide of months, and the other one has days or hours.")
+        raise PipelineDefinitionError(f"{where} mixes months with days or hours in size and slide. Use one of the two.")
     if not 0 < slide.months + slide.micros <= size.months + size.micros:
         raise PipelineDefinitionError(
-            f"{where} has a size that is nothing, or a slide that is nothing or longer. The next window begins at the "
-            "latest when one ends, or rows between them would be lost."
+            f"{where} has a size that is nothing, or a slide that is nothing or longer than the size. The next window "
+            "must begin when one ends or earlier: rows between two windows would be lost."
         )
     if not (_divides_time(size.micros) and _divides_time(slide.micros)):
         raise PipelineDefinitionError(
-            f"{where} has a size or a slide that does not divide a day. By local time it is a part of an hour such as "
-            "15 min, one of 1, 2, 3, 4, 6, 8 or 12 hours, or whole days, weeks, months or years."
+            f"{where} has a size or a slide that does not divide a day. By local time it must be a part of an hour "
+            "such as 15 min, one of 1, 2, 3, 4, 6, 8 or 12 hours, or whole days, weeks, months or years."
         )
     if size != slide and 0 < slide.micros < _HOUR:
         raise PipelineDefinitionError(

@@ -1,6 +1,6 @@
-"""How a pipeline's checkpoints behave: Flink's options that make sense here (protocol.md section 21).
+"""The options of a pipeline's checkpoints: the options of Flink that apply here (protocol.md section 21).
 
-Each option is said once: its name, what it may be and its default, and below them what it is for.
+Each option is declared in one place with its name, type, bounds, default and description.
 """
 
 from dataclasses import fields
@@ -24,11 +24,11 @@ MIN_TIMEOUT = MIN_INTERVAL = timedelta(milliseconds=10)
 
 
 class CheckpointingMode(StrEnum):
-    """How often a row counts in state after a failure (protocol.md section 17).
+    """The guarantee for state: how often a row counts after a failure (protocol.md section 17).
 
     Attributes:
-        EXACTLY_ONCE: Once.
-        AT_LEAST_ONCE: Nothing is held back at a barrier, so what follows it may count twice.
+        EXACTLY_ONCE: Every row counts once.
+        AT_LEAST_ONCE: Rows are not held back at a barrier, so the rows behind it may count twice.
     """
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
@@ -36,7 +36,7 @@ class CheckpointingMode(StrEnum):
 
 
 class CheckpointRetention(StrEnum):
-    """What becomes of the retained checkpoints when the pipeline is cancelled (protocol.md section 9).
+    """Whether retained checkpoints survive the cancellation of the pipeline (protocol.md section 9).
 
     Attributes:
         NO_EXTERNALIZED_CHECKPOINTS: They are deleted.
@@ -52,8 +52,8 @@ class CheckpointConfig:
     """The options of a pipeline's checkpoints. Durations are written `"10 min"`, or as a `timedelta`.
 
     Raises:
-        PipelineDefinitionError: For an option that is unknown, of a wrong type or out of range, and for options that
-            contradict each other.
+        PipelineDefinitionError: If an option is unknown, of a wrong type or out of range, or if options contradict each
+            other.
 
     Example:
         ```python
@@ -74,35 +74,35 @@ class CheckpointConfig:
     """The pause between a completed checkpoint and the next periodic one."""
 
     max_concurrent: Annotated[int, must(lambda number: number >= 1, "must be at least 1.")] = 1
-    """The number of checkpoints of a continuous run in progress at once, besides savepoints. A scheduled run takes one
-    at a time: it starts from the state of the last one."""
+    """The maximum number of checkpoints of a continuous run in progress at once, besides savepoints. A scheduled run
+    takes one at a time, because it starts from the state of the last one."""
 
     retained: Annotated[int, AfterValidator(lambda number: max(number, 1))] = 1
-    """The number of completed checkpoints whose state is kept. Values <= 0 fall back to 1 (protocol.md section 9)."""
+    """The number of completed checkpoints whose state is kept. Values <= 0 count as 1 (protocol.md section 9)."""
 
     retained_for: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("0 s")
-    """How long the state of each is kept since it completed, also beyond that number."""
+    """The minimum time for which the state of a completed checkpoint is kept, even beyond that number."""
 
     retention: OneOf[CheckpointRetention] = default(CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS)
-    """What becomes of retained checkpoints when the pipeline is cancelled."""
+    """Whether retained checkpoints are deleted or kept when the pipeline is cancelled."""
 
     undo_within: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("7 d")
-    """How long checkpoints that a restore left behind, and the rows it withdrew, are kept so that it can be undone."""
+    """How long the checkpoints that a restore abandoned, and the rows it withdrew, are kept to undo the restore."""
 
     history: CheckpointHistory | None = CheckpointHistory()
-    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one. None: for ever."""
+    """How long the subtasks, files and metrics of ended checkpoints stay on record one by one. None: for ever."""
 
     tolerable_failed_checkpoints: Annotated[
         int | None, must(lambda number: number is None or number >= 0, "must be 0 or more, or None.")
     ] = None
-    """The number of checkpoints that may fail in a row before the pipeline fails and waits for `tidegate resume`. None:
-    any number, because the next DAG run is a restart anyway."""
+    """The number of consecutive checkpoints that may fail before the pipeline fails and waits for `tidegate resume`.
+    None: any number, because the next DAG run is a restart anyway."""
 
     validation_failures_count: bool = True
-    """Whether failed validations are counted among these."""
+    """Whether failed validations count as failed checkpoints here."""
 
     allow_non_restored_state: bool = False
-    """Whether state and positions of operators that the pipeline no longer has are dropped, instead of an error."""
+    """Whether state and positions of operators that the pipeline no longer has are dropped. By default an error."""
 
     mode: OneOf[CheckpointingMode] = default(CheckpointingMode.EXACTLY_ONCE)
     """How often a row counts in state after a failure."""
@@ -114,28 +114,28 @@ class CheckpointConfig:
             "must be at least 10 ms, or None for no periodic ones.",
         ),
     ] = default(None)
-    """The interval of the periodic checkpoints of a continuous run, never shorter than `min_pause`. None: there are
-    none. A scheduled pipeline's interval is its DAG's schedule."""
+    """The interval of the periodic checkpoints of a continuous run, never shorter than `min_pause`. None: no periodic
+    checkpoints. A scheduled pipeline's interval is its DAG's schedule."""
 
     interval_during_backlog: OptionalDuration = default(None)
-    """The interval while a source is behind; "0 s" for no periodic checkpoints meanwhile. None: as `interval`."""
+    """The interval while a source is behind; "0 s" for no periodic checkpoints meanwhile. None: same as `interval`."""
 
     unaligned: bool = False
-    """Whether barriers overtake the data before them, which becomes part of the checkpoint."""
+    """Whether barriers overtake the data before them. That data becomes part of the checkpoint."""
 
     aligned_checkpoint_timeout: Duration = default("0 s")
-    """With `unaligned`: barriers overtake only where waiting for them takes longer than this."""
+    """With `unaligned`, how long an operator waits for its barriers before they overtake."""
 
     alignment_limit: int | None = None
-    """The bytes that may queue behind an operator's barriers before its checkpoint is aborted. None: any number."""
+    """The maximum number of bytes queued behind an operator's barriers before its checkpoint is aborted. None: any."""
 
     checkpoints_after_tasks_finish: bool = True
-    """Whether checkpoints go on when a bounded source has been read to its end."""
+    """Whether checkpoints continue after a bounded source has been read to its end."""
 
     stale_after: Annotated[
         OptionalDuration, must(lambda t: t is None or t > timedelta(0), "must be longer than nothing, or None.")
     ] = default(None)
-    """The time without a completed checkpoint after which the pipeline is stale, which is reported. None: never."""
+    """The time without a completed checkpoint after which the pipeline is reported as stale. None: never."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -143,7 +143,7 @@ class CheckpointConfig:
         try:
             return handler(given)
         except ValidationError as error:
-            raise refusal(error, [each.name for each in fields(cls)]) from None
+            raise refusal(error, [option.name for option in fields(cls)]) from None
 
     def __post_init__(self) -> None:
         for name, value in _intervals(self.interval, self.interval_during_backlog, self.min_pause).items():
@@ -151,12 +151,12 @@ class CheckpointConfig:
         self.gate_options()  # raises if the options contradict each other
         if self.unaligned and self.max_concurrent > 1:
             raise PipelineDefinitionError(
-                "CheckpointConfig.unaligned needs max_concurrent=1: what a barrier overtakes becomes part of its "
-                "checkpoint, and may not hold the barrier of another one. Change one of the two."
+                "CheckpointConfig.unaligned needs max_concurrent=1: the data that a barrier overtakes becomes part of "
+                "its checkpoint, and must not contain the barrier of another one. Change one of the two."
             )
 
     def gate_options(self) -> GateOptions:
-        """The options of the pipeline's input gates and barriers."""
+        """Return the options of the pipeline's input gates and barriers."""
         return GateOptions(
             exactly_once=self.mode is CheckpointingMode.EXACTLY_ONCE,
             unaligned=self.unaligned,
@@ -166,29 +166,30 @@ class CheckpointConfig:
         )
 
     def retention_rule(self) -> RetentionRule:
-        """Which completed checkpoints are kept, and for how long."""
+        """Return the rule that selects the completed checkpoints to keep, and for how long."""
         return RetentionRule(self.retained, self.retained_for, self.undo_within)
 
     def history_rule(self) -> HistoryRule | None:
-        """How long what belongs to checkpoints stays on record; None for ever."""
+        """Return how long the details of checkpoints stay on record; None for ever."""
         return None if self.history is None else self.history.rule()
 
     def describe(self) -> dict[str, Any]:
-        """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
+        """Return the options in effect as JSON for people and for the checkpoint's metadata, durations in
+        milliseconds."""
         return {each.name: _described(getattr(self, each.name)) for each in fields(self)}
 
 
-def _intervals(asked: timedelta | None, during_backlog: timedelta | None, min_pause: timedelta) -> dict[str, Any]:
-    """The periodic intervals in effect, without a backlog and with one."""
-    if asked is None:
+def _intervals(interval: timedelta | None, during_backlog: timedelta | None, min_pause: timedelta) -> dict[str, Any]:
+    """Return the periodic intervals in effect, without a backlog and with one."""
+    if interval is None:
         if during_backlog is not None:
             raise PipelineDefinitionError(
                 "CheckpointConfig.interval_during_backlog has no effect without an interval. Set interval too."
             )
         return {}
-    base = slower = max(asked, min_pause)
+    base = slower = max(interval, min_pause)
     if during_backlog is not None:
-        if during_backlog != OFF and during_backlog < asked:
+        if during_backlog != OFF and during_backlog < interval:
             raise PipelineDefinitionError(
                 "CheckpointConfig.interval_during_backlog must be at least the interval, or '0 s' for no periodic "
                 "checkpoints while a source is behind."

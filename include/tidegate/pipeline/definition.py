@@ -1,6 +1,6 @@
-"""What a user writes: a `Pipeline` of sources, steps, keyed operators and sinks.
+"""The entry point for users: a `Pipeline` of sources, steps, keyed operators and sinks.
 
-A pipeline is a description. Building it imports neither Spark nor Airflow and touches no file; `graph.compile_graph`
+A pipeline is a description. Building it imports neither Spark nor Airflow and touches no file. `graph.compile_graph`
 checks it as a whole, and a region executes it.
 """
 
@@ -36,12 +36,12 @@ class Pipeline:
     Args:
         name: The name under which checkpoints are recorded: lower-case letters, digits and `_`, at most 63.
         parallelism: The number of subtasks of each step, keyed operator and sink.
-        max_parallelism: The number of key groups of keyed state. By default, the number that the state has; for new
-            state, room for half as many subtasks again, at least 128. `tidegate rewrite` changes it for existing state.
-        checkpoints: The options of its checkpoints.
+        max_parallelism: The number of key groups of keyed state. By default, existing state keeps its number; new state
+            gets room for half as many subtasks again, at least 128. `tidegate rewrite` changes it for existing state.
+        checkpoints: The options of the pipeline's checkpoints.
 
     Raises:
-        PipelineDefinitionError: If `parallelism` and `max_parallelism` do not fit each other.
+        PipelineDefinitionError: Unless 1 <= `parallelism` <= `max_parallelism` <= 32,768.
 
     Example:
         ```python
@@ -77,16 +77,16 @@ class Pipeline:
         self.listeners: list[CheckpointListener] = []
 
     def add(self, vertex: Vertex) -> Stream:
-        """Add a vertex. The other methods are more convenient.
+        """Add a vertex. Prefer the other methods, which create vertices.
 
         Args:
             vertex: A source, step, keyed operator, sink or check.
 
         Returns:
-            The stream that leaves the vertex.
+            The stream of the vertex's rows.
 
         Raises:
-            PipelineDefinitionError: If it has expectations that are no suite.
+            PipelineDefinitionError: If its `expect` is not a suite.
         """
         if isinstance(vertex, (SinkVertex, KeyedVertex, CheckVertex)):
             require_suite(vertex.expect, f"{vertex.name!r} of pipeline {self.name!r}")
@@ -109,19 +109,20 @@ class Pipeline:
 
         Args:
             name: The name under which its positions are recorded.
-            source: Such as a `FileSource`.
+            source: The source, such as a `FileSource`.
             previous: The name that the source had before, if it was renamed.
-            event_time: The column with the time of the event, a timestamp or a date. Needed for windows.
-            delay: How much later than others its rows may arrive, such as `"5 min"`. The watermark follows the largest
-                event time at this distance, and windows are emitted when it passes their end.
-            max_ahead: Where windows follow, a row that is further ahead of the clock is malformed, and the watermark
-                does not follow it. None allows any time.
+            event_time: The column with the time of the event, a timestamp or a date. Required for windows.
+            delay: How much later than others the rows may arrive, such as `"5 min"`. The watermark trails the largest
+                event time by this delay. A window is emitted when the watermark passes its end.
+            max_ahead: If windows follow, a row whose event time is further ahead of the clock is malformed, and does
+                not advance the watermark. None allows any time.
 
         Returns:
-            The stream of its rows. Malformed rows of a source with a `quarantine` go to that sink.
+            The stream of its rows. If the source has a `quarantine`, malformed rows go to that sink.
 
         Raises:
-            PipelineDefinitionError: If `delay` or `max_ahead` is no duration, or `delay` is given without `event_time`.
+            PipelineDefinitionError: If `delay` or `max_ahead` is not a duration, or is negative, or if `delay` is given
+                without `event_time`.
         """
         stream = self.add(
             SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay, max_ahead))
@@ -146,31 +147,31 @@ class Pipeline:
     ) -> Callable[[UpdateFunction], Stream]:
         """Decorate a function that updates keyed state: `update(*batches, state)`, all Spark DataFrames.
 
-        The function gets one batch for each input, in order, with the rows of this checkpoint, and the state of the
-        keys of these batches. It returns the rows to upsert: at most one for each of these keys, in the columns of
+        The function receives one batch for each input, in order, with the rows of this checkpoint, and the state of the
+        keys in these batches. It returns the rows to upsert, at most one for each of these keys, in the columns of
         `state`. A row whose boolean column `_delete` is true removes its key. Other keys keep their row. With an
-        `output` it returns an `Update` of rows to upsert and rows to emit.
+        `output`, the function returns an `Update` of rows to upsert and rows to emit.
 
-        The function must be deterministic: a retry runs it again on the same rows. Draw values that are not, such as
-        `rand()`, in a transform in front of it with `deterministic=False`.
+        The function must be deterministic, because a retry runs it again on the same rows. Draw non-deterministic
+        values, such as `rand()`, in a transform in front of it with `deterministic=False`.
 
         Args:
             name: The name under which its state is recorded.
-            inputs: The streams that it reads.
+            inputs: The streams to read.
             key: The columns of the key, which every input has. Null is a key like any other.
-            state: The columns of its state, key included.
-            output: The columns of the rows that it emits. By default, the new rows of its state are emitted.
+            state: The columns of the state as DDL or `StructType`, key included.
+            output: The columns of the emitted rows. By default, the new rows of the state are emitted.
             defaults: By column, the value in rows that are older than the column. By default null.
-            expect: Validates its whole state at every checkpoint.
-            previous: The name that the operator had before, or a `Previous` that names its columns, too.
-            ttl: How long a row lives since the function last returned it, such as `"30 d"`. By default for ever.
-            ttl_by: A column of the state. With it, a row lives for `ttl` since the time in this column.
+            expect: Validates the whole state at every checkpoint.
+            previous: The former name of the operator, or a `Previous` that also names its former columns.
+            ttl: How long a row lives after the function last returned it, such as `"30 d"`. By default for ever.
+            ttl_by: A column of the state. With it, a row lives for `ttl` after the time in this column.
 
         Returns:
-            A decorator, which returns the operator's stream in place of the function.
+            A decorator that replaces the function by the operator's stream.
 
         Raises:
-            PipelineDefinitionError: If a schema or a duration cannot be read.
+            PipelineDefinitionError: If a schema or a duration cannot be read, or if `ttl_by` is given without `ttl`.
 
         Example:
             ```python
@@ -185,7 +186,7 @@ class Pipeline:
                 return orders.unionByName(state).groupBy("customer").agg({"cents": "max"}).toDF("customer", "cents")
             ```
         """
-        lives = ttl_of(name, ttl, ttl_by)
+        time_to_live = ttl_of(name, ttl, ttl_by)
 
         def decorate(update: UpdateFunction) -> Stream:
             vertex = KeyedVertex(
@@ -198,7 +199,7 @@ class Pipeline:
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
                 output=None if output is None else ddl_of(output),
-                ttl=lives,
+                ttl=time_to_live,
             )
             return self.add(vertex)
 
@@ -208,7 +209,7 @@ class Pipeline:
         """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed.
 
         Args:
-            listener: It is called in the process that takes the step.
+            listener: The listener. It is called in the process that carries out the step.
         """
         self.listeners.append(listener)
 
@@ -217,11 +218,14 @@ class Pipeline:
 
         Args:
             name: The name of the check in reports.
-            sinks: The names of the sinks. The query gets a DataFrame for each, in this order.
-            expect: Validates the result of the query, before any of the staged rows is visible.
+            sinks: The names of the sinks. The query receives a DataFrame for each, in this order.
+            expect: Validates the result of the query before any of the staged rows is visible.
 
         Returns:
-            A decorator, which returns the function as it is.
+            A decorator that returns the query unchanged.
+
+        Raises:
+            PipelineDefinitionError: If `expect` is not a suite. Raised when the decorator is applied.
         """
 
         def decorate(query: Query) -> Query:

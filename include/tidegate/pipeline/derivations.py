@@ -1,4 +1,4 @@
-"""What identifies the derived columns of a sink that shows state behind transforms."""
+"""The identity of the derived columns of a sink that shows state behind transforms."""
 
 import json
 from functools import lru_cache
@@ -14,20 +14,21 @@ from tidegate.protocol.recovery.changes import TRANSFORMS
 
 
 def derivation_of(sink: SinkVertex) -> dict[str, str]:
-    """A short hash of the transforms; nothing of a sink that derives no columns.
+    """Return a short hash of the sink's transforms; empty if the sink derives no columns.
 
-    A table with another one has rows that would be computed otherwise now. Equal in every process of one Python
-    version.
+    A table with another hash has rows that the transforms would compute differently now. The hash is equal in every
+    process of one Python version.
     """
     return {TRANSFORMS: _digest(sink)} if derives(sink) else {}
 
 
 def recorded_sink(graph: Graph, sink: SinkVertex) -> dict[str, Any]:
-    """What the metadata of checkpoints says of a sink. One that shows no state is given no row again."""
+    """Return the description of a sink for the metadata of checkpoints. A sink that shows no state receives no row
+    again, so it needs no hash of its transforms."""
     derivation = derivation_of(sink) if sink.operator_id in graph.showing_state else {}
     return {**sink.sink.describe(), **promised(graph.pipeline, sink), **derivation}
 
 
-@lru_cache(maxsize=256)  # asked for each subtask of each checkpoint
+@lru_cache(maxsize=256)  # called for each subtask of each checkpoint
 def _digest(sink: SinkVertex) -> str:
     return sha256(json.dumps(facts_of(sink.input), sort_keys=True).encode()).hexdigest()[:16]

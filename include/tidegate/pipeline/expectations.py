@@ -1,6 +1,6 @@
-"""What staged data must satisfy, declared without importing Great Expectations (DAG files are parsed often).
+"""Expectations of staged data, declared without importing Great Expectations because DAG files are parsed often.
 
-An `Expectation` is Great Expectations' own JSON form, so any of its expectations can be named, also custom ones.
+An `Expectation` has Great Expectations' own JSON form, so it can name any expectation, also custom ones.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.text.durations import duration
 
-#: Characters of a suite's name: it is part of an index, whose entries are bounded.
+#: The maximum number of characters of a suite's name. It is part of an index, whose entries are bounded.
 LONGEST_NAME = 200
 LONGEST_HOLD = timedelta(days=365)
 _NAMING = ("column", "column_A", "column_B", "column_list")
@@ -20,7 +20,7 @@ _NAMING = ("column", "column_A", "column_B", "column_list")
 class Expectation:
     """`type` is Great Expectations' snake_case name, such as `expect_column_values_to_not_be_null`.
 
-    `hold_for`: how long a failure waits for a person; None if it aborts the checkpoint.
+    `hold_for` is how long a failure waits for manual approval; None if it aborts the checkpoint.
     """
 
     type: str
@@ -29,7 +29,7 @@ class Expectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names, as Great Expectations' own expectations do."""
+        """The columns in the arguments that Great Expectations' own expectations use for names of columns."""
         given = [value for name, value in self.kwargs if name in _NAMING]
         named = [name for value in given for name in (value if isinstance(value, list | tuple) else [value])]
         return tuple(name for name in named if isinstance(name, str))
@@ -54,19 +54,21 @@ def expect(
     hold_for: str | timedelta | None = None,
     **kwargs: Any,
 ) -> Expectation:
-    """Declare an expectation of Great Expectations, one of your own included.
+    """Declare an expectation of Great Expectations, built-in or your own.
 
     Args:
-        type_: Its name in snake_case. The prefix `expect_` may be left out.
-        on_failure: `"abort"`, or `"hold"`: the checkpoint then waits for manual approval.
-        hold_for: How long it waits, such as `"2 h"`. After that it is aborted. Needed to hold, and only then.
+        type_: The name in snake_case. The prefix `expect_` may be left out.
+        on_failure: `"abort"`, or `"hold"` to let the checkpoint wait for manual approval.
+        hold_for: How long it waits, such as `"2 h"`, before it is aborted. Required with `"hold"`, otherwise not
+            allowed.
         **kwargs: The arguments of the expectation.
 
     Returns:
         An expectation for `suite`.
 
     Raises:
-        PipelineDefinitionError: If `on_failure` and `hold_for` do not fit each other, or one of them is none.
+        PipelineDefinitionError: If `on_failure` is unknown, if `hold_for` does not match it, or if `hold_for` is not a
+            duration of at most 365 days.
 
     Example:
         ```python
@@ -85,39 +87,39 @@ def _hold_for(name: str, on_failure: str, given: str | timedelta | None) -> time
         raise PipelineDefinitionError(f"on_failure of {name} is {on_failure!r}, but must be 'abort' or 'hold'.")
     if (on_failure == "hold") != (given is not None):
         raise PipelineDefinitionError(
-            f"{name} has on_failure={on_failure!r} and hold_for={given!r}. A rule that holds says how long it waits "
-            "for a person, such as on_failure='hold', hold_for='2 h'; one that aborts does not wait."
+            f"{name} has on_failure={on_failure!r} and hold_for={given!r}. A rule that holds needs the time that it "
+            "waits for manual approval, such as on_failure='hold', hold_for='2 h'; a rule that aborts takes none."
         )
     if given is None:
         return None
     hold_for = duration(given)
     if not timedelta(0) < hold_for <= LONGEST_HOLD:
         raise PipelineDefinitionError(
-            f"{name} has hold_for={given!r}, but a hold lasts longer than nothing and at most {LONGEST_HOLD.days} days."
+            f"{name} has hold_for={given!r}, but must be longer than nothing and at most {LONGEST_HOLD.days} days."
         )
     return hold_for
 
 
 def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
-    """Name a list of expectations, to be given to a sink, an operator or a check.
+    """Name a list of expectations for a sink, an operator or a check.
 
     Args:
-        name: The name of the suite in reports.
-        *expectations: Made by `expect`.
+        name: The name of the suite in reports, 1 to 200 printable characters.
+        *expectations: The expectations, from `expect`.
 
     Returns:
         The suite.
 
     Raises:
-        PipelineDefinitionError: If it is empty, because it would pass anything, if something else is in it, or if the
-            name cannot be recorded.
+        PipelineDefinitionError: If there are no expectations, because that suite would pass anything, if an argument
+            is not an expectation, or if the name cannot be recorded.
     """
     if not expectations:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
-    if others := [each for each in expectations if not isinstance(each, Expectation)]:
+    if others := [item for item in expectations if not isinstance(item, Expectation)]:
         raise PipelineDefinitionError(
-            f"Expectation suite {name!r} has something of type {type(others[0]).__name__}, but takes what expect(…) "
-            "returns."
+            f"Expectation suite {name!r} has something of type {type(others[0]).__name__}, but takes results of "
+            "expect(…)."
         )
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise PipelineDefinitionError(
@@ -127,7 +129,7 @@ def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
 
 
 def require_suite(given: object, what: str) -> None:
-    """Raises `PipelineDefinitionError` if something else than a suite is given as `expect`."""
+    """Raise `PipelineDefinitionError` if `expect` is given, but not a suite."""
     if given is not None and not isinstance(given, ExpectationSuite):
         raise PipelineDefinitionError(
             f"expect= of {what} is of type {type(given).__name__}, but takes a suite: "

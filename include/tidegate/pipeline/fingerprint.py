@@ -1,7 +1,7 @@
-"""A fingerprint of a definition: equal as long as nothing that columns, types and expectations depend on has changed.
+"""A fingerprint of a definition. It changes only with parts that columns, types and expectations depend on.
 
-Functions count by what they do: their byte code, what they close over, and the functions of their own package that they
-call by name. So a comment or a moved line changes nothing. What a library of somebody else does is not looked into.
+Functions count by their byte code, their closures, and the functions of their own package that they call by name. A
+comment or a moved line changes nothing. Functions of other packages count by their name alone.
 """
 
 import json
@@ -20,22 +20,22 @@ from tidegate.pipeline.vertices import SinkVertex, SourceVertex, Vertex
 
 
 def fingerprint(graph: Graph) -> str:
-    """The same in every process of one Python version. Performs no I/O."""
+    """Return the fingerprint. It is equal in every process of one Python version. Perform no I/O."""
     vertices = (*graph.sources, *graph.producers, *graph.sinks, *graph.checks)
     facts = [facts_of(vertex) for vertex in vertices]
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def facts_of(vertex: Vertex | Stream) -> Any:
-    """What is said of one vertex, or of a stream's origin and transforms, as JSON. Performs no I/O."""
+    """Return the facts about a vertex, or about a stream's origin and transforms, as JSON. Perform no I/O."""
     return _Facts().of(vertex)
 
 
 class _Facts:
-    """What is said of a value, as JSON. What refers to itself is said once."""
+    """The facts about a value, as JSON. A value that refers to itself is described once."""
 
     def __init__(self) -> None:
-        self._said: dict[int, object] = {}  # kept, so that no other object gets their ids
+        self._seen: dict[int, object] = {}  # holds the objects, so that no other object gets their ids
 
     def of(self, value: object) -> Any:
         match value:
@@ -46,14 +46,14 @@ class _Facts:
             case type() | ModuleType():
                 return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
             case tuple():
-                return [self.of(each) for each in value]
+                return [self.of(item) for item in value]
             case SourceVertex():
-                said = (value.source.describe(), value.previous, value.event_time)
-                return [value.name, *(self.of(each) for each in said)]
+                facts = (value.source.describe(), value.previous, value.event_time)
+                return [value.name, *(self.of(fact) for fact in facts)]
             case SinkVertex():
                 return [value.name, self.of(value.input), self.of(value.sink.describe()), self.of(value.expect)]
             case set() | frozenset():
-                return sorted(json.dumps(self.of(each)) for each in value)
+                return sorted(json.dumps(self.of(item)) for item in value)
             case Pipeline():
                 return value.name
             case Stream():
@@ -68,20 +68,20 @@ class _Facts:
                 return self._once(value)
 
     def _once(self, value: object) -> Any:
-        """Of an object that nothing is known of, only the type is said: to ask it more could start Spark."""
-        what = [type(value).__module__, type(value).__qualname__]
-        if id(value) in self._said:
-            return what
-        self._said[id(value)] = value
+        """Return only the type of an object of unknown kind: more could start Spark."""
+        kind = [type(value).__module__, type(value).__qualname__]
+        if id(value) in self._seen:
+            return kind
+        self._seen[id(value)] = value
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, list):
-            return [self.of(each) for each in value]
+            return [self.of(item) for item in value]
         if isinstance(value, Mapping):
-            return {str(key): self.of(each) for key, each in value.items()}
+            return {str(key): self.of(item) for key, item in value.items()}
         if is_dataclass(value):
-            return [*what, [self.of(getattr(value, field.name)) for field in fields(value)]]
-        return what
+            return [*kind, [self.of(getattr(value, field.name)) for field in fields(value)]]
+        return kind
 
     def _function(self, function: FunctionType) -> Any:
         name = [function.__module__, function.__qualname__]
@@ -95,19 +95,20 @@ class _Facts:
 
 
 def _is_fixed(value: object) -> bool:
-    """What a function may change while it runs would make every run another definition."""
+    """Return whether a value counts. One that a function may change while it runs would change the definition every
+    time."""
     return not isinstance(value, list | dict | set | bytearray)
 
 
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing yet: a function that refers to itself while it is defined
+    except ValueError:  # an empty cell: a function that refers to itself while it is defined
         return None
 
 
 def _used(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """By the names that its code has, the globals of its module, and functions of modules of its package."""
+    """Yield the names and values that the code uses: globals of its module, and functions of modules of its package."""
     package = function.__module__.partition(".")[0]
     spaces: list[tuple[str, Mapping[str, Any]]] = [("", function.__globals__)]
     names = _names(function.__code__)
@@ -124,6 +125,6 @@ def _used(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Also of the functions that it defines."""
+    """Return the names in the code, including those in functions that it defines."""
     inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
     return set(code.co_names).union(*inner)

@@ -1,4 +1,4 @@
-"""A pipeline, checked as a whole and put in order. The coordinator plans by it, and a region executes it.
+"""A pipeline, checked as a whole and ordered. The coordinator plans by it, and a region executes it.
 
 `compile_graph` reports every mistake that can be seen without data, with the name of the vertex.
 """
@@ -51,7 +51,7 @@ class Graph:
 
     @property
     def operators(self) -> tuple[StepVertex | KeyedVertex | SinkVertex, ...]:
-        """What runs on Spark, upstream before downstream."""
+        """The vertices that run on Spark, upstream before downstream."""
         return (*self.producers, *self.sinks)
 
     @cached_property
@@ -62,8 +62,8 @@ class Graph:
         return splits + tuple(OperatorPlan(vertex.operator_id, p, g) for vertex in self.operators)
 
     def plan_from(self, record: CheckpointRecord) -> tuple[OperatorPlan, ...]:
-        """The same for a pipeline that goes on from a checkpoint: unless the definition sets max_parallelism, the state
-        keeps its own."""
+        """Return the plan of a pipeline that continues from a checkpoint. Unless the definition sets max_parallelism,
+        the state keeps its own."""
         kept = kept_max_parallelism(record, self.pipeline.parallelism)
         if kept is None or self.pipeline.sets_max_parallelism:
             return self.plan
@@ -75,41 +75,41 @@ class Graph:
 
     @cached_property
     def suites(self) -> Mapping[Target, ExpectationSuite]:
-        """By target that is judged, the suite that judges it."""
+        """The suites, by the target that they validate."""
         states = {Target(TargetKind.STATE, vertex.name): vertex.expect for vertex in self.keyed if vertex.expect}
         sinks = {Target(TargetKind.SINK, vertex.name): vertex.expect for vertex in self.sinks if vertex.expect}
         return states | sinks | {Target(TargetKind.CHECK, vertex.name): vertex.expect for vertex in self.checks}
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The targets that a checkpoint is validated by: one verdict is expected for each."""
+        """The targets of validation. A checkpoint expects one verdict for each."""
         return tuple(self.suites)
 
     @property
     def holds(self) -> HoldRules:
-        """By target, which of its expectations may wait for a person when they fail, and how long."""
+        """The time that a failure of each expectation waits for manual approval, if it does, by target."""
         return {target: suite.hold_rules for target, suite in self.suites.items()}
 
     @cached_property
     def upstreams(self) -> Mapping[str, tuple[str, ...]]:
-        """By operator, the vertices whose rows it reads."""
+        """The vertices that each operator reads, by operator."""
         return {v.operator_id: tuple(dict.fromkeys(s.origin for s in inputs_of(v))) for v in self.operators}
 
     @cached_property
     def renamed(self) -> Mapping[str, str]:
-        """By operator, what it was called before."""
+        """The former names of renamed vertices, by operator."""
         vertices: tuple[SourceVertex | KeyedVertex, ...] = (*self.sources, *self.keyed)
         return {v.operator_id: v.previous.name for v in vertices if v.previous.name is not None}
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """By operator, the columns of the rows that it emits, as they are declared."""
+        """The declared columns of the rows that each operator emits, by operator."""
         return {v.operator_id: " ".join(_emitted(v).split()) for v in self.keyed if v.emits}
 
     @cached_property
     def watched(self) -> frozenset[str]:
-        """The sources, steps and operators whose watermark anybody needs: those with windows, and what leads to them
-        from an event time."""
+        """The sources, steps and operators whose watermark is needed: those with windows, and the path to them from an
+        event time."""
         leading = {vertex.name for vertex in self.keyed if vertex.window is not None}
         for vertex in reversed(self.producers):
             if vertex.name in leading:
@@ -117,29 +117,29 @@ class Graph:
         return frozenset(leading & timed_vertices((*self.sources, *self.producers)))
 
     def reads_late(self, name: str) -> bool:
-        """Whether anybody reads the rows that come too late for an operator's windows."""
+        """Return whether a vertex reads the rows that arrive too late for an operator's windows."""
         streams = (stream for vertex in self.operators for stream in inputs_of(vertex))
         return any(stream.origin == name and stream.output == LATE_ROWS for stream in streams)
 
     @cached_property
     def restaged(self) -> frozenset[str]:
-        """The sinks of current rows, which stage earlier rows again if they are new or write elsewhere."""
+        """The sinks of current rows. They stage earlier rows again if they are new or write elsewhere."""
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
 
     @cached_property
     def upserted(self) -> frozenset[str]:
-        """The sinks that are given how an operator's state has changed, and all of it if they lack rows."""
+        """The sinks that receive the changes of an operator's state, and all of it if they lack rows."""
         keyed = {vertex.name: vertex for vertex in self.keyed}
         return frozenset(v.operator_id for v in self.sinks if takes_upserts(keyed.get(v.input.origin), v))
 
     @property
     def showing_state(self) -> frozenset[str]:
-        """The sinks that have what an operator's state has, whenever they have joined."""
+        """The sinks that hold all rows of an operator's state, whenever they have joined."""
         return self.restaged | self.upserted
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The sources and sinks that distinguish the pipeline from another one of its name."""
+        """The sources and sinks that distinguish the pipeline from another one of the same name."""
         home = str(Settings.from_environment().home)
         sources = [_endpoint(Role.SOURCE, v.name, v.source.describe(), home) for v in self.sources]
         return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe(), home) for v in self.sinks))
@@ -152,10 +152,10 @@ class Graph:
 
 
 def _emitted(vertex: KeyedVertex) -> str:
-    """What says whether rows that an operator has emitted are what it emits now."""
+    """Return a text that changes when an operator begins to emit other rows than before."""
     if vertex.window is None:
         return vertex.output or f"{vertex.join or vertex.table}"
-    aggregates = (f"{name} {each}{dict(each.options) or ''}" for name, each in vertex.aggregates)
+    aggregates = (f"{name} {aggregate}{dict(aggregate.options) or ''}" for name, aggregate in vertex.aggregates)
     return ", ".join((*vertex.state_key, *aggregates, *(["_delete"] if vertex.withdraws else [])))
 
 
@@ -262,7 +262,9 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
     elif vertex.update is None and vertex.table is None and not vertex.aggregates:
         raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
     if wrong := [name for name, aggregate in vertex.aggregates if not isinstance(aggregate, Aggregate)]:
-        raise PipelineDefinitionError(f"What {where} declares as {', '.join(wrong)} is no aggregate, such as count().")
+        raise PipelineDefinitionError(
+            f"The {where} declares {', '.join(wrong)}, which is not an aggregate such as count()."
+        )
     clashes = {name for name, _ in vertex.aggregates} & set(vertex.key)
     reserved = {name for name, _ in vertex.aggregates if name.startswith("_")}
     if clashes or reserved:
@@ -278,13 +280,13 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         check_ttl(where, vertex.ttl, vertex.aggregates)
     if vertex.output is not None and not vertex.output.strip():
         raise PipelineDefinitionError(
-            f"The output of {where} names no column. Say which columns its function emits, such as "
+            f"The output of {where} names no column. Name the columns that its function emits, such as "
             "output='order_id bigint, name string', or leave it out."
         )
 
 
 def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
-    """Two vertices cannot both go on from what one had."""
+    """Raise `PipelineDefinitionError` if two vertices claim the state of one."""
     claimed: dict[str, str] = {}
     for vertex in pipeline.vertices:
         if not isinstance(vertex, SourceVertex | KeyedVertex) or vertex.previous.name is None:
@@ -293,8 +295,8 @@ def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
         other = former if former in origins else claimed.get(former)
         if other is not None:
             raise PipelineDefinitionError(
-                f"The {_kind(vertex)} {vertex.name!r} of pipeline {pipeline.name!r} says that it was called {former!r} "
-                f"before, and so does or is called {other!r}. Only one of them can go on from its state."
+                f"The {_kind(vertex)} {vertex.name!r} of pipeline {pipeline.name!r} names {former!r} as its previous "
+                f"name, and so does or is called {other!r}. Only one of them can continue from its state."
             )
         claimed[former] = vertex.name
 

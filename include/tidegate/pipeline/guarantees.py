@@ -1,4 +1,4 @@
-"""What a pipeline guarantees for the rows in its sinks (protocol.md section 17), what it refuses and what it warns of.
+"""The guarantees of a pipeline for the rows in its sinks (protocol.md section 17), and its refusals and warnings.
 
 Two things can weaken exactly-once: the pipeline's mode, and a sink that cannot commit together with the checkpoint.
 """
@@ -13,26 +13,28 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def guarantee_of(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
-    """What the sink really gives in this pipeline."""
+    """Return the guarantee that the sink gives in this pipeline."""
     weak = pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE
     weak = weak or vertex.sink.commits is SinkCommit.AT_LEAST_ONCE
     return DeliveryGuarantee.AT_LEAST_ONCE if weak else DeliveryGuarantee.EXACTLY_ONCE
 
 
 def promised(pipeline: Pipeline, vertex: SinkVertex) -> dict[str, str]:
-    """What the metadata of checkpoints says of it."""
+    """Return the sink's guarantee and kind of commit for the metadata of checkpoints."""
     return {"guarantee": guarantee_of(pipeline, vertex), "commits": vertex.sink.commits}
 
 
 def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
-    """Raises `PipelineDefinitionError` if a sink cannot give what the pipeline or its own declaration asks of it."""
+    """Raise `PipelineDefinitionError` if a sink cannot give the guarantee that its declaration or the pipeline
+    requires."""
     if vertex.sink.commits is SinkCommit.IN_THE_COMMIT and not isinstance(vertex.sink, CommittingSink):
         raise PipelineDefinitionError(
-            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which says IN_THE_COMMIT, "
-            "but has no prepare and prepare_rewind (ports.CommittingSink). Add them, or say AFTER_THE_COMMIT."
+            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which declares "
+            "IN_THE_COMMIT, but has no prepare and prepare_rewind (ports.CommittingSink). Add them, or declare "
+            "AFTER_THE_COMMIT."
         )
-    asked = _asked(pipeline, vertex)
-    if asked is DeliveryGuarantee.AT_LEAST_ONCE or guarantee_of(pipeline, vertex) is asked:
+    required = _required(pipeline, vertex)
+    if required is DeliveryGuarantee.AT_LEAST_ONCE or guarantee_of(pipeline, vertex) is required:
         return
     if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
         raise PipelineDefinitionError(
@@ -50,7 +52,7 @@ def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
 
 
 def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
-    """The warnings about a pipeline that is accepted although not everything in it is exactly once."""
+    """Return the warnings about an accepted pipeline in which not everything is exactly once."""
     if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
         names = ", ".join(vertex.name for vertex in sinks) or "none"
         return [
@@ -66,8 +68,8 @@ def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
     ]
 
 
-def _asked(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
-    """The weakest acceptable guarantee: what the sink was declared with, or what the pipeline's mode says."""
+def _required(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
+    """Return the weakest acceptable guarantee: the one the sink is declared with, or else the pipeline's mode."""
     try:
         return DeliveryGuarantee(vertex.guarantee or pipeline.checkpoints.mode)
     except ValueError:

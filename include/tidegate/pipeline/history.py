@@ -1,4 +1,4 @@
-"""How long a pipeline's checkpoints are on record with all their subtasks."""
+"""The retention of the details of a pipeline's checkpoints."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,15 +11,17 @@ from tidegate.protocol.text.durations import duration
 
 @dataclass(frozen=True)
 class CheckpointHistory:
-    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one. After that, the
-    checkpoint has their sums by operator. Savepoints and checkpoints whose state is kept stay as they are.
+    """The retention of subtasks, files and metrics of ended checkpoints as records of their own.
+
+    After that, a checkpoint has their sums per operator. Savepoints and checkpoints whose state is retained keep all
+    details.
 
     Args:
-        checkpoints: The number of the newest checkpoints that have them. None for no bound.
-        age: How long they are kept at most, such as `"7 d"`. None for no bound.
+        checkpoints: The number of newest checkpoints that keep their details. None for no bound.
+        age: The maximum age of details, such as `"7 d"`. None for no bound.
 
     Raises:
-        PipelineDefinitionError: If one of them is out of range.
+        PipelineDefinitionError: If `checkpoints` is less than 1, or `age` is not a positive duration.
     """
 
     checkpoints: int | None = 10_000
@@ -42,7 +44,7 @@ class CheckpointHistory:
         return HistoryRule(self.checkpoints, self.age)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON, the age in milliseconds."""
+        """Return the options as JSON, the age in milliseconds."""
         age = self.rule().age
         return {"checkpoints": self.checkpoints, "age": None if age is None else age // timedelta(milliseconds=1)}
 

@@ -1,4 +1,4 @@
-"""Which streams a vertex reads, and which vertices have a watermark by that."""
+"""The streams that a vertex reads, and the vertices that have a watermark."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
 
 
 def timed_vertices(upstream_first: Iterable[Vertex]) -> frozenset[str]:
-    """Those that have a watermark: an event time is declared somewhere before them. What has none holds up nobody."""
+    """Return the vertices with a watermark: those below a source with an event time. Others hold up no window."""
     timed: set[str] = set()
     for vertex in upstream_first:
         declared = isinstance(vertex, SourceVertex) and vertex.event_time is not None
@@ -29,7 +29,7 @@ def timed_vertices(upstream_first: Iterable[Vertex]) -> frozenset[str]:
 
 
 def check_watermarks(pipeline: Pipeline, ordered: Sequence[Vertex]) -> None:
-    """Without a watermark no window would ever be emitted."""
+    """Raise `PipelineDefinitionError` if an operator with windows has no watermark: no window would ever be emitted."""
     timed = timed_vertices(ordered)
     for vertex in ordered:
         if isinstance(vertex, KeyedVertex) and vertex.window is not None and vertex.name not in timed:
@@ -37,6 +37,6 @@ def check_watermarks(pipeline: Pipeline, ordered: Sequence[Vertex]) -> None:
             raise PipelineDefinitionError(
                 f"The operator {vertex.name!r} of pipeline {pipeline.name!r} has windows, and the stream "
                 f"{vertex.inputs[0].origin!r} that it reads has no watermark, so none of them would ever be emitted. "
-                f"Say which column of its source has the event time: pipeline.source({sources[0]!r}, …, "
+                f"Name the column with the event time of its source: pipeline.source({sources[0]!r}, …, "
                 f"event_time={vertex.window.column!r}, delay='10 min')."
             )

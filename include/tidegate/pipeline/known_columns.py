@@ -1,8 +1,8 @@
-"""Columns that a definition names and that its streams do not have, and what it says of columns that nothing keeps, as
-far as its text goes: no Spark is asked.
+"""Checks of the columns in a definition: columns that its streams lack, and constraints that Tidegate does not keep.
+They read only the text of the definition and need no Spark.
 
-What a stream carries is known behind a source whose schema is DDL and behind declared aggregates, and unknown behind a
-transform. `tidegate check` asks Spark for the rest.
+The columns of a stream are known behind a source whose schema is DDL and behind declared aggregates, and unknown behind
+a transform. `tidegate check` reads the others with Spark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,29 +20,29 @@ from tidegate.protocol.schema.ddl_promises import unkept_promises
 
 
 def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:
-    """Raise `PipelineDefinitionError` for the first column that is named and cannot be there."""
+    """Raise `PipelineDefinitionError` for the first named column that a stream does not have."""
     origins = {v.name: v for v in vertices if not isinstance(v, SinkVertex)}
     for vertex in vertices:
-        for what, stream_name, known, named in _uses(vertex, origins):
+        for user, stream_name, known, named in _uses(vertex, origins):
             if known is None:
                 continue
             have = {name.lower() for name in known}
             for name in named:
                 if name.lower() not in have and "." not in name and "`" not in name:
                     raise PipelineDefinitionError(
-                        f"{what} of pipeline {pipeline!r} names a column {name!r}, which {stream_name} does not have. "
+                        f"{user} of pipeline {pipeline!r} names a column {name!r}, which {stream_name} does not have. "
                         f"It has {', '.join(known)}.{meant(name, known)}"
                     )
 
 
 def check_promises(pipeline: str, vertices: Iterable[Vertex]) -> None:
-    """Raise `PipelineDefinitionError` for the first column of a schema that says what is not kept."""
+    """Raise `PipelineDefinitionError` for the first constraint in a schema that Tidegate does not keep."""
     for vertex in vertices:
         for what, ddl in _schemas(vertex):
             if (problem := next(unkept_promises(ddl), None)) is not None:
                 raise PipelineDefinitionError(
-                    f"{what} of pipeline {pipeline!r} says what Tidegate does not keep, so nothing would notice when "
-                    f"it is broken: {problem}."
+                    f"{what} of pipeline {pipeline!r} declares a constraint that Tidegate does not keep, so a "
+                    f"violation would go unnoticed: {problem}."
                 )
 
 
@@ -56,7 +56,8 @@ def _schemas(vertex: Vertex) -> Iterator[tuple[str, str]]:
 
 
 def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
-    """Who names columns, whose they are, which there are if that is known, and those that are named."""
+    """Yield each use of columns: the user, the name of the stream, its columns if they are known, and the columns
+    used."""
     match vertex:
         case KeyedVertex():
             for stream in vertex.inputs:
@@ -70,17 +71,17 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
                         [vertex.window.column],
                     )
                 for name, aggregate in vertex.aggregates:
-                    who = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
-                    yield who, repr(stream.origin), columns, aggregate.columns()
+                    user = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
+                    yield user, repr(stream.origin), columns, aggregate.columns()
             if vertex.join is not None:
                 yield from _uses_of_join(vertex.join, vertex, origins)
             state = _columns_of_state(vertex)
             if vertex.ttl is not None and not vertex.ttl.processing_time:
                 yield f"ttl_by of operator {vertex.name!r}", "its state", state, [vertex.ttl.column]
-            yield from _judged(vertex.expect, f"operator {vertex.name!r}", "its state", state)
+            yield from _validated(vertex.expect, f"operator {vertex.name!r}", "its state", state)
         case SinkVertex():
             columns = columns_of_stream(vertex.input, origins)
-            yield from _judged(vertex.expect, f"sink {vertex.name!r}", repr(vertex.input.origin), columns)
+            yield from _validated(vertex.expect, f"sink {vertex.name!r}", repr(vertex.input.origin), columns)
 
 
 def _uses_of_join(
@@ -96,7 +97,7 @@ def _uses_of_join(
         yield f"{what} in join {vertex.name!r}", stream_name, known, [name for name in names if name]
 
 
-def _judged(
+def _validated(
     suite: ExpectationSuite | None, where: str, whose: str, known: list[str] | None
 ) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
     for expectation in suite.expectations if suite else ():
@@ -104,7 +105,7 @@ def _judged(
 
 
 def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str] | None:
-    """The names of what a stream carries; None if only Spark can tell."""
+    """Return the column names of a stream; None if only Spark can tell."""
     origin = origins.get(stream.origin)
     if stream.output == LATE_ROWS and isinstance(origin, KeyedVertex) and not stream.transforms:
         return columns_of_stream(origin.inputs[0], origins)
@@ -134,7 +135,7 @@ def _columns_of_join(vertex: KeyedVertex, origins: Mapping[str, Vertex]) -> list
 
 
 def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:
-    """Of the rows that readers see of it."""
+    """Return the columns of the rows that readers see of the state."""
     if vertex.state is not None:
         return _declared(vertex.state)
     return [*vertex.state_key, *(name for name, _ in vertex.aggregates)]
@@ -145,6 +146,6 @@ def _declared(ddl: str) -> list[str] | None:
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """Which of the names is probably meant, as a sentence; empty if none is like it."""
-    close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
-    return f" Is {next(each for each in known if each.lower() == close[0])!r} meant?" if close else ""
+    """Return a sentence that suggests the closest name; empty if none is similar."""
+    close = get_close_matches(name.lower(), [column.lower() for column in known], 1)
+    return f" Is {next(column for column in known if column.lower() == close[0])!r} meant?" if close else ""

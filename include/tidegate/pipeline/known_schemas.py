@@ -1,4 +1,4 @@
-"""What a definition says about the columns of its state without Spark: names of keys and aggregates, and no types."""
+"""The columns of state that a definition tells without Spark: names of keys and aggregates, without types."""
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import KeyedVertex
@@ -7,7 +7,7 @@ from tidegate.protocol.schema.state_schema import StateColumn, StateSchema
 
 
 class KnownSchemas:
-    """Implements `ports.StateSchemas` as far as the definition alone goes. It reads no state."""
+    """See `ports.StateSchemas`. It knows only the definition and reads no state."""
 
     def __init__(self, graph: Graph) -> None:
         self._vertices = {vertex.operator_id: vertex for vertex in graph.keyed}
@@ -20,11 +20,11 @@ class KnownSchemas:
 
 
 def known_schema(vertex: KeyedVertex) -> StateSchema:
-    """Columns of a user function's state are in its DDL, which Spark reads."""
+    """Return the columns of keys and aggregates. Spark reads the columns of a user function's state from its DDL."""
     keys = tuple(StateColumn(name, None, name) for name in vertex.state_key)
     if not vertex.aggregates:
         return StateSchema(keys, None, ttl=vertex.ttl)
-    aggregates = tuple(each.in_state(name) for name, each in vertex.aggregates)
+    aggregates = tuple(aggregate.in_state(name) for name, aggregate in vertex.aggregates)
     names = (name for aggregate in aggregates for name in aggregate.accumulators)
     values = tuple(StateColumn(name, None, name) for name in names)
     return StateSchema(keys, values, aggregates, ttl=vertex.ttl, sessions=vertex.has_sessions)

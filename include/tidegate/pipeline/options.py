@@ -1,6 +1,5 @@
-"""How an option of `CheckpointConfig` is written, read and refused. pydantic does the work, and shows itself to nobody:
-every mistake is a `PipelineDefinitionError` that names the option and the value.
-"""
+"""Types and errors of the options of `CheckpointConfig`. Users do not see the pydantic behind it: every
+mistake is a `PipelineDefinitionError` that names the option and the value."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,12 +18,12 @@ _Read = TypeVar("_Read", covariant=True)
 
 
 def default(value: Any) -> Any:
-    """What holds if the option is left out, written as a user would write it."""
+    """Declare the default of an option, written as a user would write it."""
     return Field(default=value, validate_default=True)
 
 
 def must(hold: Callable[[Any], bool], sentence: str) -> AfterValidator:
-    """Refuses a value for which `hold` is false. The sentence follows the name of the option."""
+    """Refuse a value for which `hold` is false. The sentence follows the name of the option."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
         if not hold(value):
@@ -35,8 +34,8 @@ def must(hold: Callable[[Any], bool], sentence: str) -> AfterValidator:
 
 
 def refusal(error: ValidationError, options: list[str]) -> PipelineDefinitionError:
-    """What to raise for values of a wrong type, and for names that are no options."""
-    return PipelineDefinitionError(" ".join(_sentence(each, options) for each in error.errors(include_url=False)))
+    """Return the error for values of a wrong type, and for unknown options."""
+    return PipelineDefinitionError(" ".join(_sentence(details, options) for details in error.errors(include_url=False)))
 
 
 def _sentence(error: Any, options: list[str]) -> str:
@@ -68,7 +67,7 @@ def _one_of(kind: type[_Choice], value: Any, info: ValidationInfo) -> _Choice:
 if TYPE_CHECKING:
 
     class _Option(Generic[_Written, _Read]):
-        """What a type checker knows of the kinds below: an option may be written in another type than it is read."""
+        """The types for a type checker: an option may be written in another type than it is read."""
 
         def __get__(self, config: object, of: type | None = None) -> _Read: ...
         def __set__(self, config: object, value: _Written) -> None: ...

@@ -1,4 +1,4 @@
-"""What a pipeline reads and writes outside of itself: it must have an effect, and none on itself."""
+"""Checks of the places outside a pipeline: it must have an effect, and must not read its own output."""
 
 from collections.abc import Mapping
 
@@ -8,17 +8,18 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def check_effect(pipeline: Pipeline) -> None:
-    """State alone is enough: it is plain Parquet, and can be judged. Rows that go nowhere are lost: they are read only
-    once."""
+    """Raise `PipelineDefinitionError` for a pipeline without effect. State alone is enough, because it is plain Parquet
+    and can be validated. Rows that go nowhere are lost, because they are read only once."""
     if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
         raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
-            "sources read would be lost. Add a sink with stream.sink(…)."
+            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so the rows "
+            "that its sources read would be lost. Add a sink with stream.sink(…)."
         )
 
 
 def check_places(pipeline: Pipeline) -> None:
-    """A sink that writes where a source reads is a cycle too, through the file system. Sinks must not share a place."""
+    """Raise `PipelineDefinitionError` if a sink writes where a source reads, which is a cycle through the file system,
+    or if sinks share a place."""
     sources = {place_of(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
     sinks: dict[str, str] = {}
     for vertex in pipeline.vertices:

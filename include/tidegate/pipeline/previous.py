@@ -1,4 +1,4 @@
-"""What a vertex was before its definition changed."""
+"""The former name and columns of a vertex whose definition has changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """What an operator was before its definition changed. Needed until the first rows have arrived for it after the
-    change, and harmless afterwards.
+    """The former name and columns of an operator.
+
+    Needed until the first rows have arrived after the change of definition, and harmless afterwards.
 
     Args:
-        name: The name that it had, if it was renamed.
-        columns: By the name of a column or aggregate now, the name that it had. None says that the column is a new one,
-            although it looks like one that is gone.
+        name: The former name, if the operator was renamed.
+        columns: The former name of each renamed column or aggregate, by its present name. None marks a new column that
+            resembles a removed one.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""Sessions: windows that a gap in the events of a key ends. Declarations, without Spark."""
+"""Session windows, which end after a gap in the events of a key. Declarations, without Spark."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,7 @@ _LONGEST = timedelta(days=100 * 365)
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Each row is a session that lasts for `gap`. Those of one key that overlap or touch are one. Made by
+    """Sessions. Each row opens one that lasts for `gap`; those of one key that overlap or touch merge. Created by
     `session_window`."""
 
     column: str
@@ -23,11 +23,11 @@ class SessionWindow:
 
     @property
     def overlapping(self) -> int:
-        """A row is in one session."""
+        """One: a row is in one session."""
         return 1
 
     def has_end_in(self, after: int | None, until: int | None) -> bool:
-        """Sessions may end at any time."""
+        """Return whether a session may end between the two watermarks. Sessions may end at any time."""
         return until is not None and (after is None or until > after)
 
     def __str__(self) -> str:
@@ -35,20 +35,20 @@ class SessionWindow:
 
 
 def session_window(column: str, gap: str | timedelta) -> SessionWindow:
-    """Divide the rows of each key into sessions for `KeyedStream.aggregate`: rows that follow one another within a gap.
+    """Divide the rows of each key into sessions for `KeyedStream.aggregate`. A gap without rows ends a session.
 
-    A row at 10:00 opens a session from 10:00 to 10:30 if the gap is 30 minutes. Sessions of one key that overlap or
-    touch become one.
+    With a gap of 30 minutes, a row at 10:00 opens a session from 10:00 to 10:30. Sessions of one key that overlap or
+    touch merge.
 
     Args:
         column: The column with the event time.
-        gap: How long after its last row a session ends, such as `"30 min"`.
+        gap: The time from its last row to the end of a session, such as `"30 min"`.
 
     Returns:
         The windows.
 
     Raises:
-        PipelineDefinitionError: If the gap cannot be read, or is not longer than nothing.
+        PipelineDefinitionError: If the gap cannot be read, is not positive, or is longer than 100 years.
 
     Example:
         ```python
@@ -57,9 +57,9 @@ def session_window(column: str, gap: str | timedelta) -> SessionWindow:
         session_window("at", gap="30 min")
         ```
     """
-    lasting = duration(gap)
-    if not timedelta(0) < lasting <= _LONGEST:
+    length = duration(gap)
+    if not timedelta(0) < length <= _LONGEST:
         raise PipelineDefinitionError(
-            f"session_window({column!r}, …) has gap={gap!r}. A gap is longer than nothing, and 100 years at most."
+            f"session_window({column!r}, …) has gap={gap!r}. A gap must be longer than nothing, and 100 years at most."
         )
-    return SessionWindow(column, lasting)
+    return SessionWindow(column, length)

@@ -1,4 +1,4 @@
-"""Which rows a sink is given behind a vertex, and which sinks cannot follow it."""
+"""The rows that a sink receives from a vertex, and the sinks that cannot follow it."""
 
 from typing import TypeGuard
 
@@ -9,28 +9,28 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 
 def shows_state(origin: Vertex | None, sink: SinkVertex) -> TypeGuard[KeyedVertex]:
-    """Whether a sink that reads from a vertex has what the state of that has, with derived columns if transforms lie
-    between the two."""
+    """Return whether a sink has the rows of a vertex's state, with derived columns if transforms lie between the
+    two."""
     return isinstance(origin, KeyedVertex) and not origin.emits and sink.sink.input is not SinkInput.CHANGES
 
 
 def takes_upserts(origin: Vertex | None, sink: SinkVertex) -> TypeGuard[KeyedVertex]:
-    """Whether a sink that reads from a vertex is given how the state of that changes."""
+    """Return whether a sink receives the changes of a vertex's state."""
     return shows_state(origin, sink) and sink.sink.input is SinkInput.UPSERTS
 
 
 def derives(sink: SinkVertex) -> bool:
-    """Whether a sink that shows state has other columns than the state."""
+    """Return whether a sink that shows state has other columns than the state."""
     return bool(sink.input.transforms) and sink.sink.input is not SinkInput.CHANGES
 
 
 def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
-    """Raises `PipelineDefinitionError`."""
+    """Raise `PipelineDefinitionError` if a sink cannot follow the vertex that it reads."""
     if isinstance(origin, KeyedVertex) and origin.table is not None and sink.sink.input is SinkInput.CHANGES:
         raise PipelineDefinitionError(
             f"The {where} appends, and rows of {origin.name!r} replace one another and are deleted: the table would "
-            'have every one of them for ever. Let the sink show current rows (mode="latest"), or take changes by '
-            'their key (mode="upsert").'
+            'keep every one of them for ever. Let the sink show current rows (mode="latest"), or apply changes by '
+            'key (mode="upsert").'
         )
     if isinstance(origin, KeyedVertex) and origin.updates and sink.input.output != LATE_ROWS:
         _check_updated(where, sink, origin)
@@ -42,11 +42,11 @@ def check_input(where: str, sink: SinkVertex, origin: Vertex) -> None:
 
 
 def check_updates(where: str, origin: Vertex, stream: Stream) -> None:
-    """Raises `PipelineDefinitionError` for an operator or step that would take a row again each time it is updated."""
+    """Raise `PipelineDefinitionError` if an operator or step would receive a row again each time it is updated."""
     if isinstance(origin, KeyedVertex) and origin.table is not None and not origin.table.versions:
         raise PipelineDefinitionError(
-            f"The {where} would take a row of {origin.name!r} again each time it is updated, and never hear of one "
-            "that is deleted. Let sinks alone follow a table; read the stream in front of it, or its sink's table."
+            f"The {where} would receive a row of {origin.name!r} again each time it is updated, and no deletions. "
+            "Only sinks can follow a table. Read the stream in front of it, or the table of its sink."
         )
     if isinstance(origin, KeyedVertex) and origin.updates and stream.output != LATE_ROWS:
         raise PipelineDefinitionError(f"The {where} would take a window several times. {_updating(origin)}")

@@ -1,8 +1,8 @@
-"""What a verdict depends on beside the files that are judged: so that one on the same files can carry over.
+"""The inputs of a verdict other than the validated files, so that a verdict on the same files can carry over.
 
-A target is *steady* if the same files get the same verdict at any time, wherever they are judged. A check never is: its
-query may read anything. Neither is state whose rows expire, nor a suite with an expectation that might look at a clock,
-at another table or at chance. What is not known to be steady counts as not.
+A target is *steady* if the same files get the same verdict at any time and place. A check never is, because its query
+may read anything. Neither is state whose rows expire, nor a suite with an expectation that might depend on a clock,
+another table or chance. A target that is not known to be steady counts as not steady.
 """
 
 import json
@@ -21,7 +21,7 @@ from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.protocol.facts.records import HandleKind
 from tidegate.protocol.steps.carried_verdicts import Judged
 
-#: Expectations that look at the rows alone, and not at their order. Those of a user's own are not among them.
+#: Expectations that depend on the rows alone, and not on their order. A user's own expectations are not among them.
 _STEADY = frozenset(
     f"expect_{name}"
     for name in (
@@ -79,7 +79,7 @@ class _NotSteadyError(ValueError):
 
 
 def judged_targets(graph: Graph) -> tuple[Judged, ...]:
-    """What each target's verdict is about, in the order of `graph.targets`."""
+    """Return the subject of each target's verdict, in the order of `graph.targets`."""
     return tuple(_judged(graph, target, suite) for target, suite in graph.suites.items())
 
 
@@ -97,7 +97,7 @@ def _judged(graph: Graph, target: Target, suite: ExpectationSuite) -> Judged:
 
 
 def _definition(vertex: SinkVertex | KeyedVertex, suite: ExpectationSuite) -> str | None:
-    """A digest of what is judged and by what; None if that is not steady."""
+    """Return a digest of the validated rows' definition and of the suite; None if they are not steady."""
     if isinstance(vertex, KeyedVertex) and vertex.ttl is not None:
         return None
     try:
@@ -105,32 +105,32 @@ def _definition(vertex: SinkVertex | KeyedVertex, suite: ExpectationSuite) -> st
         defaults = _exact(dict(vertex.defaults)) if isinstance(vertex, KeyedVertex) else None
     except _NotSteadyError:
         return None
-    facts = [facts_of(vertex), defaults, suite.name, rules, _judge()]
+    facts = [facts_of(vertex), defaults, suite.name, rules, _validator_version()]
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _rule(expectation: Expectation) -> list[object]:
     given = dict(expectation.kwargs)
-    if expectation.type not in _STEADY or "row_condition" in given:  # a condition may ask for the time
+    if expectation.type not in _STEADY or "row_condition" in given:  # a condition may refer to the time
         raise _NotSteadyError(expectation.type)
     return [expectation.type, _exact(given)]
 
 
 def _exact(value: object) -> list[object]:
-    """A value as JSON that is the same for equal ones alone. Raises `_NotSteadyError` for what it may not know."""
+    """Return a value as JSON, different for different values. Raise `_NotSteadyError` for a value of unknown type."""
     match value:
         case None | bool() | int() | float() | str() | bytes() | Decimal() | datetime() | date():
             return [type(value).__name__, repr(value)]
         case list() | tuple():
-            return [type(value).__name__, [_exact(each) for each in value]]
+            return [type(value).__name__, [_exact(item) for item in value]]
         case Mapping() if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return ["dict", {key: _exact(each) for key, each in value.items()}]  # $PARAMETER may stand for the time
+            return ["dict", {key: _exact(item) for key, item in value.items()}]  # $PARAMETER may stand for the time
     raise _NotSteadyError(type(value).__name__)
 
 
 @cache
-def _judge() -> str:
-    """Another version may mean something else by an expectation."""
+def _validator_version() -> str:
+    """Return the version of Great Expectations: another one may give an expectation another meaning."""
     try:
         return version("great-expectations")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What leaves a vertex of the graph, and what a user does with it: transform, join, partition by key, deliver."""
+"""Streams between the vertices of a graph, and their operations: transform, join, partition by key, deliver."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 Transform: TypeAlias = Callable[["DataFrame"], "DataFrame"]
 
-#: The stream of rows that no window took, beside what an operator emits.
+#: The output of rows that arrived too late for every window of an operator.
 LATE_ROWS = "late"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """The rows of one vertex of the graph, after some stateless transforms. `Pipeline` makes streams.
+    """The rows of one vertex of the graph, after its stateless transforms. `Pipeline` creates streams.
 
-    Nothing is computed before a checkpoint is taken, and Spark runs the transforms together.
+    Nothing is computed before a checkpoint is taken. Spark then runs the transforms together.
 
     Attributes:
         pipeline: The pipeline.
         origin: The name of the vertex.
-        output: Which of its outputs: `rows`, `malformed` or `late`.
+        output: The output of the vertex: `rows`, `malformed` or `late`.
         transforms: The functions that are applied to the rows.
     """
 
@@ -50,14 +50,15 @@ class Stream:
     def transform(self, function: Transform, *, deterministic: bool = True, name: str | None = None) -> "Stream":
         """Apply a function to the rows of each checkpoint.
 
-        A deterministic transform is computed again for every consumer and every retry. The rows of any other are
-        computed once, kept on checkpoint storage until the checkpoint has completed, and read from there by every
-        consumer.
+        A deterministic transform is computed again for every consumer and every retry. The rows of any other transform
+        are computed once and stored on checkpoint storage until the checkpoint has completed. Every consumer reads them
+        from there.
 
         Args:
-            function: Takes and returns a DataFrame. It must be stateless: it gets the rows of one checkpoint at a time.
-            deterministic: Whether it returns the same rows when it is run again on the same rows.
-            name: The name of the step. Needed if it is not deterministic, and only then.
+            function: Takes and returns a DataFrame. It must be stateless: it receives the rows of one checkpoint at a
+                time.
+            deterministic: Whether it returns the same rows when it runs again on the same rows.
+            name: The name of the step. Required if the transform is not deterministic, and otherwise not allowed.
 
         Returns:
             The stream of the transformed rows.
@@ -81,7 +82,7 @@ class Stream:
     def late(self) -> "Stream":
         """The rows that arrived after all their windows had been emitted, and those without an event time, unchanged.
 
-        Only an `aggregate` with a window has them. Without a consumer they are dropped, and counted.
+        Only an `aggregate` with a window has late rows. Without a consumer they are dropped and counted.
         """
         return replace(self, output=LATE_ROWS, transforms=())
 
@@ -89,10 +90,10 @@ class Stream:
         """Partition the rows by key. Null is a key like any other.
 
         Args:
-            columns: The columns of the key. There may be none if a window follows.
+            columns: The columns of the key. They may be left out if a window follows.
 
         Returns:
-            The rows by key, to be aggregated.
+            The rows by key, on which to call `aggregate`.
         """
         return KeyedStream(self, columns)
 
@@ -108,29 +109,32 @@ class Stream:
         row_key: Sequence[str] = (),
         previous: Previous | str | None = None,
     ) -> "Stream":
-        """Emit the rows of this stream with those of another one that have the same key, in any order of arrival.
+        """Join this stream with rows of another stream that have the same key, in any order of arrival.
 
-        Without `keep`, the rows of both sides are kept for ever, and every pair is emitted once. With it, each row of
-        this stream is emitted once: as soon as the other stream has a row of its key or, in a left join, at once.
+        Without `keep`, the rows of both sides are kept for ever, and every pair is emitted once. With `keep`, each row
+        of this stream is emitted once: as soon as the other stream has a row of its key or, in a left join, at once.
 
         A source of versions, such as `FileSource(…, mode="snapshot")`, is joined with `as_of` or `row_key`
-        (load-dimension-tables.md). With `as_of`, each row of this stream is emitted once, at once. With `row_key`, the
-        result is a table, whose rows are updated when those of either stream change.
+        (docs/how-to/load-dimension-tables.md). With `as_of`, each row of this stream is emitted once, at once. With
+        `row_key`, the result is a table, whose rows are updated when the rows of either stream change.
 
         Args:
             other: The other stream.
             name: The name under which the state of the join is recorded.
             key: The columns of the key, which both streams have.
             how: `"inner"`, or `"left"`, which needs `keep` and emits nulls where the other stream has no row.
-            keep: A column of `other`. For each key, only the row with the largest value in it counts.
-            as_of: Which version of `other` counts: with `"checkpoint"` the latest that has been read, else the one that
-                was valid at the time in this column of this stream.
-            row_key: The columns that tell the rows of this stream apart, and are the key of the table of results. The
+            keep: A column of `other`. For each key, only the row with the largest value in this column is joined.
+            as_of: The version of `other` to join. `"checkpoint"` selects the latest version read so far, the name of a
+                time column of this stream the version that was valid at that time.
+            row_key: The columns that identify a row of this stream. They become the key of the resulting table. The
                 rows of both streams are recorded under `NAME_rows`.
-            previous: The name that the join had before, or a `Previous` that names its columns, too.
+            previous: The former name of the join, or a `Previous` that also names its former columns.
 
         Returns:
             The stream of joined rows: the key, then the other columns of this stream, then those of `other`.
+
+        Raises:
+            PipelineDefinitionError: If `other` is a stream of versions and `key` is not their key.
         """
         version_key, former = version_key_of(other), Previous.of(previous)
         join = Join(how, keep, bool(version_key), as_of, tuple(row_key))
@@ -154,13 +158,13 @@ class Stream:
         Args:
             name: The name under which the state is recorded.
             expect: Validates all current rows at every checkpoint.
-            previous: The name that the table had before, or a `Previous` that names its columns, too.
+            previous: The former name of the table, or a `Previous` that also names its former columns.
 
         Returns:
-            The stream of rows that are new or have changed, for sinks of current rows and of upserts.
+            The stream of new and changed rows, for sinks of current rows and of upserts.
 
         Raises:
-            PipelineDefinitionError: If the stream is not of versions.
+            PipelineDefinitionError: If the stream does not come from a source of versions.
         """
         key = require_version_key(self, f"The table {name!r}")
         table = KeyedVertex(name, (self,), key, expect=expect, previous=Previous.of(previous), table=Table())
@@ -174,17 +178,17 @@ class Stream:
     ) -> "Stream":
         """Keep every version of each row of a source of versions, with `valid_from` and `valid_to`.
 
-        A version is valid from when its file was written; `valid_to` is null while it is the current one.
+        A version is valid from the time at which its file was written. `valid_to` is null for the current version.
 
         Args:
-            name: The name under which the state is recorded. That of the open versions is `NAME_open`.
+            name: The name under which the state is recorded. The open versions are recorded under `NAME_open`.
             expect: Validates all versions at every checkpoint.
 
         Returns:
             The stream of versions that have begun or ended, for sinks of current rows and of upserts.
 
         Raises:
-            PipelineDefinitionError: If the stream is not of versions.
+            PipelineDefinitionError: If the stream does not come from a source of versions.
         """
         key = require_version_key(self, f"The history {name!r}")
         opened = KeyedVertex(f"{name}_open", (self,), key, table=Table(versions=True))
@@ -201,18 +205,21 @@ class Stream:
         """Deliver the rows to a sink.
 
         Args:
-            name: The name under which what it stages is recorded.
-            sink: Such as a `ParquetSink`.
+            name: The name under which the staged rows are recorded.
+            sink: The sink, such as a `ParquetSink`.
             expect: Validates the staged rows before any of them is visible.
-            guarantee: The weakest guarantee that is acceptable; by default that of `CheckpointConfig.mode`. A sink that
-                cannot give `EXACTLY_ONCE` is refused unless `"AT_LEAST_ONCE"` is declared.
+            guarantee: The weakest acceptable guarantee. By default `CheckpointConfig.mode`. A sink that cannot give
+                `EXACTLY_ONCE` is refused unless `"AT_LEAST_ONCE"` is declared.
+
+        Raises:
+            PipelineDefinitionError: If `expect` is not a suite.
         """
         self.pipeline.add(SinkVertex(name, self, sink, expect, guarantee))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedStream:
-    """The rows of a stream by key. `Stream.key_by` makes it.
+    """The rows of a stream by key. `Stream.key_by` creates it.
 
     Attributes:
         stream: The stream.
@@ -236,32 +243,32 @@ class KeyedStream:
         emit: str | None = None,
         **aggregates: Aggregate,
     ) -> Stream:
-        """Keep declared aggregates for each key.
+        """Maintain declared aggregates for each key.
 
-        With a `window` they are kept for each key and window. The row of a window is emitted once, with its bounds in
-        `window_start` and `window_end`, when the watermark has passed its end. Rows that arrive later are in `late`, or
-        correct it within `allowed_lateness`: then its row is emitted again.
+        With a `window`, they are maintained for each key and window. The row of a window is emitted once, with its
+        bounds in `window_start` and `window_end`, when the watermark has passed its end. Rows that arrive later go to
+        `late`. Within `allowed_lateness` they instead correct the window, and its row is emitted again.
 
         Args:
             name: The name under which the state is recorded.
-            window: Made by `window` or `session_window`.
+            window: The windows, from `window` or `session_window`.
             expect: Validates the whole state at every checkpoint, not only what changed.
-            previous: The name that the operator had before, or a `Previous` that names its aggregates, too.
-            ttl: How long a key lives since a row last arrived for it, such as `"30 d"`. It then begins anew. By default
-                for ever.
-            ttl_by: The name of an aggregate or of a column of the key. With it, a key lives for `ttl` since that time.
-            allowed_lateness: How long after a window's end rows still change it, in event time, such as `"2 d"`. By
-                default not at all.
-            emit: What is emitted of a window that has changed: `"updates"`, rows that take the place of those before,
-                for a sink with `mode="upsert"`; or `"versions"`, rows numbered in `window_version`, for any reader.
-            aggregates: By the name of their column: `count()`, `sum_("cents")`, and the like.
+            previous: The former name of the operator, or a `Previous` that also names its former aggregates.
+            ttl: How long a key lives after its last row arrived, such as `"30 d"`. It then starts from nothing. By
+                default for ever.
+            ttl_by: The name of an aggregate or of a column of the key. With it, a key lives for `ttl` after that time.
+            allowed_lateness: How long after a window's end, in event time, rows still change it, such as `"2 d"`. By
+                default they do not.
+            emit: The rows emitted for a window that has changed: `"updates"` (the default), which replace the earlier
+                ones, for a sink with `mode="upsert"`; or `"versions"`, numbered in `window_version`, for any reader.
+            aggregates: Each aggregate by the name of its column, such as `orders=count()` or `cents=sum_("cents")`.
 
         Returns:
-            The stream of new rows, one for each key that changed; with a window, one for each window that ended.
+            The stream of new rows, one for each changed key or, with a window, one for each window that ended.
 
         Raises:
-            PipelineDefinitionError: If `ttl` or `allowed_lateness` is no duration, if `ttl_by` or `emit` is given
-                without it, or if sessions are to be emitted as versions.
+            PipelineDefinitionError: If `ttl` or `allowed_lateness` is not a duration or out of range, if `ttl_by` is
+                given without `ttl` or `emit` without `allowed_lateness`, or if sessions are to be emitted as versions.
 
         Example:
             ```python

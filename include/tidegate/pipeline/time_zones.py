@@ -1,6 +1,6 @@
-"""Time zones: which instant a local time is, and the other way round. All times are microseconds.
+"""Time zones: conversion between instants and local times. All times are microseconds.
 
-Rules are those of Python's tz database, so that driver and executors agree on them whatever their own is.
+The rules come from Python's tz database, so that driver and executors agree on them whatever their own zone is.
 """
 
 from bisect import bisect_right
@@ -14,17 +14,18 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-#: Of time: before every timestamp of Spark.
+#: The beginning of time, before every timestamp of Spark.
 _BEGINNING = -(1 << 62)
-#: No zone's offset has become another one and the old one again within so many days.
+#: No zone changes its offset and changes it back within so many days.
 _STEP = timedelta(days=5)
-#: Clocks are moved as the database says between these years. Before and after them they are not.
+#: The years in which clocks are moved as the database tells. Outside of them, offsets are constant.
 _YEARS = range(1970, 2101)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeZone:
-    """`offsets[i]` is how far local time is ahead of UTC from `since[i]` on; `since[0]` is before all times."""
+    """The offsets of a zone. From `since[i]` on, local time is `offsets[i]` ahead of UTC. `since[0]` is before all
+    times."""
 
     name: str
     since: tuple[int, ...]
@@ -37,20 +38,20 @@ class TimeZone:
         return tuple(at + offset for at, offset in zip(self.since, before, strict=False))
 
     def period(self, at: int) -> int:
-        """Which offset an instant has."""
+        """Return the index of the offset at an instant."""
         return max(bisect_right(self.since, at) - 1, 0)
 
     def local(self, at: int) -> int:
         return at + self.offsets[self.period(at)]
 
     def instant(self, local: int) -> int:
-        """The first instant at which the clock shows this time, or a later one if it skips it."""
+        """Return the first instant at which the clock shows this time, or a later one if the clock skips it."""
         period = max(bisect_right(self.local_since, local) - 1, 0)
         return max(local - self.offsets[period], self.since[period])
 
 
 def require_zone(name: str) -> ZoneInfo:
-    """Raises `PipelineDefinitionError` if there is none of that name."""
+    """Return the zone of that name. Raise `PipelineDefinitionError` if there is none."""
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError, TypeError) as error:  # OSError: the name of a directory
@@ -61,7 +62,7 @@ def require_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=8)
 def time_zone(name: str) -> TimeZone:
-    """Its rules, by thousands of questions to the tz database. Raises as `require_zone` does."""
+    """Return the rules of a zone, found by thousands of lookups in the tz database. Raise as `require_zone` does."""
     zone = require_zone(name)
     since, offsets = [_BEGINNING], [_offset(zone, datetime(_YEARS[0], 1, 1))]
     for at in _transitions(zone):
@@ -71,18 +72,18 @@ def time_zone(name: str) -> TimeZone:
 
 
 def micros(at: datetime) -> int:
-    """Of a time without zone."""
+    """Return the microseconds since 1970 of a time without zone."""
     return (at - EPOCH) // _MICROSECOND
 
 
 def _offset(zone: ZoneInfo, at: datetime) -> int:
-    found = at.replace(tzinfo=UTC).astimezone(zone).utcoffset()
-    assert found is not None
-    return found // _MICROSECOND
+    offset = at.replace(tzinfo=UTC).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset // _MICROSECOND
 
 
 def _transitions(zone: ZoneInfo) -> Iterator[datetime]:
-    """The instants at which the offset becomes another one."""
+    """Yield the instants at which the offset changes."""
     at, end = datetime(_YEARS[0], 1, 1), datetime(_YEARS[-1], 1, 1)
     before = _offset(zone, at)
     while at < end:

@@ -1,4 +1,4 @@
-"""How long rows of state live, as a definition says it."""
+"""The time to live of rows of state, as declared."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -8,16 +8,16 @@ from tidegate.protocol.facts.errors import PipelineDefinitionError
 from tidegate.protocol.schema.expiry import UPDATED, TimeToLive
 from tidegate.protocol.text.durations import duration
 
-#: Longer ones end after the last time that a column can hold.
+#: A longer one would end after the last time that a column can hold.
 _LONGEST = timedelta(days=200 * 365)
 _SHORTEST = timedelta(milliseconds=1)
 
-#: Aggregates whose value is that of a column, and so may be a time.
+#: Aggregates whose value comes from a column, and so may be a time.
 _TIMES = ("min", "max", "min_by", "max_by")
 
 
 def ttl_of(operator: str, ttl: str | timedelta | None, by: str | None) -> TimeToLive | None:
-    """What `ttl=` and `ttl_by=` of an operator mean. Raises `PipelineDefinitionError`."""
+    """Return the time to live that `ttl=` and `ttl_by=` of an operator declare. Raise `PipelineDefinitionError`."""
     where = f"operator {operator!r}"
     if ttl is None:
         if by is not None:
@@ -28,8 +28,8 @@ def ttl_of(operator: str, ttl: str | timedelta | None, by: str | None) -> TimeTo
         return None
     if isinstance(ttl, Aggregate):
         raise PipelineDefinitionError(
-            f"The {where} declares an aggregate called ttl, which is the name of the argument that says how long rows "
-            "live. Call the aggregate otherwise."
+            f"The {where} declares an aggregate called ttl, which is the name of the argument for the time to live of "
+            "rows. Give the aggregate another name."
         )
     if by is not None and not isinstance(by, str):
         raise PipelineDefinitionError(
@@ -48,7 +48,8 @@ def ttl_of(operator: str, ttl: str | timedelta | None, by: str | None) -> TimeTo
 
 
 def check_ttl(where: str, ttl: TimeToLive, aggregates: Collection[tuple[str, Aggregate]]) -> None:
-    """Raises `PipelineDefinitionError` for an aggregate that is no time. Whether a column is one, its type says."""
+    """Raise `PipelineDefinitionError` if rows are to expire by an aggregate that is not a time. The types of columns
+    are checked where they are known."""
     for name, aggregate in aggregates:
         if name == ttl.column and aggregate.function not in _TIMES:
             raise PipelineDefinitionError(

@@ -1,4 +1,4 @@
-"""What the function of an operator that emits returns."""
+"""The result of the function of an operator that emits rows."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """What the function of an operator with an `output` returns.
+    """The result of the function of an operator with an `output`.
 
     Args:
         state: The rows to upsert, in the columns of the state.

@@ -1,4 +1,4 @@
-"""Which streams carry the changes of versions, and the key of these."""
+"""The streams that carry changes of versions, and the key of these versions."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def version_key_of(stream: "Stream") -> tuple[str, ...]:
-    """The key of the versions that a stream carries the changes of; empty if it carries none."""
+    """Return the key of the versions whose changes a stream carries; empty if it carries none."""
     origin = next((vertex for vertex in stream.pipeline.vertices if vertex.name == stream.origin), None)
     if isinstance(origin, StepVertex):
         return version_key_of(origin.input)
@@ -20,7 +20,7 @@ def version_key_of(stream: "Stream") -> tuple[str, ...]:
 
 
 def require_version_key(stream: "Stream", what: str) -> tuple[str, ...]:
-    """Raises `PipelineDefinitionError` if a stream carries no changes of versions."""
+    """Return the key of a stream's versions. Raise `PipelineDefinitionError` if it carries no changes of versions."""
     if not (key := version_key_of(stream)):
         raise PipelineDefinitionError(
             f"{what} of pipeline {stream.pipeline.name!r} reads {stream.origin!r}, whose rows do not replace one "

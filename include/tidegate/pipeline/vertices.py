@@ -1,4 +1,4 @@
-"""The vertices of a graph: sources, steps, keyed operators, sinks, and checks of what sinks have staged."""
+"""The vertices of a graph: sources, steps, keyed operators, sinks, and checks of the rows that sinks have staged."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,22 +51,23 @@ class SourceVertex:
 
     @property
     def declared_schema(self) -> str | None:
-        """The same; None if the source has to ask for it."""
+        """The DDL of the rows; None if the source must first connect to find it out."""
         declared = self.source.declared_schema if isinstance(self.source, DiscoveringSource) else self.source.schema
         return None if declared is None else ddl_of(declared)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether more has arrived than a poll took. A source that cannot say is never behind."""
+        """Return whether more has arrived than a poll took. A source that cannot tell is never behind."""
         return isinstance(self.source, BacklogSource) and self.source.is_behind(split, polled)
 
     def pending(self, split: int) -> Pending | None:
-        """What the last poll has left. None of a source that cannot say."""
+        """Return the backlog left by the last poll; None if the source cannot tell."""
         return self.source.pending(split) if isinstance(self.source, LaggingSource) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckVertex:
-    """A judgement across several sinks: `query` makes one DataFrame of their staged rows, `expect` judges it."""
+    """A validation across several sinks. `query` makes one DataFrame of their staged rows, and `expect` validates
+    it."""
 
     name: str
     sinks: tuple[str, ...]
@@ -76,7 +77,7 @@ class CheckVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepVertex:
-    """A transform that is not deterministic: the last one of `input`. Its rows are durable before any consumer reads
+    """A transform that is not deterministic, the last one of `input`. Its rows are durable before any consumer reads
     them."""
 
     name: str
@@ -91,10 +92,10 @@ class StepVertex:
 class KeyedVertex:
     """A keyed operator: `aggregates`, a `join`, a `table`, or `update` with the DDL of its state rows, key included.
 
-    `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
-    these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
-    these are the rows of windows that the watermark has passed, once, or again as `corrections` say. Rows live as long
-    as `ttl` says.
+    `defaults` are the values in rows that are older than a column. With `output`, the DDL of rows that `update` emits,
+    the stream carries these rows. Without it, the stream carries the new row of every changed key. With a `window`, the
+    stream carries the rows of windows that the watermark has passed, once, or again as `corrections` tell. `ttl` bounds
+    the life of rows.
     """
 
     name: str
@@ -124,26 +125,27 @@ class KeyedVertex:
 
     @property
     def state_key(self) -> tuple[str, ...]:
-        """The columns by which its state is kept."""
+        """The key columns of its state."""
         return self.key if self.window is None else (*self.key, *BOUNDS)
 
     @property
     def updates(self) -> bool:
-        """Whether rows that it emits take the place of earlier ones, whose key is that of its state."""
+        """Whether emitted rows replace earlier ones with the same key of state."""
         return self.corrections is not None and not self.corrections.numbered
 
     @property
     def withdraws(self) -> bool:
-        """Whether some of the rows that it emits, those with a true `_delete`, take back an earlier one."""
+        """Whether some emitted rows, those with a true `_delete`, take back an earlier one."""
         return self.has_sessions and self.corrections is not None
 
     @property
     def has_sessions(self) -> bool:
-        """Whether its windows depend on the rows of a key, which so are kept together."""
+        """Whether its windows depend on the rows of a key, so that the rows of a key must stay in one subtask."""
         return isinstance(self.window, SessionWindow)
 
     def describe(self) -> dict[str, Any]:
-        """What is not seen in its state, and yet must be compared when it is changed."""
+        """Return the parts of the definition that its state does not show, but that a change of definition must
+        compare."""
         if self.join is not None:
             return {"join": str(self.join)}
         if self.window is None:

@@ -1,4 +1,4 @@
-"""Windows in event time, and the column of a source that says when an event was: declarations. Without Spark."""
+"""Windows in event time, and the event-time column of a source. Declarations, without Spark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,16 @@ WINDOW_START, WINDOW_END = BOUNDS
 
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
-#: How far ahead of the clock a row's event time may be, unless the source says otherwise: local time that is taken for
-#: UTC is up to 14 hours ahead.
+#: How far ahead of the clock an event time may be by default. Local time mistaken for UTC is up to 14 hours ahead.
 MAX_AHEAD = timedelta(days=1)
-#: Windows that a row may belong to: each is a row of state.
+#: The maximum number of windows of one row. Each is a row of state.
 _MOST_WINDOWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column of a source that says when an event was, how much later than others a row may come, and how far ahead
-    of the clock: None, any time."""
+    """The event-time column of a source. `delay` bounds how much later than others a row may arrive. `max_ahead` bounds
+    how far ahead of the clock an event time may be; None allows any time."""
 
     column: str
     delay: timedelta
@@ -38,7 +37,7 @@ class EventTime:
 
 @runtime_checkable
 class Window(Protocol):
-    """Which windows there are in the time that a column says. Made by `window` and `session_window`."""
+    """Windows over the time in a column. Created by `window` and `session_window`."""
 
     @property
     def column(self) -> str:
@@ -47,15 +46,16 @@ class Window(Protocol):
 
     @property
     def overlapping(self) -> int:
-        """How many windows a row belongs to, at most."""
+        """The maximum number of windows that a row belongs to."""
         ...
 
     def has_end_in(self, after: int | None, until: int | None) -> bool:
-        """Whether a window ends after the one watermark and not after the other, in microseconds since 1970."""
+        """Return whether a window ends after the first watermark and not after the second, in microseconds since
+        1970."""
         ...
 
     def __str__(self) -> str:
-        """For readers of `_metadata`, and to tell a changed window."""
+        """Return the text for readers of `_metadata`. A window with another text has been changed."""
         ...
 
 
@@ -77,11 +77,11 @@ class FixedWindow:
 
     @property
     def overlapping(self) -> int:
-        """How many windows a row belongs to, at most."""
+        """The maximum number of windows that a row belongs to."""
         return -(-self.size // self.slide)
 
     def has_end_in(self, after: int | None, until: int | None) -> bool:
-        """Whether a window ends after the one watermark and not after the other."""
+        """Return whether a window ends after the first watermark and not after the second."""
         if until is None or after is None:
             return until is not None
         return (until - self.size_micros) // self.slide_micros > (after - self.size_micros) // self.slide_micros
@@ -93,22 +93,22 @@ class FixedWindow:
 def window(
     column: str, size: str | timedelta, slide: str | timedelta | None = None, *, time_zone: str | None = None
 ) -> Window:
-    """Divide time into windows for `KeyedStream.aggregate`, one after the other or overlapping.
+    """Divide time into windows for `KeyedStream.aggregate`, consecutive or overlapping ones.
 
     Args:
         column: The column with the event time.
         size: How long a window lasts, such as `"1 hour"`, `"1 day"` or `"1 month"`.
-        slide: How long after one window the next begins. By default, when it ends.
-        time_zone: The zone by whose clock windows begin, such as `"Europe/Berlin"`: days at midnight there, weeks on
-            Mondays, months on their first day. By default windows are counted from 1970-01-01 00:00 UTC, and months are
-            those of UTC.
+        slide: The time from the beginning of one window to the next. By default `size`, so that windows do not overlap.
+        time_zone: The zone whose clock sets the bounds, such as `"Europe/Berlin"`: days begin at midnight there, weeks
+            on Mondays, months on their first day. By default windows are counted from 1970-01-01 00:00 UTC, and months
+            are those of UTC.
 
     Returns:
         The windows.
 
     Raises:
         PipelineDefinitionError: If a duration cannot be read, if `slide` is longer than `size`, if a row would belong
-            to more than 1,000 windows, if there is no such zone, or if windows by its clock would not divide its days.
+            to more than 1,000 windows, if the zone is unknown, or if `size` and `slide` do not divide its days.
 
     Example:
         ```python
@@ -134,7 +134,7 @@ def window(
 
 
 def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) -> FixedWindow:
-    if weeks := [each for each in (size, slide) if is_of_weeks(each)]:
+    if weeks := [length for length in (size, slide) if is_of_weeks(length)]:
         raise PipelineDefinitionError(
             f"window({column!r}, …) has {weeks[0]!r} and no time_zone. Weeks begin on Mondays by the clock of a zone: "
             "add time_zone='UTC', or another one. Or give days, such as '7 d': those are counted from 1970-01-01, a "
@@ -143,8 +143,8 @@ def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) ->
     lasting, every = duration(size), duration(size if slide is None else slide)
     if not timedelta(0) < every <= lasting:
         raise PipelineDefinitionError(
-            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window lasts longer than nothing, and the "
-            "next one begins at the latest when it ends, or rows between them would be lost."
+            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window must be longer than nothing, and "
+            "the next one must begin when it ends or earlier: rows between two windows would be lost."
         )
     return FixedWindow(column, lasting, every)
 
@@ -152,12 +152,13 @@ def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) ->
 def declared_time(
     source: str, column: str | None, delay: str | timedelta | None, max_ahead: str | timedelta | None
 ) -> EventTime | None:
-    """What a source is declared with. Raises `PipelineDefinitionError`, which names it."""
+    """Return the event time that a source is declared with, None without one. Raise `PipelineDefinitionError`, which
+    names the source."""
     if column is None:
         if delay is not None:
             raise PipelineDefinitionError(
-                f"The source {source!r} has delay={delay!r} and no event_time. Name the column that says when an event "
-                'was, such as event_time="at".'
+                f"The source {source!r} has delay={delay!r} and no event_time. Name the column with the time of the "
+                'event, such as event_time="at".'
             )
         return None
     ahead = None if max_ahead is None else duration(max_ahead)
@@ -170,10 +171,10 @@ def declared_time(
 
 
 def check_event_time(where: str, declared: EventTime, schema: str) -> None:
-    """Raise `PipelineDefinitionError` if a source has no such column, or one that says no time."""
+    """Raise `PipelineDefinitionError` if a source has no such column, or if the column has no type of time."""
     columns = {name.lower(): type_ for name, type_ in columns_of(schema)}
     if not columns:
-        return  # not DDL that can be read here: Spark says it
+        return  # not DDL that can be read here: Spark reports it
     type_ = columns.get(declared.column.lower())
     if type_ is None:
         raise PipelineDefinitionError(
@@ -186,14 +187,15 @@ def check_event_time(where: str, declared: EventTime, schema: str) -> None:
 
 
 def check_window(where: str, declared: object, key: Sequence[str], read: Sequence[str]) -> None:
-    """`read` are the columns that aggregates read, or are called. Raises `PipelineDefinitionError`."""
+    """Raise `PipelineDefinitionError` unless `declared` is a window. `read` are input columns and names of
+    aggregates."""
     if not isinstance(declared, Window):
         raise PipelineDefinitionError(
-            f"What {where} is windowed by is {declared!r}, which is no window. Write window('column', '1 hour') or "
+            f"The window of {where} is {declared!r}, which is not a window. Write window('column', '1 hour') or "
             "session_window('column', gap='30 min')."
         )
     if clashes := sorted({*key, *read} & set(BOUNDS)):
         raise PipelineDefinitionError(
             f"The {where} has windows, and their bounds are the columns {' and '.join(BOUNDS)}. Its key or its "
-            f"aggregates name {', '.join(clashes)}, too: rename that in a transform in front of it."
+            f"aggregates also name {', '.join(clashes)}. Rename that column in a transform in front of it."
         )
