@@ -269,7 +269,7 @@ def test_files_that_are_gone_are_left_to_whoever_says_what_is_wrong(
     (verdict,) = GreatExpectationsValidator(graph, frames, docs).validate(checkpoint, subtasks)
     assert (verdict.success, verdict.error) == (
         None,
-        "sink:carriers could not be judged by suite 'good': ValueError: the file is gone.",
+        "sink:carriers could not be validated by suite 'good': ValueError: the file is gone.",
     )
 
 

@@ -109,22 +109,22 @@ def test_a_repeat_replaces_the_page_and_leaves_nothing_else(docs: Path, checkpoi
     assert "second" in (docs / "flight_delays/chk-7/index.html").read_text()
 
 
-def test_a_page_says_that_a_person_decides_if_all_that_failed_are_rules_that_hold(
+def test_a_page_shows_that_it_waits_for_approval_if_all_that_failed_are_rules_that_hold(
     judge: Judge, docs: Path, spark: SparkSession
 ) -> None:
     rows = spark.sql("select 'AA' as carrier, 7 as flights")
     few = {"column": "flights", "max_value": 5}
     holds = expect("column_values_to_be_between", **few, on_failure="hold", hold_for="90 min")
     for rules, said in (
-        ([holds], "A person decides. Every rule that is not met is one that holds: the checkpoint is not aborted, but"
-         " waits for 1.5 h at most to be approved or rejected"),
+        ([holds], "Waiting for manual approval. Every failed rule is one that holds, so the checkpoint is not aborted."
+         " It waits at most 1.5 h for approval or rejection"),
         ([holds, expect("column_values_to_be_in_set", column="carrier", value_set=["UA"])], None),
         ([expect("column_values_to_be_between", column="flights", max_value=9, on_failure="hold", hold_for="1 h")],
          None),
     ):  # fmt: skip
         path = judge(rows, suite("few", *rules)).docs_path
         text = " ".join(Outline((docs / str(path)).read_text()).text.split())
-        assert ("A person decides" in text) is (said is not None)
+        assert ("Waiting for manual approval" in text) is (said is not None)
         assert said is None or said in text
 
 
@@ -177,6 +177,6 @@ def test_a_verdict_that_was_carried_over_says_from_where_and_is_not_rendered_ane
     assert judged == replace(state, docs_path="flight_delays/chk-8/index.html")
     text = " ".join(Outline((docs / "flight_delays/chk-8/index.html").read_text()).text.split())
     assert "passed, carried over from checkpoint 7" in text
-    assert "those of checkpoint 7, which met all 1. They were not judged again." in text
+    assert "those of checkpoint 7, which met all 1. They were not validated again." in text
     assert validator.validate(record(9, pipeline_id="flight_delays"), {}, [carried, state]) == []
     assert not (docs / "flight_delays/chk-9").exists()

@@ -37,7 +37,7 @@ def test_a_target_whose_rows_cannot_be_read_does_not_keep_the_others_from_being_
     assert (str(sink.target), sink.success) == ("sink:carriers", True)
     assert (str(check.target), check.success) == ("check:totals", None)
     assert check.error == (
-        "check:totals could not be judged by suite 'holds': ValueError: the query of totals names an unknown table."
+        "check:totals could not be validated by suite 'holds': ValueError: the query of totals names an unknown table."
     )
 
 

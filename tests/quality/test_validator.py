@@ -153,7 +153,7 @@ def test_expectations_that_break_a_shared_spark_job_keep_their_own_reasons_and_s
     )
     assert [result["success"] for result in verdict.results] == [None, None, True, True]
     assert [result["error"] for result in verdict.results][:2] == [
-        "expect_column_values_to_match_regex of column 'carrier' on sink:carriers could not be judged: "
+        "expect_column_values_to_match_regex of column 'carrier' on sink:carriers could not be validated: "
         f"PatternSyntaxException: {reason}."
         for reason in ("Unclosed character class near index 0", "Unclosed group near index 1")
     ]
@@ -162,8 +162,8 @@ def test_expectations_that_break_a_shared_spark_job_keep_their_own_reasons_and_s
 @pytest.mark.parametrize(
     ("expectation", "message"),
     [
-        (expect("nonsense", column="carrier"), "expect_nonsense is not an expectation Great Expectations knows"),
-        (Expectation("no_such_thing"), "no_such_thing is not an expectation Great Expectations knows"),
+        (expect("nonsense", column="carrier"), "Great Expectations does not know expect_nonsense"),
+        (Expectation("no_such_thing"), "Great Expectations does not know no_such_thing"),
         (
             expect("column_values_to_be_between", colum="minutes"),
             "expect_column_values_to_be_between has wrong arguments: column: field required",
@@ -180,7 +180,7 @@ def test_a_suite_great_expectations_does_not_take_is_an_error_in_the_verdict(
     verdict = judge(carriers, suite("carriers", expect("column_values_to_not_be_null", column="carrier"), expectation))
     assert (verdict.success, verdict.evaluated, verdict.results) == (None, 0, ())
     assert verdict.error is not None
-    assert verdict.error.startswith("sink:carriers was not judged, because suite 'carriers' is wrong: ")
+    assert verdict.error.startswith("sink:carriers was not validated, because suite 'carriers' is wrong: ")
     assert message in verdict.error
 
 

@@ -1,8 +1,9 @@
-"""Great Expectations behind the `Validator` port: judges what a checkpoint staged, and writes reports that people read.
+"""Great Expectations behind the `Validator` port: validates the rows that a checkpoint staged, and writes reports.
 
 Reading order: `validator` (a verdict for each target), `judgement` (rows against one suite), `one_pass` (in few Spark
-jobs), `arrow_pass` (in none), `json_values` (what is kept of a result), `docs` (the page of a checkpoint), `importing`
-(the library).
+jobs), `arrow_pass` (in none), `json_values` (the stored form of results), `docs` (the page of a checkpoint),
+`importing` (the library).
+
 May import `pipeline`, `ports` and `protocol`. Importing these modules imports neither Great Expectations nor Spark,
-which takes seconds, and Airflow parses often.
+because that takes seconds and Airflow parses often.
 """

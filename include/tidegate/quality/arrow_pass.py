@@ -1,9 +1,10 @@
-"""Judges staged rows without Spark, where all is well and Arrow counts exactly as Great Expectations has Spark count.
+"""Validation of staged rows without Spark, where all rows are good and Arrow counts as Great Expectations does on
+Spark.
 
-Great Expectations says which metrics an expectation needs, and what their values mean. Only the values are computed
-here, with Arrow in this process: a Spark job over a few megabytes takes longer than reading them. Every doubt is left
-to Spark: a metric, a type or an argument that is not listed here, a row that is not as expected, a verdict that is not
-good. So no verdict ever fails by what is counted here, and nothing here has to take samples.
+Great Expectations decides which metrics an expectation needs, and interprets their values. Only the values are computed
+here, with Arrow in this process: a Spark job over a few megabytes takes longer than reading them. Spark takes over in
+every doubtful case: a metric, type or argument that is not listed here, a row that fails, a verdict that is not good.
+So no verdict ever fails because of a value computed here, and no samples are taken here.
 
 Great Expectations and pyarrow are imported inside functions, because that takes seconds.
 """
@@ -29,19 +30,19 @@ SHORTCUT = Shortcut(
         *(f"{_EXPECTATION}.{name}" for name in ("get_validation_dependencies", "metrics_validate")),
         "great_expectations.execution_engine.sparkdf_execution_engine:SparkDFExecutionEngine",
     ),
-    "all staged rows are judged on Spark",
+    "all staged rows are validated on Spark",
 )
 
 _UNEXPECTED = ".unexpected_count"
-#: What Great Expectations finds of the rows that are not as expected, on Spark, if there are none.
+#: The metrics that Great Expectations computes on Spark about failing rows, with their values if no row fails.
 _OF_NONE: Mapping[str, Any] = {"unexpected_values": [], "unexpected_index_list": [], "unexpected_index_query": None}
-#: Nothing else may be said of the rows that a metric is about.
+#: The only arguments that may select the rows of a metric.
 _COLUMN, _COLUMNS = "column", "column_list"
-_IGNORED = {"ignore_row_if": "all_values_are_missing"}  # which never are, where no value is missing
+_IGNORED = {"ignore_row_if": "all_values_are_missing"}  # has no effect where no value is missing
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreparedExpectation:
     """An expectation, the metrics that it needs, by their names, and the `result_format` that it completes."""
 
     expectation: Any
@@ -51,51 +52,53 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A suite's expectations; `columns` are those that they name."""
+    """The expectations of a suite, and the `columns` that they name."""
 
-    asked: tuple[Asked, ...]
+    expectations: tuple[PreparedExpectation, ...]
     columns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A `pyarrow.Table` of the columns that are named, and the `names` of all; None if Great Expectations writes those
-    of Spark otherwise: with quotes, or with the fields of a column."""
+    """A `pyarrow.Table` of the named columns, and the `names` of all columns. `names` is None if Great Expectations
+    writes names on Spark differently: with quotes, or with the fields of a column."""
 
     columns: "pa.Table"
     names: tuple[str, ...] | None
 
 
 def prepare(built: Sequence[Any], result_format: Mapping[str, Any]) -> Prepared:
-    """To be kept: Great Expectations takes longer to say what it needs than to judge it."""
-    asked = []
+    """Find the metrics of the expectations. Keep the result: this takes longer than the validation itself."""
+    prepared = []
     for expectation in built:
         runtime = {"result_format": dict(result_format)}
         needed = expectation.get_validation_dependencies(execution_engine=_engine(), runtime_configuration=runtime)
-        asked.append(Asked(expectation, dict(needed.metric_configurations), needed.result_format))
-    domains = [metric.metric_domain_kwargs for each in asked for metric in each.metrics.values()]
+        prepared.append(PreparedExpectation(expectation, dict(needed.metric_configurations), needed.result_format))
+    domains = [metric.metric_domain_kwargs for item in prepared for metric in item.metrics.values()]
     named = [name for domain in domains for name in (domain.get(_COLUMN), *(domain.get(_COLUMNS) or ()))]
-    return Prepared(tuple(asked), frozenset(name for name in named if name is not None))
+    return Prepared(tuple(prepared), frozenset(name for name in named if name is not None))
 
 
 def good_results(staged: ArrowRows, prepared: Prepared) -> tuple[dict[int, Any], int] | None:
-    """Great Expectations' results by position in the suite, and how many rows there are; None if Spark has to judge."""
+    """Return Great Expectations' results by position in the suite, and the number of rows; None if Spark must
+    validate."""
     import pyarrow as pa
 
     try:
         rows = _read(staged, prepared.columns)
-        results = [_good_result(rows, asked) for asked in prepared.asked]
+        results = [_good_result(rows, expectation) for expectation in prepared.expectations]
         return dict(enumerate(results)), rows.columns.num_rows
     except (LeftToSparkError, pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 
 def _read(staged: ArrowRows, columns: frozenset[str]) -> _Rows:
-    """Spark finds a column in any case, and in a name with a dot a field of one."""
+    """Read the named columns. Leave names to Spark that it may resolve differently: in another case, or as a field of a
+    column."""
     names = staged.schema.names
-    there = [name.lower() for name in names]
+    lower = [name.lower() for name in names]
     for name in columns:
-        if name not in names or there.count(name.lower()) > 1 or "." in name or "`" in name:
+        if name not in names or lower.count(name.lower()) > 1 or "." in name or "`" in name:
             raise LeftToSparkError(name)
     rows = staged.to_table(sorted(columns))
     if rows.num_rows == 0:  # Spark's sums over nothing are null
@@ -105,33 +108,33 @@ def _read(staged: ArrowRows, columns: frozenset[str]) -> _Rows:
     return _Rows(rows, tuple(names) if is_plain and not has_fields else None)
 
 
-def _good_result(rows: _Rows, asked: Asked) -> Any:
-    """What `Expectation.metrics_validate` returns, but for asking again what the expectation needs, which takes most of
-    its time. Raises `LeftToSparkError` unless the expectation is met."""
+def _good_result(rows: _Rows, prepared: PreparedExpectation) -> Any:
+    """Return the result of `Expectation.metrics_validate`, without the search for metrics that takes most of its time.
+    Raise `LeftToSparkError` unless the expectation is met."""
     from great_expectations.expectations.expectation import Expectation
 
-    expectation = asked.expectation
+    expectation = prepared.expectation
     if type(expectation).metrics_validate is not Expectation.metrics_validate:
         raise LeftToSparkError(expectation.expectation_type)
-    values = {name: _value(rows, metric, asked.metrics) for name, metric in asked.metrics.items()}
-    runtime = {"result_format": dict(asked.result_format)}
-    found = expectation._validate(metrics=values, runtime_configuration=runtime, execution_engine=_engine())
-    result = expectation._build_evr(raw_response=found)
+    values = {name: _value(rows, metric, prepared.metrics) for name, metric in prepared.metrics.items()}
+    runtime = {"result_format": dict(prepared.result_format)}
+    response = expectation._validate(metrics=values, runtime_configuration=runtime, execution_engine=_engine())
+    result = expectation._build_evr(raw_response=response)
     if result.success is not True:
         raise LeftToSparkError(expectation.expectation_type)
     return result
 
 
 def _value(rows: _Rows, metric: Any, needed: Mapping[str, Any]) -> Any:
-    """The value of a metric. Raises `LeftToSparkError` if Spark might find another one."""
+    """Return the value of a metric. Raise `LeftToSparkError` if Spark might find another one."""
     domain = {name: value for name, value in metric.metric_domain_kwargs.items() if value is not None}
     given = {name: value for name, value in metric.metric_value_kwargs.items() if value is not None}
     name = metric.metric_name
-    of, _, what = name.rpartition(".")
-    if what in _OF_NONE:
-        if _value(rows, needed[f"{of}{_UNEXPECTED}"], needed) != 0:
+    base, _, kind = name.rpartition(".")
+    if kind in _OF_NONE:
+        if _value(rows, needed[f"{base}{_UNEXPECTED}"], needed) != 0:
             raise LeftToSparkError(name)
-        return _OF_NONE[what]
+        return _OF_NONE[kind]
     if name == "table.row_count" and not domain:
         return rows.columns.num_rows
     if name == "table.columns" and not domain and rows.names is not None:
@@ -152,7 +155,7 @@ def _filled(column: "pa.ChunkedArray") -> int:
 
 
 def _repeated(column: "pa.ChunkedArray") -> int:
-    """0 if every value is there once. How many are not, Spark says."""
+    """Return 0 if no value is repeated. Spark counts repeated ones."""
     import pyarrow.compute as pc
 
     if not _is_comparable(column.type):
@@ -163,7 +166,7 @@ def _repeated(column: "pa.ChunkedArray") -> int:
 
 
 def _repeated_together(rows: "pa.Table") -> int:
-    """The same of several columns, none of whose values is null."""
+    """Return 0 if no combination of values is repeated and no value is null."""
     if not all(_is_comparable(column.type) and column.null_count == 0 for column in rows.columns):
         raise LeftToSparkError(str(rows.schema))
     if rows.group_by(rows.column_names).aggregate([]).num_rows != rows.num_rows:
@@ -190,7 +193,7 @@ def _largest(column: "pa.ChunkedArray") -> object:
 
 
 def _ordered(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """A column whose values are the same objects in Python, whoever reads them, in the same order."""
+    """Return the column if its values become the same Python objects, in the same order, by Spark and by Arrow."""
     import pyarrow as pa
 
     if not (pa.types.is_signed_integer(column.type) or pa.types.is_date32(column.type)):
@@ -199,7 +202,7 @@ def _ordered(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
 
 
 def _is_comparable(kind: "pa.DataType") -> bool:
-    """Whether two values are equal to Arrow if, and only if, they are to Spark. Doubles have two zeros."""
+    """Return whether Arrow and Spark agree on the equality of values. Doubles have two zeros."""
     import pyarrow as pa
 
     types = pa.types
@@ -213,7 +216,7 @@ def _outside(
     strict_min: bool = False,
     strict_max: bool = False,
 ) -> int:
-    """How many numbers are not between the bounds. Spark compares whole numbers with a double as doubles."""
+    """Return how many numbers are outside the bounds. Spark compares whole numbers with a double as doubles."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -224,7 +227,7 @@ def _outside(
     if not (whole or pa.types.is_float64(column.type) or pa.types.is_float32(column.type)):
         raise LeftToSparkError(str(column.type))
     if not whole and pc.any(pc.is_nan(column)).as_py():
-        raise LeftToSparkError("NaN")  # larger than any number to Spark, and to nobody else
+        raise LeftToSparkError("NaN")  # to Spark alone larger than any number
     kind = pa.int64() if whole and kinds == {int} else pa.float64()
     values = column.cast(kind, safe=False)
     inside = pa.scalar(True)
@@ -246,8 +249,8 @@ def _not_in(column: "pa.ChunkedArray", value_set: Sequence[Any] = ()) -> int:
     if not value_set or not (texts or whole):
         raise LeftToSparkError(f"{column.type} in a set")
     kind = pa.string() if texts else pa.int64()
-    found = pc.is_in(column.cast(kind), value_set=pa.array(value_set, kind))
-    return _filled(column) - int(pc.sum(found, min_count=0).as_py())
+    is_member = pc.is_in(column.cast(kind), value_set=pa.array(value_set, kind))
+    return _filled(column) - int(pc.sum(is_member, min_count=0).as_py())
 
 
 _OF_COLUMN: Mapping[str, Callable[..., Any]] = {
@@ -267,8 +270,8 @@ _OF_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
 
 @cache
 def _engine() -> Any:
-    """Who would compute the metrics, for Great Expectations: it needs other ones of other engines, and puts their
-    results differently. This one is never asked for any."""
+    """Return the engine that Great Expectations chooses metrics and the form of results by. It never computes
+    anything."""
     load_great_expectations()
     from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 

@@ -1,6 +1,6 @@
-"""Where reports lie: `<docs>/<pipeline>/chk-<id>/index.html`, written all or nothing, and the oldest removed.
+"""The files of reports: `<docs>/<pipeline>/chk-<id>/index.html`, written atomically, the oldest removed.
 
-`page` decides what a page contains.
+`page` decides the content of a page.
 """
 
 import os
@@ -15,7 +15,7 @@ from tidegate.protocol.facts.records import CheckpointRecord
 from tidegate.quality.page import Section, render
 
 PAGE = "index.html"
-# Reports kept for each pipeline, those of failed checkpoints included.
+# The number of reports kept for each pipeline, those of failed checkpoints included.
 KEPT = 200
 
 
@@ -24,7 +24,7 @@ def build_docs(
 ) -> str:
     """Write the checkpoint's page, replacing an earlier one, and return its path relative to `docs`; see `render`.
 
-    Also removes the pipeline's reports beyond the `KEPT` newest. Raises `OSError`.
+    Remove the pipeline's reports beyond the `KEPT` newest. Raise `OSError` if a file cannot be written.
     """
     path = Path(checkpoint.pipeline_id) / checkpoint_name(checkpoint.checkpoint_id) / PAGE
     _replace(docs / path, render(checkpoint, sections, hold_for))
@@ -33,7 +33,7 @@ def build_docs(
 
 
 def remove_old_docs(docs: Path, pipeline_id: str, keep: int) -> list[int]:
-    """Remove a pipeline's reports except those of its `keep` newest checkpoints; returns the ids removed."""
+    """Remove a pipeline's reports except those of its `keep` newest checkpoints. Return the removed ids."""
     found = [checkpoint_id_of(path.name) for path in (docs / pipeline_id).iterdir()]
     ids = sorted((id_ for id_ in found if id_ is not None), reverse=True)[keep:]
     for checkpoint_id in ids:

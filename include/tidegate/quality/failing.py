@@ -1,4 +1,4 @@
-"""Which rows fail a rule, as digests: what a person approves is known again by them."""
+"""Digests of the rows that fail a rule, by which an approved failure is recognised later."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,9 +7,10 @@ from typing import Any
 
 
 def failing_rows(found: Mapping[str, Any], most: int) -> tuple[str, ...]:
-    """A digest of each row that Great Expectations found to fail: of its key, and of the values that the rule is about.
-    Equal rows are counted. For a rule about a whole column or table, one of the value that was observed. Empty if not
-    all rows are known: there are more than `most`, or the rule says nothing of rows.
+    """Return a digest of each failing row that Great Expectations found: of its key and of the values of the rule.
+
+    Equal rows get different digests. A rule about a whole column or table has one digest, of the observed value. Return
+    nothing if not all rows are known: there are more than `most`, or the rule reports no rows.
     """
     count = found.get("unexpected_count")
     if count is None:
@@ -21,11 +22,11 @@ def failing_rows(found: Mapping[str, Any], most: int) -> tuple[str, ...]:
     seen: Counter[str] = Counter()
     digests = []
     for row in rows:
-        said = repr(sorted(row.items(), key=lambda item: item[0]))
-        digests.append(_digest(said, seen[said]))
-        seen[said] += 1
+        text = repr(sorted(row.items(), key=lambda item: item[0]))
+        digests.append(_digest(text, seen[text]))
+        seen[text] += 1
     return tuple(sorted(digests))
 
 
-def _digest(said: Any, which: int) -> str:
-    return sha256(repr((said, which)).encode()).hexdigest()[:32]
+def _digest(value: Any, which: int) -> str:
+    return sha256(repr((value, which)).encode()).hexdigest()[:32]

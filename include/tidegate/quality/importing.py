@@ -1,7 +1,7 @@
-"""Imports Great Expectations without what a checkpoint hardly ever needs, which takes half of the time.
+"""Import of Great Expectations without packages that a checkpoint rarely needs, which takes half of the time.
 
-Statistics and plots are imported when an expectation first uses them. Clients of clouds count as not installed: what is
-judged is always a DataFrame.
+Statistics and plots are imported on first use. Client libraries of cloud providers count as not installed, because the
+validated rows are always a DataFrame.
 """
 
 import importlib
@@ -21,9 +21,9 @@ _ONE_AT_A_TIME, _ONE_CONTEXT = Lock(), Lock()
 
 
 def load_great_expectations() -> Any:
-    """The library, with its analytics off and without the warnings it raises about its own imports."""
+    """Import and return the library, with its analytics off and without the warnings about its own imports."""
     os.environ["GX_ANALYTICS_ENABLED"] = "False"
-    # One thread at a time: neither the filter of warnings nor what stands in for modules is a thread's own.
+    # One thread at a time: the filter of warnings and the replaced modules are shared by all threads.
     with _ONE_AT_A_TIME, warnings.catch_warnings(), _standing_in() if _is_first() else nullcontext():
         warnings.simplefilter("ignore")
         import great_expectations
@@ -32,7 +32,8 @@ def load_great_expectations() -> Any:
 
 
 def open_context() -> Any:
-    """Great Expectations' context, one for the process: it takes longer to make than many suites to judge."""
+    """Return Great Expectations' context, one for the process. It takes longer to create than many suites take to
+    run."""
     with _ONE_CONTEXT:
         return _context()
 
@@ -49,10 +50,10 @@ def _is_first() -> bool:
 
 
 class _Postponed(ModuleType):
-    """Stands for a module, and imports it when something in it is first asked for."""
+    """A placeholder for a module, which it imports on the first use of a name."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # the import system asks, and takes no for an answer
+        if name.startswith("__"):  # the import system tests these names and must not find them
             raise AttributeError(name)
         module = importlib.import_module(self.__name__)
         self.__dict__.update(vars(module))
@@ -61,13 +62,14 @@ class _Postponed(ModuleType):
 
 @contextmanager
 def _standing_in() -> Iterator[None]:
-    """Who imports one of these modules later, gets the module itself. Great Expectations keeps what stood in for it."""
-    instead: dict[str, Any] = {name: _Postponed(name) for name in _POSTPONED} | dict.fromkeys(_ABSENT)
-    instead = {name: stands for name, stands in instead.items() if name not in sys.modules}
-    sys.modules.update(instead)
+    """Replace modules while Great Expectations is imported. Later imports get the real modules; Great Expectations
+    keeps the placeholders."""
+    placeholders: dict[str, Any] = {name: _Postponed(name) for name in _POSTPONED} | dict.fromkeys(_ABSENT)
+    placeholders = {name: placeholder for name, placeholder in placeholders.items() if name not in sys.modules}
+    sys.modules.update(placeholders)
     try:
         yield
     finally:
-        for name, stands in instead.items():
-            if sys.modules.get(name) is stands:
+        for name, placeholder in placeholders.items():
+            if sys.modules.get(name) is placeholder:
                 del sys.modules[name]

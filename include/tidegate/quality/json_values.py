@@ -1,6 +1,6 @@
-"""Turns values found in data into JSON that any reader accepts, and bounds their size.
+"""Conversion of values found in data into JSON of bounded size that any reader accepts.
 
-Decides how a value is shown, not which values are kept. Nothing here imports numpy or Spark: their scalars and rows
+It decides how a value is shown, not which values are kept. It does not import numpy or Spark: their scalars and rows
 are recognised by their methods.
 """
 
@@ -16,11 +16,11 @@ MAX_TEXT = 500
 
 
 def json_value(value: object, local: bool = False) -> Any:
-    """`value` as strict JSON: no NaN, at most `MAX_ITEMS` items per list and `MAX_TEXT` characters per string.
+    """Return `value` as strict JSON: no NaN, at most `MAX_ITEMS` items per list and `MAX_TEXT` characters per string.
 
     Decimals and times become strings without loss. NaN and the infinities become "NaN", "Infinity" and "-Infinity".
-    `local`: naive datetimes are moments in the process's time zone, as Spark collects TIMESTAMP columns, and are shown
-    in UTC.
+    With `local`, naive datetimes are moments in the process's time zone, as Spark collects TIMESTAMP columns, and are
+    shown in UTC.
     """
     match value:
         case None | bool() | int():
@@ -45,7 +45,8 @@ def json_value(value: object, local: bool = False) -> Any:
 
 
 def json_object(values: Mapping[str, Any], local: Collection[str] = ()) -> dict[str, Any]:
-    """`json_value` of each; `local` names the entries whose naive datetimes are in the process's time zone."""
+    """Apply `json_value` to each entry. `local` names the entries whose naive datetimes are in the process's time
+    zone."""
     return {name: json_value(value, name in local) for name, value in values.items()}
 
 

@@ -1,7 +1,8 @@
-"""Judges rows by one suite with Great Expectations: a Spark DataFrame, of classic and Connect sessions alike, or files.
+"""Validation of rows by one suite with Great Expectations: a Spark DataFrame, from classic or Connect sessions, or
+files.
 
-Decides which work Great Expectations is asked to do, and returns for every expectation what was found. `validator`
-makes a verdict of it. Great Expectations is imported inside functions, because that takes seconds.
+It decides which work Great Expectations does, and returns a finding for every expectation. `validator` turns the
+findings into a verdict. Great Expectations is imported inside functions, because that takes seconds.
 """
 
 import re
@@ -34,9 +35,10 @@ class ExpectationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What Great Expectations says about one expectation. `raw` is its result, to be rendered in a report.
+    """The result of one expectation. `raw` is Great Expectations' object, to be rendered in a report.
 
-    `success` None: it could not be judged, and `message` says why. `found` has Great Expectations' own keys.
+    `success` is None if the expectation could not be validated; `message` gives the reason. `found` has Great
+    Expectations' own keys.
     """
 
     expectation: Expectation
@@ -44,11 +46,12 @@ class Finding:
     found: Mapping[str, Any]
     raw: Any
     message: str | None = None
-    failing: tuple[str, ...] = ()  # rows that fail a rule that holds, by digests
+    failing: tuple[str, ...] = ()  # digests of the rows that fail a rule with a hold
 
 
 def build(suite: ExpectationSuite) -> list[Any]:
-    """The suite's expectations as Great Expectations' objects. Raises `ExpectationError`, before any data is read."""
+    """Return the suite's expectations as Great Expectations' objects. Raise `ExpectationError` before any data is
+    read."""
     load_great_expectations()
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -62,8 +65,8 @@ def build(suite: ExpectationSuite) -> list[Any]:
             built.append(configuration.to_domain_obj())
         except ExpectationNotFoundError as error:
             raise ExpectationError(
-                f"{expectation.type} is not an expectation Great Expectations knows; is it misspelt, or a custom one "
-                "whose module is not imported by the pipeline?"
+                f"Great Expectations does not know {expectation.type}. Check its spelling; a custom expectation must "
+                "be in a module that the pipeline imports."
             ) from error
         except (ValueError, TypeError) as error:
             raise ExpectationError(f"{expectation.type} has wrong arguments: {_arguments(error)}.") from error
@@ -76,29 +79,33 @@ def judge(
     built: Sequence[Any],
     shown: Sequence[str],
     reported: int | None,
-    told_apart: int = 0,
+    identified: int = 0,
 ) -> tuple[list[Finding], int]:
-    """What was found for each expectation, in the suite's order, and how many rows there are. `shown` are the columns
-    that identify failing rows. `reported` is how many rows there should be, None if nobody knows: then it takes a Spark
-    job more to count them. `told_apart`: of how many failing rows digests are wanted."""
-    result_format = _result_format(shown, max(SAMPLES, told_apart))
+    """Return a finding for each expectation, in the suite's order, and the number of rows.
+
+    `shown` are the columns that identify failing rows. `reported` is the expected number of rows, None if it is
+    unknown; counting them then takes another Spark job. `identified` is the maximum number of failing rows to return
+    digests of.
+    """
+    result_format = _result_format(shown, max(SAMPLES, identified))
     if not one_pass.SHORTCUT.is_taken():
         results, rows = validate_publicly(frame, built, result_format)
-        return _findings(suite, _by_position(results), told_apart), rows
+        return _findings(suite, _by_position(results), identified), rows
     results, rows = validate_at_once(frame, built, result_format, reported)
     if reported not in (None, rows):
-        return judge(frame, suite, built, shown, None, told_apart)
-    return _findings(suite, _by_position(results), told_apart), rows
+        return judge(frame, suite, built, shown, None, identified)
+    return _findings(suite, _by_position(results), identified), rows
 
 
 def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared | None:
-    """What `judge_here` needs of a suite, to be kept; None if Spark judges all rows. Raises `ExpectationError`."""
+    """Return the metrics that `judge_here` needs for a suite, to be kept; None if Spark validates all rows. Raise
+    `ExpectationError`."""
     built = build(suite)
     return prepare(built, _result_format(shown)) if arrow_pass.SHORTCUT.is_taken() else None
 
 
 def judge_here(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
-    """As `judge`, without Spark; None if Spark has to judge the rows: see `arrow_pass`."""
+    """Validate as `judge` does, but without Spark; None if Spark must validate the rows (see `arrow_pass`)."""
     good = good_results(staged, prepared)
     return None if good is None else (_findings(suite, good[0]), good[1])
 
@@ -108,61 +115,64 @@ def _result_format(shown: Sequence[str], most: int = SAMPLES) -> dict[str, Any]:
     return result_format | ({"unexpected_index_column_names": list(shown)} if shown else {})
 
 
-def _findings(suite: ExpectationSuite, results: Mapping[int, Any], told_apart: int = 0) -> list[Finding]:
+def _findings(suite: ExpectationSuite, results: Mapping[int, Any], identified: int = 0) -> list[Finding]:
     return [
-        _finding(expectation, results.get(index), told_apart) for index, expectation in enumerate(suite.expectations)
+        _finding(expectation, results.get(index), identified) for index, expectation in enumerate(suite.expectations)
     ]
 
 
 def _by_position(results: Sequence[Any]) -> dict[int, Any]:
-    """By position in the suite, because Great Expectations returns them in an order of its own."""
+    """Return the results by position in the suite, because Great Expectations returns them in an order of its own."""
     return {result.expectation_config.meta["position"]: result for result in results}
 
 
-def _finding(expectation: Expectation, result: Any, told_apart: int) -> Finding:
+def _finding(expectation: Expectation, result: Any, identified: int) -> Finding:
     if result is None:
         return Finding(expectation, None, {}, None, "Great Expectations returned no result for it")
     message = _raised(result.exception_info)
     found, success = result.result or {}, None if message else bool(result.success)
-    wanted = told_apart and expectation.hold_for is not None and success is False
-    failing = failing_rows(found, told_apart) if wanted else ()
+    wanted = identified and expectation.hold_for is not None and success is False
+    failing = failing_rows(found, identified) if wanted else ()
     for name in _SAMPLED & found.keys():
         found[name] = found[name][:SAMPLES]
     return Finding(expectation, success, found, result, message, failing)
 
 
 def _raised(info: Mapping[str, Any]) -> str | None:
-    """The message of the exception in a result. A result has one, or one for each metric it needed (in no order).
+    """Return the message of the exception in a result. A result has one, or one for each metric it needed (in no
+    order).
 
-    Metrics computed together share the message of the last that failed. The last by name is the metric of the sampled
-    values, if there are any; these are computed alone. Raises `SparkUnavailableError` if Spark is away.
+    Metrics computed together share the message of the last failure. The last by name is the metric of the sampled
+    values, if there are any; these are computed alone. Raise `SparkUnavailableError` if Spark is lost.
     """
     if "raised_exception" not in info:
         info = info[max(info)] if info else {}
     if not info.get("raised_exception"):
         return None
-    said = str(info.get("exception_message"))
-    if says_gone(said):
-        raise lost_error(said, "data was judged")
-    return headline(said)
+    message = str(info.get("exception_message"))
+    if says_gone(message):
+        raise lost_error(message, "data was validated")
+    return headline(message)
 
 
 def headline(message: str) -> str:
-    """What went wrong, in one line of at most 300 characters, of an error that may carry a query plan and stack traces.
+    """Return the cause in one line of at most 300 characters, from an error that may carry a query plan and stack
+    traces.
 
-    Spark names its errors in brackets, Java by a class, sometimes long after "An error occurred while calling …".
+    Spark names its errors in brackets. Java names them by a class, sometimes long after "An error occurred while
+    calling …".
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no message"]
     for pattern in (_SPARK_ERROR, _JAVA_ERROR):
-        if found := next(filter(None, map(pattern.search, lines)), None):
-            lines = [found[1]]
+        if match := next(filter(None, map(pattern.search, lines)), None):
+            lines = [match[1]]
             break
     first = lines[0].rstrip(".;")
     return first if len(first) <= 300 else f"{first[:300]}…"
 
 
 def _arguments(error: Exception) -> str:
-    """A pydantic error, one clause for each argument. Its own text has several lines."""
+    """Return a pydantic error in one line, a clause for each argument."""
     if not hasattr(error, "errors"):
         return headline(str(error))
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())

@@ -1,10 +1,10 @@
-"""Great Expectations' execution engine for Spark, asked for its metrics in an order that takes fewer Spark jobs.
+"""An execution engine of Great Expectations for Spark that resolves metrics in an order that takes fewer Spark jobs.
 
 Great Expectations resolves metrics in rounds, as far as their dependencies are known, and each round runs a Spark job
-for what it can count together. Here such counts wait until nothing else can be resolved: then those of all expectations
-of a suite are known, and one job counts them. Only the number of rows must be known before any of them. Where it has
-been reported, that number is taken until it is counted with the others. Samples of failing rows take a job each. They
-come last, and where the count says that no row failed they are known to be empty.
+for the counts of that round. This engine postpones counts until nothing else can be resolved. Then the counts of all
+expectations of a suite are known, and one job computes them. Only the number of rows is needed earlier. If it has been
+reported, that number is used until it is counted with the others. Samples of failing rows take a job each. They come
+last, and are known to be empty where the count is zero.
 
 Great Expectations is imported inside functions, because that takes seconds.
 """
@@ -42,17 +42,19 @@ _SAMPLES = ("unexpected_values", "unexpected_index_list", "unexpected_rows")
 def validate_at_once(
     frame: "DataFrame", built: Sequence[Any], result_format: Mapping[str, Any], reported: int | None
 ) -> tuple[list[Any], int]:
-    """Great Expectations' results in an order of its own, and how many rows there really are. If it is not what was
-    `reported`, judge it anew without that. Several threads may judge at once."""
+    """Return Great Expectations' results in an order of its own, and the counted number of rows. If that differs from
+    `reported`, validate again without it. Safe for several threads at once."""
     validator = _validator(frame, reported)
-    asked = validator.process_expectations_for_validation([each.configuration for each in built], {})
-    results = validator.graph_validate(configurations=asked, runtime_configuration={"result_format": result_format})
+    configurations = validator.process_expectations_for_validation([item.configuration for item in built], {})
+    results = validator.graph_validate(
+        configurations=configurations, runtime_configuration={"result_format": result_format}
+    )
     counted = validator.execution_engine.counted
     return results, validator.active_batch.data.dataframe.count() if counted is None else counted
 
 
 def _validator(frame: "DataFrame", reported: int | None) -> Any:
-    """Of one DataFrame, with an engine of its own, because engines keep what they have seen."""
+    """Return a validator for one DataFrame, with an engine of its own because engines keep metrics of earlier data."""
     context = open_context()
     from great_expectations.core.batch import Batch
     from great_expectations.execution_engine.sparkdf_batch_data import SparkDFBatchData
@@ -80,11 +82,12 @@ def _engine_type() -> Any:
             metrics: dict[Any, Any] | None = None,
             runtime_configuration: dict[str, Any] | None = None,
         ) -> dict[Any, Any]:
-            """Only those whose turn it is; the others are asked for again in the next round."""
+            """Resolve only the metrics whose turn it is. Great Expectations requests the others again in the next
+            round."""
             known = metrics or {}
-            asked = list(metrics_to_resolve)
-            samples = [metric for metric in asked if metric.metric_name.endswith(_SAMPLES)]
-            others = [metric for metric in asked if metric not in samples]
+            requested = list(metrics_to_resolve)
+            samples = [metric for metric in requested if metric.metric_name.endswith(_SAMPLES)]
+            others = [metric for metric in requested if metric not in samples]
             counts = [metric for metric in others if get_metric_provider(metric.metric_name, self)[1] is None]
             if turn := [metric for metric in others if metric not in counts]:
                 return self._resolved(turn, metrics, runtime_configuration)
@@ -94,15 +97,15 @@ def _engine_type() -> Any:
             if counts:
                 more, self._to_count = [] if self._to_count is None else [self._to_count], None
                 return self._resolved([*counts, *more], metrics, runtime_configuration)
-            found: dict[Any, Any] = {metric.id: [] for metric in samples if known.get(_count_of(metric)) == 0}
-            turn = [metric for metric in samples if metric.id not in found]
-            return found | (self._resolved(turn, metrics, runtime_configuration) if turn else {})
+            resolved: dict[Any, Any] = {metric.id: [] for metric in samples if known.get(_count_of(metric)) == 0}
+            turn = [metric for metric in samples if metric.id not in resolved]
+            return resolved | (self._resolved(turn, metrics, runtime_configuration) if turn else {})
 
         def _resolved(self, turn: list[Any], metrics: Any, runtime_configuration: Any) -> dict[Any, Any]:
-            found: dict[Any, Any] = super().resolve_metrics(turn, metrics, runtime_configuration)
+            resolved: dict[Any, Any] = super().resolve_metrics(turn, metrics, runtime_configuration)
             for metric in filter(_is_of_all_rows, turn):
-                self.counted = found[metric.id]
-            return found
+                self.counted = resolved[metric.id]
+            return resolved
 
     return OnePassEngine
 
@@ -112,7 +115,7 @@ def _is_of_all_rows(metric: Any) -> bool:
 
 
 def _count_of(sample: Any) -> Any:
-    """The id of the metric that counts what another one samples."""
+    """Return the id of the metric that counts the rows which another metric samples."""
     from great_expectations.validator.metric_configuration import MetricConfiguration
 
     name = sample.metric_name.rpartition(".")[0]

@@ -20,7 +20,7 @@ from tidegate.quality.judgement import Finding
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One target in a report: its verdict and, if it was judged, its number of rows and what was found."""
+    """One target in a report: its verdict and, if it was validated, its number of rows and its findings."""
 
     verdict: Verdict
     rows: int = 0
@@ -28,9 +28,9 @@ class Section:
 
 
 def render(checkpoint: CheckpointRecord, sections: Sequence[Section], hold_for: timedelta | None = None) -> str:
-    """The whole page. It is the same for the same checkpoint and sections, except for the ids of its elements.
+    """Return the whole page. It is the same for the same checkpoint and sections, except for the ids of its elements.
 
-    `hold_for`: how long the checkpoint waits for a person because of these verdicts.
+    `hold_for` is how long the checkpoint waits for manual approval because of these verdicts.
     """
     load_great_expectations()
     targets = [
@@ -56,7 +56,7 @@ def _shown(wait: timedelta) -> str:
 
 
 def _table(section: Section) -> dict[str, Any] | None:
-    """Status, expectation in words and observed value, as Great Expectations' renderers put it."""
+    """Return status, expectation in words and observed value, in the form of Great Expectations' renderers."""
     from great_expectations.render.renderer.content_block.validation_results_table_content_block import (
         ValidationResultsTableContentBlockRenderer,
     )
@@ -73,7 +73,7 @@ def _table(section: Section) -> dict[str, Any] | None:
 
 
 def _renderable(finding: Finding, result: Mapping[str, Any]) -> Any:
-    """Great Expectations' result, without what its renderers show badly or cannot render."""
+    """Return Great Expectations' result without the parts that its renderers show badly or cannot render."""
     if finding.success is None:
         # Its own text is a traceback with a query plan and local paths.
         finding.raw.exception_info = {
@@ -82,14 +82,14 @@ def _renderable(finding: Finding, result: Mapping[str, Any]) -> Any:
             "exception_traceback": "",
         }
     if "unexpected_percent" not in finding.found:
-        # Expectations about distinct values give only a count, and the renderers raise without a percentage.
+        # Expectations about distinct values have only a count, and the renderers raise without a percentage.
         unrenderable = ("unexpected_count", "partial_unexpected_list")
         finding.raw.result = {key: value for key, value in finding.found.items() if key not in unrenderable}
     return finding.raw
 
 
 def _failing(verdict: Verdict) -> list[dict[str, Any]]:
-    """The sampled rows of each expectation that was not met, or its sampled values where it has no rows."""
+    """Return the sampled rows of each failed expectation, or its sampled values where it has no rows."""
     tables = []
     for result in verdict.results:
         rows = result["unexpected_rows"] or [{"value": value} for value in result["unexpected_samples"]]
@@ -104,12 +104,13 @@ def _view() -> Any:
     from jinja2 import pass_context
 
     class EscapingView(DefaultJinjaPageView):
-        """Great Expectations escapes the parameters of its sentences, but not a value that is a whole table cell."""
+        """A page view that escapes whole table cells. Great Expectations escapes only the parameters of its
+        sentences."""
 
         @pass_context
         def render_content_block(self, jinja_context: Any, content_block: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(content_block, list):
-                return "".join(self.render_content_block(jinja_context, each, **kwargs) for each in content_block)
+                return "".join(self.render_content_block(jinja_context, block, **kwargs) for block in content_block)
             if isinstance(content_block, dict) and "content_block_type" in content_block:
                 return super().render_content_block(jinja_context, content_block, *args, **kwargs)
             return "" if content_block is None else html.escape(str(content_block))

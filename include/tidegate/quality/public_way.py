@@ -1,6 +1,7 @@
-"""Great Expectations as its manual has it: a data source, an asset, a batch of one DataFrame, a suite.
+"""Validation through Great Expectations' documented API: a data source, an asset, a batch of one DataFrame, a suite.
 
-It counts and samples each expectation in Spark jobs of its own choice, where `one_pass` takes one for all counts.
+Great Expectations counts and samples each expectation in Spark jobs of its own choice, where `one_pass` takes one job
+for all counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,8 @@ _ONE_AT_A_TIME = Lock()
 def validate_publicly(
     frame: "DataFrame", built: Sequence[Any], result_format: Mapping[str, Any]
 ) -> tuple[list[Any], int]:
-    """Great Expectations' results in an order of its own, and how many rows there are. One suite at a time: the data
-    sources of a context are not safe for threads."""
+    """Return Great Expectations' results in an order of its own, and the number of rows. It runs one suite at a time,
+    because the data sources of a context are not safe for threads."""
     with _ONE_AT_A_TIME:
         context = open_context()
         from great_expectations import ExpectationSuite

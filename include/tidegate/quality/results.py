@@ -1,7 +1,7 @@
-"""What a verdict keeps of a finding: one JSON object for each expectation, with a sentence if it could not be judged.
+"""The stored form of findings: one JSON object for each expectation, with a sentence if it could not be validated.
 
-Keys of the object: `type`, `kwargs`, `success` (None: not judged), `observed` (of expectations about a whole column or
-table), `element_count` (rows examined; None if unknown), `unexpected_count`, `unexpected_percent`,
+Keys of the object: `type`, `kwargs`, `success` (None: not validated), `observed` (of expectations about a whole column
+or table), `element_count` (rows examined; None if unknown), `unexpected_count`, `unexpected_percent`,
 `unexpected_samples` (values), `unexpected_rows` (key columns and values of failing rows), `details`, `error`.
 """
 
@@ -13,7 +13,7 @@ from tidegate.protocol.steps.verdicts import FAILING
 from tidegate.quality.json_values import json_object, json_value
 from tidegate.quality.judgement import Finding
 
-#: What is observed of a column's largest value, sum or mean if it has none.
+#: The observed value of a column without a largest value, sum or mean.
 NO_VALUE = "no value: the column is null in every row"
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
@@ -22,7 +22,8 @@ _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 def result_object(
     finding: Finding, target: Target, columns: Collection[str], moments: Collection[str]
 ) -> dict[str, Any]:
-    """`moments` are the columns whose values Spark collects as local time. They are shown in UTC."""
+    """Return the JSON object of a finding. `moments` are the columns that Spark collects as local time; they are shown
+    in UTC."""
     found, kwargs = finding.found, dict(finding.expectation.kwargs)
     local = bool(moments) and any(column in moments for column in named_columns(kwargs))
     shown = {
@@ -42,25 +43,25 @@ def result_object(
 
 
 def _has_no_value(finding: Finding) -> bool:
-    """Whether an expectation about a whole column failed because nothing can be observed of it."""
+    """Return whether an expectation about a whole column failed because the column has no value to observe."""
     counted = finding.found.get("unexpected_count") is not None or finding.found.get("details") is not None
     is_of_column = any(named_columns(dict(finding.expectation.kwargs)))
     return finding.success is False and is_of_column and not counted and finding.found.get("observed_value") is None
 
 
 def why_not_judged(finding: Finding, target: Target, columns: Collection[str]) -> str:
-    """A sentence that names target, expectation and column. If the column is missing, it lists the existing ones."""
+    """Return a sentence that names target, expectation and column. If the column is missing, list the existing ones."""
     kwargs = dict(finding.expectation.kwargs)
     named = list(named_columns(kwargs))
     missing = [column for column in named if column not in columns and column.split(".")[0] not in columns]
     if missing:
-        there_are = ", ".join(columns) or "none"
+        existing = ", ".join(columns) or "none"
         return (
             f"{finding.expectation.type} on {target} names {_quoted(missing)}, which {target} does not have. "
-            f"Its columns are: {there_are}."
+            f"Its columns are: {existing}."
         )
     on = f" of {_quoted(named)}" if named else ""
-    return f"{finding.expectation.type}{on} on {target} could not be judged: {finding.message}."
+    return f"{finding.expectation.type}{on} on {target} could not be validated: {finding.message}."
 
 
 def named_columns(kwargs: Mapping[str, Any]) -> Iterator[str]:

@@ -1,13 +1,12 @@
 """The `Validator` used in production: a verdict for each of the pipeline's targets, from Great Expectations.
 
-What a sink has staged is judged in this process if it is little and all is well, and else on Spark, like everything
-else. Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
-`success` None, and such a verdict lets nothing pass; only if Spark is away nothing is judged, which a repeated step can
-mend. `tidegate.protocol` decides what a failed
-verdict does to the checkpoint.
+A sink's staged rows are validated in this process if they are few and all good, and otherwise on Spark, like everything
+else. This module decides what counts as validated and which columns identify a failing row. An error during validation
+is a verdict with `success` None, which blocks the checkpoint. Only if Spark is lost there is no verdict, and a repeated
+step can succeed. `tidegate.protocol` decides what a failed verdict does to the checkpoint.
 
-A target with nothing staged passes with `evaluated` 0, and Great Expectations is not even imported: a suite over no
-rows holds trivially, and an empty checkpoint must stay cheap. A DataFrame that happens to have no rows is judged.
+A target with nothing staged passes with `evaluated` 0, without importing Great Expectations: a suite over no rows holds
+trivially, and an empty checkpoint must stay cheap. A DataFrame that happens to have no rows is validated.
 """
 
 import logging
@@ -43,16 +42,16 @@ log = logging.getLogger(__name__)
 
 FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], "DataFrame | None"]
 
-# Judging waits for Spark, so targets are judged side by side. Without Spark it is work for the interpreter.
+# Validation waits for Spark, so several targets run at once. Without Spark it is work for the interpreter.
 _AT_ONCE = 4
 
-# How many columns identify a failing row if there is no key.
+# The number of columns that identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
 _NESTED = ("array", "map", "struct", "binary", "variant")
 
 
 def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
-    """`read`, asked only for a target of which there are files, so that an empty checkpoint starts no Spark."""
+    """Return `read`, restricted to targets with files, so that an empty checkpoint starts no Spark."""
     known = {judged.target: judged for judged in judged_targets(graph)}
 
     def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> "DataFrame | None":
@@ -62,7 +61,7 @@ def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
 
 
 class GreatExpectationsValidator:
-    """Judges what `frames(target, subtasks, checkpoint)` returns: a DataFrame, or None if there is nothing staged.
+    """Validate the rows that `frames(target, subtasks, checkpoint)` returns: a DataFrame, or None if nothing is staged.
 
     Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
     """
@@ -80,12 +79,12 @@ class GreatExpectationsValidator:
         subtasks: Mapping[SubtaskId, SubtaskRecord],
         settled: Sequence[Verdict] = (),
     ) -> Sequence[Verdict]:
-        """One verdict for each of `graph.targets` that is not `settled`, in that order."""
+        """Return one verdict for each of `graph.targets` that is not `settled`, in that order."""
         known = {verdict.target: Section(verdict) for verdict in settled}
-        asked = [target for target in self._graph.targets if target not in known]
-        here = {target: self._judge_here(target, subtasks) for target in asked}
+        open_targets = [target for target in self._graph.targets if target not in known]
+        here = {target: self._judge_here(target, subtasks) for target in open_targets}
         judged = {target: section for target, section in here.items() if section is not None}
-        left = [target for target in asked if target not in judged]
+        left = [target for target in open_targets if target not in judged]
         reads = {target: self._read(target, subtasks, checkpoint) for target in left}
         with ThreadPoolExecutor(_AT_ONCE, "tidegate-judge") as pool:
             judged |= zip(left, pool.map(lambda of: self._judge(of, subtasks, reads[of]), left), strict=True)
@@ -93,7 +92,7 @@ class GreatExpectationsValidator:
         if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
             sections = known | judged
             path = self._build_docs(checkpoint, [sections[target] for target in self._graph.targets])
-        return [replace(judged[target].verdict, docs_path=path) for target in asked]
+        return [replace(judged[target].verdict, docs_path=path) for target in open_targets]
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
@@ -101,14 +100,14 @@ class GreatExpectationsValidator:
             hold_for = decide_hold(self._graph.targets, verdicts, self._graph.holds)
             return build_docs(self._docs, checkpoint, sections, hold_for)
         except Exception as error:
-            # That a report cannot be written says nothing about the data.
+            # A report that cannot be written has no bearing on the data.
             log.warning("The report of checkpoint %d could not be written: %s", checkpoint.checkpoint_id, error)
             log.debug("It raised.", exc_info=True)
             return None
 
     def _judge_here(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section | None:
-        """The verdict on what a sink has staged, if it is good and Spark is not needed for it. Whatever else there is
-        to say, is said by `_judge`."""
+        """Return the verdict on a sink's staged rows if it is good and needs no Spark. `_judge` reports every other
+        outcome."""
         sink = self._graph.sink(target.name).sink if target.kind is TargetKind.SINK else None
         if not isinstance(sink, ArrowSink) or not (staged := files_of(self._known[target], subtasks)):
             return None
@@ -123,15 +122,15 @@ class GreatExpectationsValidator:
             prepared = self._prepared[target, *shown]
             good = None if prepared is None else judge_here(rows, suite, prepared)
         except Exception:
-            log.debug("Judging %s without Spark raised.", target, exc_info=True)
+            log.debug("Validating %s without Spark raised.", target, exc_info=True)
             return None
         return None if good is None else _section(target, suite, good[0], types, good[1])
 
     def _read(
         self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord
     ) -> "DataFrame | Exception | None":
-        """The rows to judge; None if there are none; the error instead if they cannot be read. In one thread: the first
-        may open a Spark session."""
+        """Return the rows to validate, None if there are none, or the error if they cannot be read. Runs in one thread,
+        because the first call may open a Spark session."""
         try:
             return self._frames(target, subtasks, of)
         except Exception as error:
@@ -148,24 +147,24 @@ class GreatExpectationsValidator:
                 raise frame
             built, types = build(suite), {field.name: field.dataType.typeName() for field in frame.schema.fields}
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
-                reported, told_apart = self._reported(target, subtasks), MOST_ROWS if self._is_whole(target) else 0
-                findings, rows = judge(frame, suite, built, self._identifying(target, types), reported, told_apart)
+                reported, identified = self._reported(target, subtasks), MOST_ROWS if self._is_whole(target) else 0
+                findings, rows = judge(frame, suite, built, self._identifying(target, types), reported, identified)
             return _section(target, suite, findings, types, rows)
         except UnavailableError:
-            raise  # nothing is known of the data
+            raise  # nothing is known about the data
         except ExpectationError as error:
             return _not_judged(
-                target, suite, f"{target} was not judged, because suite {suite.name!r} is wrong: {error}"
+                target, suite, f"{target} was not validated, because suite {suite.name!r} is wrong: {error}"
             )
         except Exception as error:
             if is_lost(error):
-                raise lost_error(str(error), f"{target} was judged") from error
-            log.debug("Judging %s raised.", target, exc_info=True)
+                raise lost_error(str(error), f"{target} was validated") from error
+            log.debug("Validating %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
-            return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
+            return _not_judged(target, suite, f"{target} could not be validated by suite {suite.name!r}: {cause}.")
 
     def _reported(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> int | None:
-        """The rows that a sink's subtasks have staged."""
+        """Return the number of rows that a sink's subtasks have staged; None for other targets."""
         if target.kind is not TargetKind.SINK:
             return None
         operator_id = self._graph.sink(target.name).operator_id
@@ -175,7 +174,8 @@ class GreatExpectationsValidator:
         return sum(staged) if staged else None
 
     def _is_whole(self, target: Target) -> bool:
-        """Whether all current rows are judged each time, so that one that failed comes again; else all rows are new."""
+        """Return whether each checkpoint validates all current rows, so that a failing row fails again. Otherwise all
+        rows are new."""
         if target.kind is TargetKind.CHECK:
             sinks = next(check.sinks for check in self._graph.checks if check.name == target.name)
         else:
@@ -183,8 +183,8 @@ class GreatExpectationsValidator:
         return all(self._graph.sink(name).sink.input is SinkInput.CURRENT for name in sinks)
 
     def _identifying(self, target: Target, types: Mapping[str, str]) -> list[str]:
-        """The columns that show which row failed: the operator's key if there is one, else the first simple columns.
-        `types` are Spark's names for those of all columns."""
+        """Return the columns that identify a failing row: the operator's key if there is one, else the first simple
+        columns. `types` are Spark's names for the types of all columns."""
         operator = self._graph.sink(target.name).input.origin if target.kind is TargetKind.SINK else target.name
         keys = (
             {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.state_key for vertex in self._graph.keyed}
@@ -195,8 +195,8 @@ class GreatExpectationsValidator:
 
 
 def _types_of(rows: ArrowRows) -> dict[str, str]:
-    """By column, what Spark calls its type when it reads it."""
-    # pyspark is heavy, and where all is well it is not needed for anything else here.
+    """Return the names of the types with which Spark reads the columns."""
+    # pyspark is heavy, and with good rows it is needed for nothing else here.
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
@@ -228,10 +228,10 @@ def _not_judged(target: Target, suite: ExpectationSuite, error: str) -> Section:
 
 @contextmanager
 def _persisted(frame: "DataFrame") -> Iterator[None]:
-    """Compute the DataFrame once for all expectations. A DataFrame that is persisted already is left as it is.
+    """Compute the DataFrame once for all expectations. Leave a DataFrame that is already persisted as it is.
 
-    For state, which is merged from its runs, and for a check's query. Staged rows of a sink lie in files whose columns
-    are read as needed, which takes less than caching all of them (measured: a fifth less).
+    This is for state, which is merged from its runs, and for a check's query. Staged rows of a sink lie in files whose
+    columns are read as needed, which takes less time than caching all of them.
     """
     level = frame.storageLevel
     if level.useMemory or level.useDisk:
