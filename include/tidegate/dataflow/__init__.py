@@ -1,4 +1,6 @@
-"""How data and barriers move through a pipeline, without Spark: channels, gates, operator chains, source snapshots.
+"""The movement of data and barriers through a pipeline, without Spark: channels, gates, operator chains, source
+snapshots.
 
-Two drivers use it: for a single checkpoint and for a continuous run. May import `pipeline`, `ports` and `protocol`.
+Two drivers use it, one for a single checkpoint and one for a continuous run. May import `pipeline`, `ports` and
+`protocol`.
 """

@@ -1,21 +1,23 @@
-"""How much an operator of a continuous region takes at a time: what it processes in somewhat less than a second.
+"""The size of the micro-batches of an operator in a continuous region, chosen so that one takes less than a second.
 
-Rows behind a micro-batch wait for it, and so does a barrier. But each micro-batch has a cost of its own, so a backlog
-in many small ones takes longer. Flink sizes its buffers by time as well (`taskmanager.network.memory.buffer-debloat`).
+Rows behind a micro-batch wait for it, and so does a barrier. But each micro-batch has a fixed cost, so many small ones
+take longer over a backlog. Flink sizes its buffers by time as well (`taskmanager.network.memory.buffer-debloat`).
 """
 
 #: Seconds that a micro-batch should take.
 TARGET = 0.8
 
-#: Where the least that a micro-batch takes is longer, the target is so many times that: else all of it would be cost.
+#: A lower bound of the target, as a multiple of the quickest micro-batch. With a smaller one, only fixed cost would
+#: remain.
 _TIMES_LEAST = 1.5
 
-#: Bytes with which an operator begins, and below which it does not go.
+#: The first size in bytes, and the smallest.
 _LEAST = 1 << 18
 
 
 class BatchSize:
-    """Of one operator, in bytes of input. It follows what micro-batches have taken, and is never above `most`."""
+    """The size of one operator's micro-batches, in bytes of input. It follows the measured times and never exceeds
+    `most`."""
 
     def __init__(self, most: int) -> None:
         self.bytes = min(_LEAST, most)
@@ -23,8 +25,8 @@ class BatchSize:
         self._quickest: float | None = None
 
     def took(self, size: int, seconds: float) -> None:
-        """A micro-batch of this size has been processed. One that took little because little was there says nothing of
-        larger ones."""
+        """Record the time of a micro-batch of this size. A short time for little input tells nothing about larger
+        ones."""
         self._quickest = seconds if self._quickest is None else min(seconds, self._quickest)
         target = max(TARGET, _TIMES_LEAST * self._quickest)
         if seconds <= target and size < self.bytes // 2:

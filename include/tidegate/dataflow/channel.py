@@ -1,4 +1,4 @@
-"""A channel: its name, and one end of it, as an input gate holds it."""
+"""A channel: its name, and its end at an input gate."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from tidegate.protocol.barriers.messages import Barrier, Marker, StopMode
 
 @dataclass(frozen=True, slots=True)
 class ChannelName:
-    """The vertex whose data comes through a channel and, if that is a source, the split. A snapshot with data in flight
-    has it as text."""
+    """The name of a channel: the vertex whose data it carries and, if that is a source, the split. A snapshot with
+    in-flight data stores it as text."""
 
     origin: str
     split: int | None = None
@@ -21,13 +21,13 @@ class ChannelName:
 
     @classmethod
     def parse(cls, text: str) -> "ChannelName":
-        """Raises `ValueError`."""
+        """Parse the text form. Raise `ValueError` if the split is not a number."""
         origin, slash, split = text.partition("/")
         return cls(origin, int(split) if slash else None)
 
 
 class Channel:
-    """One queue, and the barriers in it to be handled before their turn."""
+    """One end of a channel: a queue, and the barriers in it to be handled before their turn."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -35,10 +35,10 @@ class Channel:
         self.urgent: deque[Barrier] = deque()  # to overtake, or to be announced
         self.bytes = 0  # of the data in the queue
         self.blocked = False
-        self.ended: StopMode | None = None  # how the data ended, once there is no more
+        self.ended: StopMode | None = None  # how the data ended, once it has
         self.capturing = False
         self.captured: list[Data] = []
-        self.overtaken: list[Data] = []  # by the barrier being handled
+        self.overtaken: list[Data] = []  # data overtaken by the barrier being handled
 
     @property
     def ready(self) -> bool:

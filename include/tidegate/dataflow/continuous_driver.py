@@ -1,11 +1,11 @@
 """`ContinuousDriver`: runs a pipeline's operators continuously, micro-batch by micro-batch.
 
-Each round polls the sources, lets the gates release what may be processed, runs it, and carries out what the barriers
-in between ask for. Chains, gates and jobs are those of a scheduled run. The difference: here data follows a barrier, so
-the way barriers are handled matters (protocol.md sections 10 to 12).
+Each round polls the sources, lets the gates release data, processes it, and carries out the effects of the barriers in
+between. Chains, gates and jobs are those of a scheduled run. The difference is that data follows a barrier here, so the
+barrier handler matters (protocol.md sections 10 to 12).
 
-Reading order: `running` (what each vertex holds), `polled_sources`, `live_state`, `snapshot_steps`, `snapshot_writes`,
-`in_flight`.
+Reading order: `running` (the contents of each vertex), `polled_sources`, `live_state`, `snapshot_steps`,
+`snapshot_writes`, `in_flight`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,15 +44,15 @@ from tidegate.protocol.steps.finished import choose_triggered
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.subtask import messages as steps
 
-#: The most bytes of input that one operator takes at a time, unless a single segment is larger. See `batch_size`.
+#: The maximum bytes of input that one operator takes at a time, unless a single segment is larger. See `batch_size`.
 MAX_BATCH_BYTES = 64 << 20
 
 
 class ContinuousDriver:
-    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only;
-    what sinks stage for a snapshot is written in the `background`.
+    """See `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only. The rows
+    that sinks stage for a snapshot are written on the `background` executor.
 
-    `attempt` and `directory` must be this region's alone. `restored` must be as of the latest completed checkpoint.
+    `attempt` and `directory` must be unique to this region. `restored` must be as of the latest completed checkpoint.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ContinuousDriver:
         self._attempt = attempt
         self._max_batch_bytes = max_batch_bytes
         self._at = 0
-        self._batches = 0  # that have run in this round
+        self._batches = 0  # micro-batches run in this round
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
         self._base = DriverBase(parts, [sink for sink in graph.sinks if sink.operator_id not in graph.showing_state])
         self._channels = self._base.channels
@@ -95,7 +95,7 @@ class ContinuousDriver:
             if first in self._state.snapshots:
                 self._state.snapshots[first] = replace(self._state.snapshots[first], position=None)
 
-    # -- from the coordinator
+    # -- calls of the coordinator
 
     def begin(self, task: SnapshotTask) -> None:
         """See `ports.ContinuousRegion`."""
@@ -103,7 +103,7 @@ class ContinuousDriver:
         self._steps.begin(task)
         self._last_begun = task.checkpoint_id
         self._going.add(task.checkpoint_id)
-        # With an older checkpoint, which may have completed unheard of by now.
+        # The older checkpoint may have completed by now without a notification.
         self._base.close({subtask for subtask, snapshot in task.acknowledged.items() if snapshot.finished})
         gates = self._graph.pipeline.checkpoints.gate_options()
         options = choose_barrier_options(gates, task.kind is not CheckpointKind.CHECKPOINT)
@@ -115,22 +115,22 @@ class ContinuousDriver:
         self._ask_directly(task, options)
 
     def _ask_directly(self, task: SnapshotTask, options: BarrierOptions) -> None:
-        """A chain that is still asked, with only finished vertices upstream, receives no barrier: put one into its gate
-        (protocol.md section 13)."""
+        """Put a barrier into the gate of each chain that the checkpoint waits for and that has only finished vertices
+        upstream. It receives no barrier otherwise (protocol.md section 13)."""
         finished = self._base.finished_operators()
         for running in self._chains:
             alone = choose_triggered([running.vertex.operator_id], finished, self._graph.upstreams)
             if alone and running.is_asked(task):
-                while self._drain(running):  # so that every end is known before the barrier
+                while self._drain(running):  # so that every end of data is processed before the barrier
                     pass
                 running.chain.gate.signal(barrier(task, options))
 
     def completed(self, checkpoint_id: int) -> None:
-        """See `ports.ContinuousRegion`. Deletes files that have been merged or consumed by now, and merges others."""
-        taken = [each for vertex in self._vertices for each in vertex.taken.get(checkpoint_id, ())]
+        """See `ports.ContinuousRegion`. Delete files that have been merged or consumed by now, and merge others."""
+        taken = [ack for vertex in self._vertices for ack in vertex.taken.get(checkpoint_id, ())]
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyComplete(checkpoint_id))
-        self._base.close({acknowledgement.subtask for acknowledgement in taken if acknowledgement.snapshot.finished})
+        self._base.close({ack.subtask for ack in taken if ack.snapshot.finished})
         self._going = {going for going in self._going if going > checkpoint_id}
         self._delete_unused()
         self._merging.start(self._last_begun + 1)
@@ -147,7 +147,7 @@ class ContinuousDriver:
     # -- one round
 
     def advance(self, polls: bool = True) -> Round:
-        """See `ports.ContinuousRegion`. Raises `CheckpointError`s."""
+        """See `ports.ContinuousRegion`. Raise the `CheckpointError`s of sources and operators."""
         arrived, behind = self._polled.poll(self._last_begun + 1, self._at_a_time) if polls else (False, False)
         idle = not arrived
         for running in self._chains:
@@ -161,7 +161,8 @@ class ContinuousDriver:
         return Round(acknowledgements, declined, idle, behind, self._has_ended(), lag, writing)
 
     def _at_a_time(self, source: str) -> int:
-        """The bytes of a source that its slowest reader takes; a sink only holds them."""
+        """Return the bytes of a source that its slowest reader takes at a time. Sinks do not count, because they only
+        hold them."""
         readers = (chain for chain in self._chains if source in chain.origins and not is_sink(chain))
         return min((chain.size.bytes for chain in readers), default=self._max_batch_bytes)
 
@@ -172,7 +173,7 @@ class ContinuousDriver:
         return self._polled.has_ended() and not to_finish <= self._base.finished_operators()
 
     def _drain(self, running: RunningChain) -> bool:
-        """Process what the gate releases, up to each snapshot. Returns whether anything happened."""
+        """Process the data that the gate releases, up to each snapshot. Return whether anything happened."""
         chain, batch = running.chain, MicroBatch()
         outputs = chain.gate.drain(self._max_batch_bytes if is_sink(running) else running.size.bytes)
         for output in outputs:
@@ -202,8 +203,8 @@ class ContinuousDriver:
         return bool(outputs)
 
     def _process(self, running: RunningChain, batch: MicroBatch) -> None:
-        """Process a micro-batch. An operator changes its state and sends on the changes. A step sends on its result. A
-        sink keeps the data for the barrier."""
+        """Process a micro-batch. An operator changes its state and sends the changes on. A step sends on its result. A
+        sink keeps the data until the barrier."""
         chain = replace(running.chain, sinks=())
         lowest = chain.watermarks.lowest
         execution = Execution(chain, batch, closed=running.closed, watermark=lowest, gone=running.gone)
@@ -228,7 +229,8 @@ class ContinuousDriver:
         self._send_on(running, execution, reports)
 
     def _micro_batch_at(self) -> int:
-        """When a micro-batch judges what has expired: one time for all its subtasks, and none before the last one's."""
+        """Return the time at which a micro-batch tests for expiry: one time for all its subtasks, never before the last
+        one's."""
         self._at = max(self._at, microseconds(self._parts.clock.now()))
         return self._at
 
@@ -249,10 +251,14 @@ class ContinuousDriver:
             self._merging.start(self._last_begun + 1)
 
     def _delete_unused(self) -> None:
-        """A snapshot that is being written may need files that nothing else does. What an unaligned one captures is in
-        nobody's list until then, so nothing is deleted before its checkpoint has ended."""
+        """Delete unused files. A snapshot that is being written may need files that nothing else lists. The files that
+        an unaligned snapshot captures are in no list until it is written, so nothing is deleted before its checkpoint
+        has ended."""
         if self._going and self._graph.pipeline.checkpoints.unaligned:
             return
-        frozen = [*self._steps.being_written(), *(each for chain in self._chains for each in chain.pending.values())]
+        frozen = [
+            *self._steps.being_written(),
+            *(pending for chain in self._chains for pending in chain.pending.values()),
+        ]
         needed = exchanged(data for running in self._chains for data in running.waiting())
         self._state.delete_unused([*needed, *(handle for snapshot in frozen for handle in snapshot.files())])

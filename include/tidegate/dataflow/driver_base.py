@@ -1,4 +1,4 @@
-"""What both drivers share: the chains of a pipeline, the channels between them, and which subtasks have finished."""
+"""The parts common to both drivers: the chains of a pipeline, the channels between them, and the finished subtasks."""
 
 from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from tidegate.protocol.steps.snapshot import SnapshotTask
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """When a driver began, on both clocks. Gates measure on the monotonic one."""
+    """The start of a driver on both clocks. Gates measure on the monotonic one."""
 
     wall: datetime
     monotonic: float
@@ -37,7 +37,7 @@ class Began:
 
 @dataclass(eq=False)
 class DriverBase:
-    """`finished`: the subtasks that finished with a completed checkpoint."""
+    """Chains and channels. `finished` are the subtasks that finished with a completed checkpoint."""
 
     parts: Parts
     apart: Container[SinkVertex] = ()
@@ -54,7 +54,7 @@ class DriverBase:
     def put_back(self, restored: Mapping[SubtaskId, Snapshot]) -> None:
         """Put the in-flight data of an unaligned checkpoint back into its channels, ahead of anything else.
 
-        Raises `StateSchemaError` if a channel no longer exists.
+        Raise `StateSchemaError` if a channel no longer exists.
         """
         for chain in self.chains:
             for channel, data in in_flight_of(restored.get(SubtaskId(chain.vertex.operator_id, 0))):
@@ -64,12 +64,12 @@ class DriverBase:
                 chain.gate.offer(chain.gate.channels.index(channel), data)
 
     def restore_watermarks(self, restored: Mapping[SubtaskId, Snapshot]) -> None:
-        """Let each chain go on from where its inputs had come."""
+        """Let each chain continue from the watermarks of its inputs in the snapshots."""
         for chain in self.chains:
             chain.watermarks.restore(restored.get(SubtaskId(chain.vertex.operator_id, 0)))
 
     def close(self, finished: Set[SubtaskId]) -> None:
-        """End the channels of what has finished: it sends no more barriers (protocol.md section 13)."""
+        """End the channels of newly finished subtasks, which send no more barriers (protocol.md section 13)."""
         graph, before = self.parts.graph, self.finished_operators()
         for source in graph.sources:
             for split in range(source.source.num_splits()):
@@ -81,10 +81,10 @@ class DriverBase:
                 self.channels.signal(ChannelName(vertex.name), EndOfPartition)
 
     def finished_operators(self) -> frozenset[str]:
-        """The operators and sources whose subtasks have all finished."""
+        """Return the operators and sources whose subtasks have all finished."""
         return finished_operators(self.parts.graph.plan, {id_: Snapshot(finished=True) for id_ in self.finished})
 
 
 def barrier(task: SnapshotTask, options: BarrierOptions, index: int = 0) -> Barrier:
-    """The barrier of a checkpoint, for the channel with this index at a gate."""
+    """Return the barrier of a checkpoint for the channel with this index at a gate."""
     return Barrier(task.checkpoint_id, index, options, milliseconds(task.triggered_at))

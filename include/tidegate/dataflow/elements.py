@@ -1,4 +1,4 @@
-"""What lies in a channel besides barriers, and what an input gate makes of it.
+"""The data in a channel, and the outputs of an input gate.
 
 Data is a reference, never rows: a segment of a source, or files that an upstream operator wrote.
 """
@@ -13,8 +13,8 @@ from tidegate.protocol.facts.records import StateHandle
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What an upstream step or operator produced before its barrier: files on checkpoint storage, and its watermark. It
-    may have come further without a row."""
+    """The output of an upstream step or operator before its barrier: files on checkpoint storage, and its watermark,
+    which may advance without rows."""
 
     handles: tuple[StateHandle, ...]
     watermark: int | None = None
@@ -28,13 +28,13 @@ Data = Segment | Exchange
 
 
 def has_rows(data: Data) -> bool:
-    """Whether there is anything to process. A watermark may travel alone."""
+    """Return whether there are rows to process. A watermark may travel alone."""
     return isinstance(data, Segment) or bool(data.handles)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Data the operator must process now, before any later output."""
+    """Data that the operator must process now, before any later output."""
 
     channel: int
     data: Data
@@ -43,7 +43,7 @@ class Released:
 @dataclass(frozen=True, slots=True)
 class SnapshotDue:
     """Take the snapshot before any later output, and send the barrier on with these options. If they are unaligned, the
-    `Aligned` that follows has the data that belongs to the checkpoint beside the state."""
+    `Aligned` that follows holds the data that belongs to the checkpoint in addition to the state."""
 
     checkpoint_id: int
     options: BarrierOptions
@@ -52,8 +52,8 @@ class SnapshotDue:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Data before a barrier that the state of an unaligned snapshot does not include. It is, or was, released as well.
-    After a restore it must be put back into its channel, ahead of anything else."""
+    """Data before a barrier that the state of an unaligned snapshot does not include. It is also released. After a
+    restore it must be put back into its channel, ahead of anything else."""
 
     channel: int
     data: Data
@@ -66,7 +66,7 @@ class Aligned:
     `first_barrier` is on the gate's clock, in seconds. `alignment` is the time from the first to the last barrier, in
     milliseconds. `processed_bytes` were released between the two (0 with a single channel; protocol.md section 19).
     `ended` is set if the data of every channel ended before its barrier, and the state includes it all. It is the end
-    for good only if all say so.
+    for good only if all channels ended for good.
     """
 
     checkpoint_id: int
@@ -78,7 +78,7 @@ class Aligned:
 
     @property
     def persisted_bytes(self) -> int:
-        """The size of the captured data; more than 0 makes the checkpoint unaligned (protocol.md section 19)."""
+        """The size of the captured data. If it is not 0, the checkpoint is unaligned (protocol.md section 19)."""
         return sum(in_flight.data.bytes for in_flight in self.captured)
 
 
@@ -91,7 +91,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The data of a channel has ended for good: nothing follows in it."""
+    """The data of a channel has ended for good. Nothing follows in it."""
 
     channel: int
 
@@ -100,5 +100,5 @@ Output = Released | SnapshotDue | Aligned | Aborted | Ended
 
 
 def milliseconds(timestamp: datetime) -> int:
-    """Milliseconds since the epoch, as barriers count time."""
+    """Return the milliseconds since the epoch, the unit of time in barriers."""
     return round(timestamp.timestamp() * 1000)

@@ -1,7 +1,7 @@
-"""How far the inputs of an operator have come in event time: what data in its channels says, and their ends.
+"""The event-time progress of an operator's inputs, from the data in its channels and their ends.
 
-Watermarks travel with the data. A segment says the largest event time that its split has read, and files of an upstream
-operator say its watermark; an input whose channels have all ended has come to the end of time.
+Watermarks travel with the data. A segment carries the largest event time that its split has read, and the files of an
+upstream operator carry its watermark. An input whose channels have all ended has reached the end of time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from tidegate.protocol.steps.watermarks import END_OF_TIME, gone_by, gone_of, lo
 
 
 class InputWatermarks:
-    """Of the inputs of one operator that have a watermark: `delays` are those of sources, and 0 of operators. `late`
-    counts the rows that no window took; windows up to `gone`, which was the watermark less `lateness` before, have gone
-    from state."""
+    """The watermarks of one operator's inputs. `delays` are those of sources, and 0 for operators. `late` counts the
+    rows that no window took. Windows up to `gone` have left the state; `gone` is the former watermark minus `lateness`.
+    """
 
     def __init__(self, delays: Mapping[str, int], channels: Sequence[ChannelName], lateness: int = 0) -> None:
         self._delays = delays
@@ -32,11 +32,11 @@ class InputWatermarks:
         return lowest(self._delays, self.known)
 
     def has(self, origin: str) -> bool:
-        """Whether an input has a watermark that this operator follows."""
+        """Return whether an input has a watermark that this operator follows."""
         return origin in self._delays
 
     def restore(self, snapshot: Snapshot | None) -> None:
-        """Go on from the snapshot of the operator's first subtask."""
+        """Continue from the snapshot of the operator's first subtask."""
         known, self.late = watermarks_of(snapshot)
         self.known = {origin: watermark for origin, watermark in known.items() if self.has(origin)}
         stored = gone_of(snapshot)
@@ -49,7 +49,7 @@ class InputWatermarks:
             self._raise(origin, data.event_time - self._delays[origin])
 
     def end(self, channel: int) -> None:
-        """Nothing follows in a channel."""
+        """Record the end of a channel's data."""
         origin = self._channels[channel].origin
         if self.has(origin):
             self._open[origin].discard(channel)

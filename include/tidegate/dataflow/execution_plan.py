@@ -1,4 +1,4 @@
-"""How the subtasks of a chain run: which of them, from which state, and under which names they write."""
+"""The plan of an execution: the subtasks to run, the state they start from, and the names under which they write."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,13 @@ from tidegate.protocol.steps.snapshot import SnapshotTask
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """`attempts` are of the subtasks to run. `restored` is what each starts from. They write `below` this directory on
-    checkpoint storage. Whether state has expired is judged `at` one time, in microseconds, by every subtask and every
-    retry: see `protocol.schema.expiry`. What is staged takes up to `at_once` slots of the cluster; None for as many as
-    there are subtasks. Sinks of upserts have the state of `before`; None for that of `restored`."""
+    """The plan of one execution of a chain.
+
+    `attempts` belong to the subtasks to run. Each starts from its snapshot in `restored` and writes `below` this
+    directory on checkpoint storage. Every subtask and every retry tests for expiry `at` one time, in microseconds: see
+    `protocol.schema.expiry`. Staging takes up to `at_once` slots of the cluster; None for one per subtask. Sinks of
+    upserts have the state of `before`; None for that of `restored`.
+    """
 
     checkpoint_id: int
     parallelism: int
@@ -47,17 +50,17 @@ class ExecutionPlan:
     before: Mapping[SubtaskId, Snapshot] | None = None
 
     def pending(self, chain: OperatorChain) -> list[int]:
-        """Subtasks with something still to acknowledge."""
+        """Return the subtasks with something still to acknowledge."""
         ids = chain.operator_ids
         return [i for i in range(self.parallelism) if any(SubtaskId(id_, i) in self.attempts for id_ in ids)]
 
     def prefixes(self, vertex: StepVertex | KeyedVertex) -> dict[int, str]:
-        """By subtask, the prefix of its file names."""
+        """Return the prefix of file names of each subtask."""
         subtasks = (SubtaskId(vertex.operator_id, index) for index in range(self.parallelism))
         return {subtask.subtask_index: write_prefix(self.below, subtask, self._attempt) for subtask in subtasks}
 
     def runs(self, vertex: KeyedVertex, index: int) -> tuple[StateHandle, ...]:
-        """The state of a subtask as of the latest completed checkpoint."""
+        """Return the runs of a subtask as of the latest completed checkpoint."""
         return self.carried(SubtaskId(vertex.operator_id, index), HandleKind.RUN)
 
     @property
@@ -69,19 +72,19 @@ class ExecutionPlan:
         return Moment(self.checkpoint_id, self.at)
 
     def all_runs(self, vertex: KeyedVertex) -> list[StateHandle]:
-        """The state of all its subtasks."""
+        """Return the runs of all subtasks of an operator."""
         return [run for index in range(self.parallelism) for run in self.runs(vertex, index)]
 
     def staging(self, sink: SinkVertex, vertex: StepVertex | KeyedVertex | SinkVertex | None = None) -> Staging:
-        """How a sink stages rows, in the tasks of `vertex` if it is chained to that."""
+        """Return how a sink stages rows, in the tasks of `vertex` if it is chained to that."""
         attempts = dict.fromkeys(range(self.parallelism), self._attempt)
         current = sink.sink.input is SinkInput.CURRENT
         staging = Staging(sink.operator_id, sink.sink.writer(), current, attempts, identity_of(sink))
         return replace(staging, upserts=True, had=self.had(sink, vertex)) if takes_upserts(vertex, sink) else staging
 
     def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
-        """Subtasks whose state a sink of current rows or of upserts lacks: the sink is new or writes elsewhere now, the
-        parallelism changed, or some of the rows that it has may have expired."""
+        """Return the subtasks whose state a sink of current rows or of upserts lacks. The sink is new or writes
+        elsewhere now, the parallelism has changed, or some of its rows may have expired."""
         vertex = execution.chain.vertex
         if not isinstance(vertex, KeyedVertex):
             return []
@@ -92,8 +95,8 @@ class ExecutionPlan:
         else:
             return []
         subtasks = {index: SubtaskId(sink.operator_id, index) for index in self.pending(execution.chain)}
-        asked = {index for index, id_ in subtasks.items() if id_ in self.attempts and id_ not in execution.reports}
-        return [index for index in lacking if index in asked]
+        waited_for = {index for index, id_ in subtasks.items() if id_ in self.attempts and id_ not in execution.reports}
+        return [index for index in lacking if index in waited_for]
 
     def _to_replace(self, sink: SinkVertex, vertex: KeyedVertex) -> list[int]:
         horizon, current = self.horizon(vertex)
@@ -104,50 +107,51 @@ class ExecutionPlan:
         ]
 
     def _to_upsert(self, sink: SinkVertex, vertex: KeyedVertex) -> list[int]:
-        """Of a sink that lacks rows, those that have any; and one at least, unless the pipeline begins: else nothing
-        would say that there are none."""
+        """Return the subtasks that a sink of upserts lacks. A sink without rows gets all subtasks with rows, and at
+        least one, unless the pipeline begins: otherwise no file would record that there are none."""
         if not (had := self.had(sink, vertex)):
             begins = not any(id_.operator_id in (sink.operator_id, vertex.operator_id) for id_ in self.restored)
             return [i for i in range(self.parallelism) if self.runs(vertex, i) or (i == 0 and not begins)]
         horizon, current = self.horizon(vertex)
         return [
             index
-            for index, each in had.items()
-            if not _are_same(self.runs(vertex, index), each.runs)
-            or may_expire_between(current, each.runs, each.horizon, horizon)
+            for index, held in had.items()
+            if not _are_same(self.runs(vertex, index), held.runs)
+            or may_expire_between(current, held.runs, held.horizon, horizon)
         ]
 
     def had(self, sink: SinkVertex, vertex: KeyedVertex) -> dict[int, Had]:
-        """By subtask, the state as a sink of upserts has it; empty if it lacks that of any subtask, or if it cannot be
-        told any more which rows it has."""
+        """Return the state of each subtask as a sink of upserts has it. Empty if the sink lacks the state of any
+        subtask, or if its rows can no longer be determined."""
         before, identity = self.restored if self.before is None else self.before, identity_of(sink)
-        found = {}
+        states = {}
         for index in range(self.parallelism):
             mark = SinkMark.of(self.restored.get(SubtaskId(sink.operator_id, index)))
             state = before.get(SubtaskId(vertex.operator_id, index))
             if mark is None or state is None or not mark.is_of(identity, vertex.operator_id, self.parallelism):
                 return {}
-            found[index] = Had(tuple(each for each in state.handles if each.kind is HandleKind.RUN), mark.horizon)
-        merged = ((run, each.horizon) for each in found.values() for run in each.runs)
-        if newest_recorded([run for each in found.values() for run in each.runs]) is None:
-            return found
-        return {} if any(was_merged_since(run, horizon) for run, horizon in merged) else found
+            runs = tuple(handle for handle in state.handles if handle.kind is HandleKind.RUN)
+            states[index] = Had(runs, mark.horizon)
+        merged = ((run, held.horizon) for held in states.values() for run in held.runs)
+        if newest_recorded([run for held in states.values() for run in held.runs]) is None:
+            return states
+        return {} if any(was_merged_since(run, horizon) for run, horizon in merged) else states
 
     def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
-        """By subtask, what a sink of upserts has with this checkpoint. What nothing was staged of is as it was, and
-        nothing of it expires up to now."""
+        """Return the mark of each subtask: the state that a sink of upserts has with this checkpoint. Subtasks with
+        nothing staged are unchanged, and none of their rows expires up to now."""
         horizon, had = self.horizon(vertex)[0], self.had(sink, vertex)
-        found = {}
+        marks = {}
         for index in range(self.parallelism):
             subtask = SubtaskId(sink.operator_id, index)
             report, before = reports.get(subtask), SinkMark.of(self.restored.get(subtask)) if had else None
-            said: dict[str, Any] = {"layout": None if before is None else before.layout, "horizon": horizon}
-            said |= {} if report is None or report.mark is None else report.mark
-            found[index] = SinkMark(identity_of(sink), vertex.operator_id, self.parallelism, **said)
-        return found
+            fields: dict[str, Any] = {"layout": None if before is None else before.layout, "horizon": horizon}
+            fields |= {} if report is None or report.mark is None else report.mark
+            marks[index] = SinkMark(identity_of(sink), vertex.operator_id, self.parallelism, **fields)
+        return marks
 
     def horizon(self, vertex: KeyedVertex) -> tuple[int | None, RecordedTtl | None]:
-        """Up to where rows of its state have expired, and by what they live, as its runs say."""
+        """Return the time up to which rows of the state have expired, and the time to live recorded in its runs."""
         current = newest_recorded(runs := self.all_runs(vertex))
         return recorded_horizon(current, runs, self.moment), current
 
@@ -159,17 +163,18 @@ class ExecutionPlan:
         runs: Sequence[StateHandle],
         horizon: int | None,
     ) -> bool:
-        """Whether a sink has exactly the current rows of a subtask to which nothing came."""
+        """Return whether a sink has exactly the current rows of a subtask that received no rows."""
         staged = self.staged_before(sink, index)
         return bool(staged) and not may_expire_between(current, runs, staged[0].details.get(HORIZON), horizon)
 
     def staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
-        """All current rows of a subtask as the sink has them; none if they were staged for another place or mode."""
+        """Return all current rows of a subtask as the sink has them; none if they were staged for another place or
+        mode."""
         carried = self.carried(SubtaskId(sink.operator_id, index), HandleKind.STAGED)
         return tuple(handle for handle in carried if handle.details.get("sink") == identity_of(sink))
 
     def carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
-        """The handles of one kind that a subtask starts from."""
+        """Return the handles of one kind that a subtask starts from."""
         restored = self.restored.get(subtask, Snapshot())
         return tuple(handle for handle in restored.handles if handle.kind is kind)
 
@@ -183,7 +188,7 @@ def _are_same(runs: Sequence[StateHandle], others: Sequence[StateHandle]) -> boo
 
 
 def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
-    """The plan for the subtasks that a checkpoint still waits for."""
+    """Return the plan for the subtasks that a checkpoint still waits for."""
     below = directory(graph.pipeline.name, task.checkpoint_id)
     return ExecutionPlan(
         task.checkpoint_id,
@@ -196,8 +201,8 @@ def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
 
 
 def identity_of(sink: SinkVertex) -> str:
-    """A short hash of what a sink is, where it writes, and which columns it derives."""
-    said = {**sink.sink.describe(), **derivation_of(sink)}
+    """Return a short hash of a sink's kind, place and derived columns."""
+    identity = {**sink.sink.describe(), **derivation_of(sink)}
     if isinstance(sink.sink, PlacedSink) and sink.sink.place is not None:
-        said = {**said, "place": sink.sink.place}
-    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        identity = {**identity, "place": sink.sink.place}
+    return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

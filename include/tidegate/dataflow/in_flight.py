@@ -1,7 +1,8 @@
-"""In-flight data in a snapshot: an unaligned checkpoint captures it beside the state, and a restore puts it back.
+"""Data in flight in a snapshot: an unaligned checkpoint captures it in addition to the state, and a restore puts it
+back.
 
-It is recorded with the operator's first subtask, as references. A segment is replayable as it is. Files on checkpoint
-storage, which an exchange is and a segment may name, are kept alive by the snapshot's handles.
+It is recorded with the operator's first subtask, as references. A segment is replayable as it is. The snapshot's
+handles keep files on checkpoint storage alive; an exchange consists of such files, and a segment may name some.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle
 
 
 def with_in_flight(snapshot: Snapshot, channels: Sequence[ChannelName], captured: Sequence[InFlight]) -> Snapshot:
-    """The snapshot of an operator's first subtask with what was captured at its gate, in order."""
+    """Return the snapshot of an operator's first subtask with the data captured at its gate, in order."""
     if not captured:
         return snapshot
     position = {
@@ -28,14 +29,14 @@ def with_in_flight(snapshot: Snapshot, channels: Sequence[ChannelName], captured
 
 
 def in_flight_of(snapshot: Snapshot | None) -> list[tuple[ChannelName, Data]]:
-    """Channel and data, in the order in which they must be put back, ahead of anything else."""
+    """Return channels and data in the order in which they must be put back, ahead of anything else."""
     position = snapshot.position if snapshot is not None else None
     recorded = (position or {}).get("in_flight", ())
     return [(ChannelName.parse(channel), _from_json(data)) for channel, data in recorded]
 
 
 def exchanged(data: Iterable[Data]) -> list[StateHandle]:
-    """The files on checkpoint storage that the data refers to."""
+    """Return the files on checkpoint storage that the data refers to."""
     return [handle for item in data for handle in (item.handles if isinstance(item, Exchange) else item.files)]
 
 
@@ -43,10 +44,10 @@ def _to_json(data: Data) -> dict[str, Any]:
     if isinstance(data, Exchange):
         mark = {} if data.watermark is None else {"watermark": data.watermark}
         return {"handles": [handle_to_json(handle) for handle in data.handles], **mark}
-    said: dict[str, Any] = {} if data.event_time is None else {"event_time": data.event_time}
-    said |= {"ahead": data.ahead} if data.ahead else {}
-    said |= {"files": [handle_to_json(handle) for handle in data.files]} if data.files else {}
-    return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes, **said}
+    optional: dict[str, Any] = {} if data.event_time is None else {"event_time": data.event_time}
+    optional |= {"ahead": data.ahead} if data.ahead else {}
+    optional |= {"files": [handle_to_json(handle) for handle in data.files]} if data.files else {}
+    return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes, **optional}
 
 
 def _from_json(data: Mapping[str, Any]) -> Data:

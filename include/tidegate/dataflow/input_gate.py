@@ -1,8 +1,8 @@
-"""An operator's input gate: merges its channels and carries out what the barrier handler decides.
+"""An operator's input gate: it merges the channels and carries out the decisions of the barrier handler.
 
-One channel per upstream source split and one per upstream operator. The gate decides nothing about checkpoints. It
-keeps the order inside a channel, lets priority barriers overtake, holds blocked channels back, captures what is in
-flight, keeps the timer, and measures the alignment. It queues and captures references to data, so neither copies any
+There is one channel per upstream source split and one per upstream operator. The gate decides nothing about
+checkpoints. It keeps the order inside a channel, lets priority barriers overtake, holds blocked channels back, captures
+in-flight data, keeps the timer, and measures the alignment. It queues and captures references, so neither copies any
 data. Scheduled and continuous runs use the same gate: a scheduled run puts one barrier into each channel, a continuous
 run many.
 """
@@ -54,7 +54,8 @@ from tidegate.protocol.barriers.tracker import MAX_TRACKED
 
 
 class InputGate:
-    """Not thread-safe. The driver's own thread feeds it, and drains it at the latest at the time `timer` gives."""
+    """The gate of one operator. Not thread-safe: the driver's own thread feeds it, and drains it no later than
+    `timer`."""
 
     def __init__(self, channels: Sequence[ChannelName], handler: BarrierHandler, clock: Clock) -> None:
         self.channels = tuple(channels)
@@ -70,15 +71,15 @@ class InputGate:
 
     @property
     def timer(self) -> int | None:
-        """When the gate must be drained even if nothing arrives, in milliseconds since the epoch."""
+        """The time at which the gate must be drained even if nothing arrives, in milliseconds since the epoch."""
         return None if self._timer is None else self._timer.at
 
     def queued_bytes(self, channel: int) -> int:
-        """Bytes of the data that waits in a channel, held back or not."""
+        """Return the bytes of data queued in a channel, held back or not."""
         return self._channels[channel].bytes
 
     def waiting(self) -> list[Data]:
-        """All data that is queued or captured. What it refers to is still needed."""
+        """Return all queued or captured data, whose files are still needed."""
         queued = [element for channel in self._channels for element in (*channel.queue, *channel.captured)]
         return [element for element in queued if isinstance(element, Segment | Exchange)]
 
@@ -94,7 +95,7 @@ class InputGate:
             self._urgent.add(channel.index)
 
     def drain(self, max_bytes: int | None = None) -> list[Output]:
-        """Take all that is not held back, one element per channel in turn, and return what follows from it, in order.
+        """Take everything that is not held back, one element per channel in turn, and return the outputs in order.
 
         With `max_bytes`, take a micro-batch: data beyond it stays queued, and a barrier behind that data waits or
         overtakes.
@@ -108,7 +109,7 @@ class InputGate:
         return outputs
 
     def _next(self, full: bool) -> list[Output] | None:
-        """Take one element, or no data if `full`. None once nothing can be taken any more."""
+        """Take one element, but no data if `full`. Return None when nothing more can be taken."""
         if self._timer is not None and self._timer.at <= self._now():
             timeout, self._timer = Timeout(self._timer.checkpoint_id), None
             return self._step(timeout)
@@ -131,7 +132,7 @@ class InputGate:
             self._urgent.remove(channel.index)
         if not barrier.options.unaligned:
             return self._step(Announcement(replace(barrier, now=self._now())))
-        self._look_for_end(channel, barrier)
+        self._note_unended(channel, barrier)
         channel.overtaken = channel.before(barrier)
         outputs = self._step(replace(barrier, now=self._now()))
         channel.overtaken = []
@@ -142,7 +143,7 @@ class InputGate:
         element = channel.take()
         match element:
             case Barrier():
-                self._look_for_end(channel, element)
+                self._note_unended(channel, element)
                 return self._step(replace(element, now=self._now()))
             case EndOfPartition():
                 channel.ended = channel.ended or StopMode.DRAIN
@@ -160,7 +161,7 @@ class InputGate:
     def _end_of(channel: Channel) -> list[Output]:
         return [Ended(channel.index)] if channel.ended is StopMode.DRAIN else []
 
-    def _look_for_end(self, channel: Channel, barrier: Barrier) -> None:
+    def _note_unended(self, channel: Channel, barrier: Barrier) -> None:
         if channel.ended is None:
             self._unended.setdefault(barrier.checkpoint_id, set()).add(channel.index)
             if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped silently
@@ -217,12 +218,12 @@ class InputGate:
         modes = {channel.ended for channel in self._channels}
         if self._unended.pop(checkpoint_id, None) or None in modes:
             return None
-        if captured:  # the state does not include it: the operator ends with the next checkpoint, which does
+        if captured:  # the state does not include it: the operator ends with the next checkpoint
             return None
         return StopMode.SUSPEND if StopMode.SUSPEND in modes else StopMode.DRAIN
 
     def _captured(self) -> tuple[InFlight, ...]:
-        """Return what was captured, and keep it no longer."""
+        """Return the captured data and drop it."""
         captured = tuple(InFlight(channel.index, data) for channel in self._channels for data in channel.captured)
         for channel in self._channels:
             channel.capturing, channel.captured = False, []

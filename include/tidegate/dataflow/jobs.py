@@ -1,4 +1,4 @@
-"""The port through which the drivers run operator chains. What a chain does with its rows is not their concern."""
+"""The port through which the drivers run operator chains. The processing of rows is not their concern."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ from tidegate.protocol.steps.watermarks import EventTimes
 
 @dataclass(frozen=True, slots=True)
 class JobReported:
-    """Some subtasks are done; more may follow."""
+    """Reports of some subtasks. More may follow."""
 
     execution: Execution
     reports: list[Report]
@@ -25,7 +25,7 @@ class JobReported:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """The end of a job, with what was not reported before; `error` if it failed."""
+    """The end of a job, with the remaining reports; `error` if it failed."""
 
     execution: Execution
     reports: list[Report]
@@ -36,45 +36,46 @@ class JobsAtOnce(Protocol):
     """Jobs that run in parallel. Used from one thread only."""
 
     def start(self, execution: Execution, plan: ExecutionPlan) -> None:
-        """Start to run what arrived, and return at once."""
+        """Start to run the chain on the data that arrived, and return at once."""
         ...
 
     def news(self) -> Sequence[JobReported | JobEnded]:
-        """What the started jobs have newly reported, in order. Waits until there is something."""
+        """Return the new reports of the started jobs, in order. Wait until there is one."""
         ...
 
 
 class Jobs(Protocol):
-    """Runs operator chains. Raises `CheckpointError`s that name the operator."""
+    """The runner of operator chains. Its methods raise `CheckpointError`s that name the operator."""
 
     def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
-        """Run what arrived to completion, and stage what the chain's tables lack."""
+        """Run the chain on the data that arrived, to completion, and stage the rows that its tables lack."""
         ...
 
     def event_times(
         self, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
     ) -> Mapping[SubtaskId, EventTimes]:
-        """The event times of each split's segment, in microseconds since 1970. Rows beyond a split's limit, if it has
-        one, are ahead. Raises `MalformedRowsError` if there are such and their source has no quarantine."""
+        """Return the event times of each split's segment, in microseconds since 1970. Rows beyond a split's limit, if
+        it has one, count as ahead. Raise `MalformedRowsError` if there are such rows and their source has no
+        quarantine."""
         ...
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
-        """What subtasks start from, without what sinks have of a state in other columns than the definition has now:
-        that is staged again."""
+        """Return the snapshots that subtasks start from, without the marks of sinks whose state has other columns than
+        the definition has now: that state is staged again."""
         ...
 
     def at_once(self, name: str, most: int) -> AbstractContextManager[JobsAtOnce]:
-        """Run up to `most` jobs in parallel. When the context is left with an error, running jobs are interrupted."""
+        """Run up to `most` jobs in parallel. If the context is left with an error, interrupt the running jobs."""
         ...
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
-        """Merge runs where there are too many, into files below a directory."""
+        """Merge the runs of subtasks with too many, into files below a directory."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a driver needs. `unique` makes a unique name, such as a UUID."""
+    """The dependencies of a driver. `unique` makes a unique name, such as a UUID."""
 
     graph: Graph
     storage: CheckpointStorage

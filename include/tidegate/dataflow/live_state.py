@@ -1,6 +1,6 @@
-"""What the subtasks of a continuous region hold between checkpoints: their runs, positions and files.
+"""The state of a continuous region's subtasks between checkpoints: their runs, positions and files.
 
-Micro-batches write below the region's own directory, before any checkpoint is known. The checkpoint store owns a file
+Micro-batches write below the region's own directory before any checkpoint is known. The checkpoint store owns a file
 from the first acknowledgement that names it. Until then this region may delete it.
 """
 
@@ -15,20 +15,20 @@ from tidegate.protocol.steps.restored_snapshots import apply_compactions
 
 
 class LiveState:
-    """`snapshots`: what each subtask would acknowledge now; those of sinks as of the latest completed checkpoint.
-    `settled`: the subtasks that have acknowledged that they finish. Their runs stay as they are: the checkpoint that
-    completes first speaks for them from then on, and which one that will be is not known here."""
+    """The present snapshots of a region. `snapshots` are those that each subtask would acknowledge now; those of sinks
+    are as of the latest completed checkpoint. `settled` are the subtasks that have acknowledged their end. Their runs
+    stay as they are, because any of the pending checkpoints may complete first and then represents them."""
 
     def __init__(self, storage: CheckpointStorage, directory: str, restored: Mapping[SubtaskId, Snapshot]) -> None:
         self.directory = directory
         self.snapshots = dict(restored)
         self._storage = storage
-        self._written: set[str] = set()  # in no acknowledgement yet
+        self._written: set[str] = set()  # files in no acknowledgement yet
         self._created: dict[str, int] = {}  # by path, the first completed checkpoint that has the file
         self.settled = {subtask for subtask, snapshot in restored.items() if snapshot.finished}
 
     def ran(self, reports: Iterable[Report]) -> None:
-        """Add what a micro-batch of an operator wrote."""
+        """Add the runs that a micro-batch of an operator wrote."""
         for report in reports:
             self._written.update(handle.path for handle in report.handles)
             subtask = SubtaskId(report.operator_id, report.subtask_index)
@@ -49,8 +49,8 @@ class LiveState:
         self.snapshots = apply_compactions(self.snapshots, used)
 
     def acknowledged(self, checkpoint_id: int, acknowledgement: Acknowledgement) -> Acknowledgement:
-        """The acknowledgement to report. The store now owns its files; a file that is in no completed checkpoint counts
-        as written by this one."""
+        """Return the acknowledgement to report. The store owns its files from now on. A file that is in no completed
+        checkpoint counts as written by this one."""
         handles = tuple(self._dated(checkpoint_id, handle) for handle in acknowledgement.snapshot.handles)
         self._written.difference_update(handle.path for handle in handles)
         if acknowledgement.snapshot.finished:
@@ -63,18 +63,18 @@ class LiveState:
         return replace(handle, created_by=self._created.get(handle.path, checkpoint_id))
 
     def as_of(self, checkpoint_id: int) -> dict[SubtaskId, Snapshot]:
-        """`snapshots` with their files dated as that checkpoint would record them."""
+        """Return `snapshots` with their files dated as that checkpoint would record them."""
         return {
             subtask: replace(snapshot, handles=tuple(self._dated(checkpoint_id, handle) for handle in snapshot.handles))
             for subtask, snapshot in self.snapshots.items()
         }
 
     def dated(self, checkpoint_id: int, captured: Iterable[InFlight]) -> list[InFlight]:
-        """Data in flight as a checkpoint records it, with its files dated as in an acknowledgement."""
+        """Return in-flight data with its files dated as in an acknowledgement of the checkpoint."""
         return [
             replace(
                 item,
-                data=replace(item.data, handles=tuple(self._dated(checkpoint_id, each) for each in item.data.handles)),
+                data=replace(item.data, handles=tuple(self._dated(checkpoint_id, file) for file in item.data.handles)),
             )
             if isinstance(item.data, Exchange)
             else item
@@ -82,7 +82,7 @@ class LiveState:
         ]
 
     def completed(self, acknowledgements: Iterable[Acknowledgement]) -> None:
-        """A checkpoint has completed with these acknowledgements."""
+        """Record that a checkpoint has completed with these acknowledgements."""
         for acknowledgement in acknowledgements:
             for handle in acknowledgement.snapshot.handles:
                 self._created.setdefault(handle.path, handle.created_by)

@@ -1,4 +1,4 @@
-"""Operator chains: which vertices run as one job, the gate before each, and what one execution of a chain knows."""
+"""Operator chains: the vertices that run as one job, the gate of each chain, and the facts of one execution."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tidegate.protocol.steps.watermarks import gone_by
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorChain:
-    """What runs as one job: a step, a keyed operator with the sinks that stage its rows, or a sink by itself."""
+    """The vertices of one job: a step, a keyed operator with the sinks that stage its rows, or a sink by itself."""
 
     vertex: StepVertex | KeyedVertex | SinkVertex
     sinks: tuple[SinkVertex, ...]
@@ -38,15 +38,18 @@ class OperatorChain:
         return (self.vertex.operator_id, *(sink.operator_id for sink in self.sinks))
 
     def origin(self, channel: int) -> str:
-        """The vertex whose data comes through a channel."""
+        """Return the vertex whose data comes through a channel."""
         return self.gate.channels[channel].origin
 
 
 @dataclass(eq=False, slots=True)
 class Execution:
-    """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by origin vertex. It
-    moves the chain's watermark from `closed` to `watermark`, that of its inputs to `watermarks`; `late` counts the rows
-    that windows had not taken before it, and windows up to `gone` were not in state any more."""
+    """One execution of a chain, for a checkpoint or a micro-batch.
+
+    `arrived` is its input by origin vertex. The execution moves the chain's watermark from `closed` to `watermark`, and
+    the watermarks of its inputs to `watermarks`. `late` counts the earlier rows that no window took. Windows up to
+    `gone` had left the state before.
+    """
 
     chain: OperatorChain
     arrived: dict[str, list[Data]] = field(default_factory=dict)
@@ -77,12 +80,12 @@ class Execution:
 
     @property
     def goes(self) -> int | None:
-        """Up to where windows are not in state any more, once it has run."""
+        """The time up to which windows are no longer in state after the execution."""
         return gone_by(self.gone, self.watermark, lateness_of(self.chain.vertex))
 
     @property
     def recorded_gone(self) -> int | None:
-        """The same, if the watermark does not say it."""
+        """The time of `goes` to record in snapshots; None if the watermark determines it."""
         return self.goes if lateness_of(self.chain.vertex) else None
 
     @property
@@ -91,18 +94,19 @@ class Execution:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing will ever follow what has arrived."""
+        """Whether nothing will ever follow the input."""
         return self.aligned is not None and self.aligned.ended is StopMode.DRAIN
 
     def record(self, reports: list[Report]) -> set[int]:
-        """Keep the reports. Returns the subtasks they are about."""
+        """Keep the reports. Return their subtasks."""
         for report in reports:
             self.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
         return {report.subtask_index for report in reports}
 
 
 def build_chains(graph: Graph, clock: Clock, apart: Container[SinkVertex] = ()) -> list[OperatorChain]:
-    """One chain per step, keyed operator and sink that follows no operator directly; upstream before downstream.
+    """Return one chain per step, keyed operator and sink that does not follow an operator directly, upstream before
+    downstream.
 
     Sinks in `apart` always get a chain of their own.
     """
@@ -112,17 +116,17 @@ def build_chains(graph: Graph, clock: Clock, apart: Container[SinkVertex] = ()) 
     vertices = [*graph.producers, *(sink for sink in graph.sinks if sink not in chained)]
     for vertex in vertices:
         downstream = () if isinstance(vertex, SinkVertex) else graph.downstream(vertex.name)
-        mine = tuple(sink for sink in graph.sinks if sink in downstream and sink in chained)
+        chain_sinks = tuple(sink for sink in graph.sinks if sink in downstream and sink in chained)
         channels = _channels(graph, vertex)
         gate = InputGate(channels, make_handler(options, len(channels)), clock)
         watermarks = InputWatermarks(_delays(graph, vertex), channels, lateness_of(vertex))
         exchanges = any(_reads_rows(follower, vertex.name) for follower in downstream if follower not in chained)
-        chains.append(OperatorChain(vertex, mine, gate, watermarks, exchanges))
+        chains.append(OperatorChain(vertex, chain_sinks, gate, watermarks, exchanges))
     return chains
 
 
 def _delays(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> dict[str, int]:
-    """By input whose watermark the vertex follows, how far it is behind what arrives."""
+    """Return the delay of the watermark behind the arriving data, for each input whose watermark the vertex follows."""
     if vertex.name not in graph.watched or isinstance(vertex, SinkVertex):
         return {}
     sources = {source.name: source.event_time for source in graph.sources}
@@ -131,7 +135,7 @@ def _delays(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> dict
 
 
 def lateness_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> int:
-    """How long its windows stay in state after they have left, in microseconds."""
+    """Return how long windows of a vertex stay in state after they have been emitted, in microseconds."""
     return vertex.corrections.lateness if isinstance(vertex, KeyedVertex) and vertex.corrections else 0
 
 
@@ -140,7 +144,7 @@ def _reads_rows(vertex: StepVertex | KeyedVertex | SinkVertex, name: str) -> boo
 
 
 def is_chained(graph: Graph, sink: SinkVertex) -> bool:
-    """Whether a sink takes an operator's rows as they are, or shows its state: then it is staged with the operator."""
+    """Return whether a sink is staged with its operator, because it takes the rows unchanged or shows the state."""
     if sink.input.output == LATE_ROWS:
         return False
     plain = not sink.input.transforms or sink.operator_id in graph.showing_state

@@ -1,4 +1,4 @@
-"""The sources of a continuous region: polled round by round, within limits, until they have been read to their end."""
+"""The sources of a continuous region, polled round by round, within limits, until they have been read to their end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ from tidegate.protocol.observing.lag import SourceLag, lag_of
 from tidegate.protocol.steps.snapshot import SnapshotTask
 from tidegate.protocol.steps.watermarks import EventTimes, with_event_time
 
-#: A split is polled only while less than so many micro-batches wait in its channel.
+#: A split is polled only while fewer than this number of micro-batches wait in its channel.
 _BATCHES_AHEAD = 4
 
 
 class PolledSources:
-    """What has become of the splits of a region's sources so far is in `state`."""
+    """The sources of a region. The positions of their splits are in `state`."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class PolledSources:
         self._state = state
         self._attempt = attempt
         self._stopped = False
-        self._begun: set[str] = set()  # the sources that were polled
+        self._begun: set[str] = set()  # the sources that have been polled
         self._polls: dict[SubtaskId, tuple[Pending, datetime]] = {}
 
     def poll(self, checkpoint_id: int, at_a_time: Callable[[str], int]) -> tuple[bool, bool]:
-        """Take in what has arrived, for the checkpoint with this id, not many more bytes of each source than a
-        micro-batch takes. Returns whether anything has, and whether a split is behind: it has more, or its channel is
-        full."""
+        """Poll all sources for the checkpoint with this id, for not many more bytes of each than a micro-batch takes.
+        Return whether rows arrived, and whether a split is behind because it has more or because its channel is full.
+        """
         arrived = behind = False
         for source in () if self._stopped else self._sources:
             some, more = self._poll_source(source, checkpoint_id, at_a_time(source.name))
@@ -53,8 +53,8 @@ class PolledSources:
         return arrived, behind
 
     def settle(self, checkpoint_id: int, at_a_time: Callable[[str], int]) -> None:
-        """Poll the sources that had more splits before and were not polled since. A snapshot has no place for the
-        positions of splits that are gone, so the others must have gone on from them before it is taken."""
+        """Poll the sources that had more splits before and have not been polled since. A snapshot has no place for the
+        positions of removed splits, so the others must continue from them before it is taken."""
         for source in self._sources:
             if source.name not in self._begun and len(self._before(source)) > len(source.subtasks()):
                 self._poll_source(source, checkpoint_id, at_a_time(source.name))
@@ -76,13 +76,13 @@ class PolledSources:
         return arrived, behind
 
     def _before(self, source: RunningSource) -> dict[SubtaskId, Snapshot]:
-        """What the splits of a source had read. At first also what splits had that are gone, whose rows the others go
-        on with: so the first poll is one of every split, and what it finds is on record of all of them or of none."""
+        """Return the snapshots of a source's splits. At first they include removed splits, whose rows the others
+        continue to read. So the first poll covers every split, and its results are recorded for all splits or none."""
         known = self._state.snapshots
         before = {subtask: known.get(subtask, Snapshot()) for subtask in source.subtasks()}
         if source.name in self._begun:
             return before
-        return before | {id_: each for id_, each in known.items() if id_.operator_id == source.vertex.operator_id}
+        return before | {id_: taken for id_, taken in known.items() if id_.operator_id == source.vertex.operator_id}
 
     def _poll(
         self,
@@ -92,7 +92,7 @@ class PolledSources:
         restored: Mapping[SubtaskId, Snapshot],
         max_bytes: int,
     ) -> Segment | None:
-        """`restored`: what its source's splits had before any of them was polled this time."""
+        """Poll one split. `restored` are the snapshots of its source's splits before this round of polls."""
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
         other_splits = [snapshot for other, snapshot in restored.items() if other != subtask]
@@ -118,11 +118,11 @@ class PolledSources:
         return self._parts.jobs.event_times({subtask: segment}, beyond)
 
     def lag(self) -> tuple[SourceLag, ...]:
-        """What the last polls have left."""
+        """Return the backlog after the last polls."""
         return lag_of(self._polls)
 
     def has_ended(self) -> bool:
-        """Whether every split has been read to its end."""
+        """Return whether every split has been read to its end."""
         return all(self._is_read(subtask) for source in self._sources for subtask in source.subtasks())
 
     def _is_read(self, subtask: SubtaskId) -> bool:
@@ -137,12 +137,12 @@ class PolledSources:
                     self._channels.signal(ChannelName(source.name, split), lambda index: EndOfData(index, mode))
 
     def positions(self, source: RunningSource, task: SnapshotTask, now: datetime) -> list[Acknowledgement]:
-        """The acknowledgements of those splits of a source that are asked."""
+        """Return the acknowledgements of the splits of a source that the checkpoint waits for."""
         metrics = SubtaskMetrics(milliseconds_between(task.triggered_at, now), 0, 0, 0, 0, 0)
         taken = []
         for subtask in (subtask for subtask in source.subtasks() if subtask in task.attempts):
             snapshot = self._state.snapshots.get(subtask, Snapshot())
-            if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
+            if task.stop is StopMode.DRAIN:  # it stops here for good, even if data is left unread
                 snapshot = replace(snapshot, finished=True)
             taken.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
         return taken

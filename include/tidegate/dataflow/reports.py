@@ -1,4 +1,4 @@
-"""What a job reports about the subtasks it ran."""
+"""The reports of a job about its subtasks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,14 +6,15 @@ from typing import Any
 
 from tidegate.protocol.facts.records import StateHandle, SubtaskId
 
-#: Beside the fields of `SubtaskMetrics`: rows that no window took.
+#: A metric in addition to the fields of `SubtaskMetrics`: the number of rows that no window took.
 ROWS_LATE = "rows_late"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one execution wrote for a subtask of one operator or sink. `metrics` are fields of `SubtaskMetrics`, and
-    `ROWS_LATE`. `mark` is what a sink of upserts has from here on, by fields of `SinkMark`."""
+    """The files that one execution wrote for a subtask of one operator or sink. `metrics` are fields of
+    `SubtaskMetrics`, and `ROWS_LATE`. `mark` describes the state that a sink of upserts has from here on, by fields of
+    `SinkMark`."""
 
     operator_id: str
     subtask_index: int
@@ -23,7 +24,7 @@ class Report:
 
 
 def joined(reports: Iterable[Report]) -> list[Report]:
-    """One report a subtask, of several that are each about a part of its work."""
+    """Merge reports about parts of a subtask's work into one report a subtask."""
     result: dict[SubtaskId, Report] = {}
     for report in reports:
         subtask = SubtaskId(report.operator_id, report.subtask_index)

@@ -1,7 +1,7 @@
-"""The running vertices of a continuous pipeline: what has reached each, and its part of the checkpoint in progress.
+"""The running vertices of a continuous pipeline: the data that has reached each, and its part of pending checkpoints.
 
-Pure bookkeeping. A vertex takes the steps of `protocol.subtask.steps` for all its subtasks together, because they run
-in the same jobs.
+This is pure bookkeeping. A vertex takes the steps of `protocol.subtask.steps` for all its subtasks together, because
+they run in the same jobs.
 """
 
 from collections import Counter
@@ -28,11 +28,12 @@ def append(batch: MicroBatch, origin: str, data: Iterable[Data]) -> None:
 
 
 def size_of(batch: MicroBatch) -> int:
-    """Its bytes."""
+    """Return the bytes of a micro-batch."""
     return sum(item.bytes for data in batch.values() for item in data)
 
 
-#: How many aborted checkpoints a vertex remembers whose barriers may still come: more than are in progress at once.
+#: The number of aborted checkpoints that a vertex remembers because their barriers may still arrive. More than can be
+#: pending.
 REMEMBERED = 16
 
 
@@ -42,7 +43,7 @@ def remembering() -> SubtaskSteps:
 
 @dataclass(eq=False)
 class RunningSource:
-    """All splits of a source. `taken`: by checkpoint that has not ended, what they acknowledge for it."""
+    """All splits of a source. `taken` are their acknowledgements for each checkpoint that has not ended."""
 
     vertex: SourceVertex
     steps: SubtaskSteps = field(default_factory=remembering)
@@ -53,11 +54,11 @@ class RunningSource:
         return self.vertex.name
 
     def subtasks(self) -> list[SubtaskId]:
-        """One per split, in order."""
+        """Return one subtask per split, in order."""
         return [SubtaskId(self.vertex.operator_id, split) for split in range(self.vertex.source.num_splits())]
 
     def discard(self, checkpoint_id: int) -> None:
-        """Drop the snapshot for a checkpoint: it does not count."""
+        """Drop the snapshot for a checkpoint, which does not count."""
         self.taken.pop(checkpoint_id, None)
 
     def aborted(self, checkpoint_id: int) -> None:
@@ -69,10 +70,11 @@ class RunningSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingSnapshot:
-    """A snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output.
+    """A snapshot in progress: the state of the subtasks at the barrier, and the execution that stages output.
 
-    `execution` has what came since the last barrier. If older checkpoints are in progress, there is one that has more
-    for each that may not complete. See `protocol.continuous.overlap`."""
+    `execution` holds the data since the last barrier. For each older pending checkpoint that may not complete, `longer`
+    has an execution that also holds its data. See `protocol.continuous.overlap`.
+    """
 
     plan: ExecutionPlan
     execution: Execution
@@ -80,7 +82,7 @@ class PendingSnapshot:
     bounds: tuple[int, ...] = ()
 
     def versions(self) -> Iterator[tuple[Execution, tuple[int, int | None] | None]]:
-        """All executions, with the latest completed checkpoints that each may follow; None for any."""
+        """Yield all executions, with the latest completed checkpoints that each may follow; None for any."""
         for execution, first, below in zip(self.longer, (0, *self.bounds), self.bounds, strict=False):
             yield execution, (first, below)
         if self.has_own_work:
@@ -93,13 +95,13 @@ class PendingSnapshot:
 
     @property
     def has_own_work(self) -> bool:
-        """The same, of what came since the last barrier."""
+        """Whether anything that arrived since the last barrier is to be staged."""
         lacking = (self.plan.to_restage(self.execution, sink) for sink in self.execution.chain.sinks)
         return self.execution.has_input or any(lacking)
 
     def files(self) -> Iterator[StateHandle]:
-        """All that it may read, until it is written."""
-        for execution in (*self.longer[:1], self.execution):  # the longest has all
+        """Yield all files that it may read until it is written."""
+        for execution in (*self.longer[:1], self.execution):  # the longest contains all
             yield from exchanged(data for arrived in execution.arrived.values() for data in arrived)
         for snapshot in self.plan.restored.values():
             yield from snapshot.handles
@@ -107,15 +109,15 @@ class PendingSnapshot:
 
 @dataclass(eq=False)
 class Epoch:
-    """What came to a vertex between two barriers: the rows that an appending sink holds, the subtasks whose state has
-    changed, and how many rows went in and out."""
+    """The events at a vertex between two barriers: the rows that an appending sink holds, the subtasks whose state has
+    changed, and the numbers of rows received and sent."""
 
     held: MicroBatch = field(default_factory=dict)
     stale: set[int] = field(default_factory=set)
     rows: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     def follow(self, before: "Epoch") -> None:
-        """Take in the epoch before, because there is no checkpoint between the two any more."""
+        """Take over the previous epoch, because there is no longer a checkpoint between the two."""
         self.held = {
             origin: before.held.get(origin, []) + self.held.get(origin, [])
             for origin in dict.fromkeys((*before.held, *self.held))
@@ -128,10 +130,10 @@ class Epoch:
 class RunningChain:
     """A step, a keyed operator with the sinks that show its state, or a sink by itself.
 
-    Of the checkpoints that have not ended, by id: `pending` snapshots that are not acknowledged, how their barriers
-    were `aligned`, what is in the `trouble` of one that could not be written, what is `taken` in acknowledgements, and
-    the `epochs` that their barriers ended. What came since the last barrier is in `now`. Together the epochs are what
-    no completed checkpoint has. `shown` is the operator's part of the latest completed one.
+    By id of a checkpoint that has not ended: its `pending` snapshot until it is acknowledged, how its barriers were
+    `aligned`, the `trouble` that kept it from being written, the acknowledgements `taken`, and the `epochs` that its
+    barrier ended. The present epoch is `now`. Together the epochs hold the data of no completed checkpoint. `shown` is
+    the operator's part of the latest completed checkpoint.
     """
 
     chain: OperatorChain
@@ -144,7 +146,7 @@ class RunningChain:
     epochs: dict[int, Epoch] = field(default_factory=dict)
     now: Epoch = field(default_factory=Epoch)
     closed: int | None = None  # the watermark up to which windows have been emitted
-    gone: int | None = None  # up to where they have gone from state
+    gone: int | None = None  # the time up to which windows have left the state
     shown: dict[SubtaskId, Snapshot] = field(default_factory=dict)
 
     @property
@@ -157,30 +159,30 @@ class RunningChain:
 
     @property
     def origins(self) -> set[str]:
-        """The vertices whose data comes here."""
+        """The vertices whose data arrives here."""
         return {channel.origin for channel in self.chain.gate.channels}
 
     def ended_with(self, checkpoint_id: int) -> StopMode | None:
-        """Why no data follows a checkpoint's barrier here, if that is known before the barrier goes on."""
+        """Return why no data follows a checkpoint's barrier here, if that is known before the barrier is sent on."""
         aligned = self.aligned.get(checkpoint_id)
         return None if aligned is None else aligned.ended
 
     def is_asked(self, task: SnapshotTask) -> bool:
-        """Whether a checkpoint waits for any of its subtasks. It does not wait for finished ones."""
+        """Return whether a checkpoint waits for any of its subtasks. It does not wait for finished ones."""
         return any(subtask.operator_id in self.chain.operator_ids for subtask in task.attempts)
 
     def waiting(self) -> list[Data]:
-        """All data on its way to the chain, and what the chain holds."""
+        """Return all data on its way to the chain, and the data that the chain holds."""
         held = [data for epoch in (*self.epochs.values(), self.now) for batch in epoch.held.values() for data in batch]
         return self.chain.gate.waiting() + held
 
     def hold(self, batch: MicroBatch) -> None:
-        """Keep what reached a sink for the next checkpoint."""
+        """Keep the data that reached a sink for the next checkpoint."""
         for origin, data in batch.items():
             append(self.now.held, origin, data)
 
     def ran(self, reports: Sequence[Report]) -> None:
-        """Record a micro-batch."""
+        """Record the reports of a micro-batch."""
         for report in reports:
             self.now.stale.add(report.subtask_index)
             self.chain.watermarks.late += report.metrics.get(ROWS_LATE, 0)
@@ -188,7 +190,7 @@ class RunningChain:
             self.now.rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
-        """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
+        """Freeze the contents of the snapshot. Later data belongs to a later one."""
         marks, own = self.chain.watermarks, self.now
         bounds = tuple(id_ for id_, epoch in self.epochs.items() if any(epoch.held.values()))
         longer = tuple(self._staging([*(self.epochs[id_] for id_ in bounds[at:]), own]) for at in range(len(bounds)))
@@ -210,7 +212,7 @@ class RunningChain:
         return Execution(self.chain, held)
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
-        """What the subtasks start from, without staged rows that are no longer current."""
+        """Return the snapshots that the subtasks start from, without staged rows that are no longer current."""
         result = dict(snapshots)
         stale = self.now.stale.union(*(epoch.stale for epoch in self.epochs.values()))
         for sink in self.chain.sinks:
@@ -221,22 +223,22 @@ class RunningChain:
         return result
 
     def before(self) -> Mapping[SubtaskId, Snapshot]:
-        """The state that sinks of upserts have when a checkpoint that begins now completes. Nobody knows it while older
-        ones are in progress: then it is none, and they are given all rows."""
+        """Return the state that sinks of upserts have when a checkpoint that begins now completes. It is unknown while
+        older ones are pending; then it is empty, and they receive all rows."""
         return {} if self.epochs else self.shown
 
     def show(self, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
-        """Record what a completed checkpoint has of the operator."""
+        """Record the operator's part of a completed checkpoint."""
         own = self.vertex.operator_id
-        self.shown = self.shown | {id_: each for id_, each in snapshots.items() if id_.operator_id == own}
+        self.shown = self.shown | {id_: taken for id_, taken in snapshots.items() if id_.operator_id == own}
 
     def discard(self, checkpoint_id: int) -> None:
-        """Drop the snapshot for a checkpoint: it does not count."""
+        """Drop the snapshot for a checkpoint, which does not count."""
         for known in (self.pending, self.aligned, self.taken):
             known.pop(checkpoint_id, None)
 
     def aborted(self, checkpoint_id: int) -> None:
-        """What came before its barrier goes with the next checkpoint (protocol.md section 16)."""
+        """Move the data before the checkpoint's barrier to the next checkpoint (protocol.md section 16)."""
         self.discard(checkpoint_id)
         self.trouble.pop(checkpoint_id, None)
         if (epoch := self.epochs.pop(checkpoint_id, None)) is not None:
@@ -244,8 +246,8 @@ class RunningChain:
             next(later, self.now).follow(epoch)
 
     def completed(self, checkpoint_id: int) -> None:
-        """All that came before its barrier is part of a completed checkpoint. What is being written for an older one is
-        dropped when that is said to have ended."""
+        """Drop the epochs and acknowledgements up to a completed checkpoint. A pending write for an older one is
+        dropped when that is reported to have ended."""
         for known in (self.taken, self.epochs):
             for id_ in [id_ for id_ in known if id_ <= checkpoint_id]:
                 del known[id_]

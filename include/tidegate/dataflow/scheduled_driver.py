@@ -1,8 +1,8 @@
-"""`ScheduledDriver`, one attempt at one checkpoint: segments and barriers into the gates, jobs out of them,
-acknowledgements back.
+"""`ScheduledDriver`, one attempt at one checkpoint: it feeds segments and barriers into the gates, runs jobs, and sends
+acknowledgements.
 
-A single thread feeds and drains every gate and acknowledges. Jobs run beside it and only report to it. A chain runs
-when its gate has every barrier, so independent chains run in parallel.
+A single thread feeds and drains every gate and acknowledges. Jobs run in the background and only report to it. A chain
+runs when its gate has every barrier, so independent chains run in parallel.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from tidegate.protocol.steps.snapshot import SnapshotTask
 
 
 class ScheduledDriver:
-    """Made for one call of `ports.Region.snapshot` and used once."""
+    """The driver of one call of `ports.Region.snapshot`. Used once."""
 
     def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._parts = parts
@@ -39,7 +39,7 @@ class ScheduledDriver:
         self._base = DriverBase(parts)
         self._plan = plan_snapshot(graph, replace(task, restored=parts.jobs.fitting(task.restored)))
         self._executions = [Execution(chain) for chain in self._base.chains]
-        # Nothing of this run outlives its one checkpoint, so there is no channel to put data in flight back into. An
+        # Nothing of this run outlives its one checkpoint, so in-flight data could not be put back into a channel. An
         # unaligned checkpoint is therefore forced to align (protocol.md section 11.5). That costs no time.
         options = graph.pipeline.checkpoints.gate_options()
         self._options = choose_barrier_options(options, task.kind is not CheckpointKind.CHECKPOINT).forced_aligned()
@@ -47,7 +47,7 @@ class ScheduledDriver:
         self._unsent: list[Acknowledgement] = []
 
     def execute(self) -> None:
-        """Run until every subtask has acknowledged. Raises `CheckpointError`s."""
+        """Run until every subtask has acknowledged. Raise `CheckpointError`s."""
         sources = snapshot_sources(self._parts, self._task, self._hold_back, self._base.began.wall)
         name = f"tidegate-{self._graph.pipeline.name}-{checkpoint_name(self._task.checkpoint_id)}"
         with self._parts.jobs.at_once(name, max(len(self._executions), 1)) as jobs:
@@ -65,22 +65,23 @@ class ScheduledDriver:
                 self._advance(jobs)
 
     def _hold_back(self, cut: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:
-        """The sources' acknowledgements go on record with what else is known by then, and before any operator runs."""
+        """Hold the sources' acknowledgements back. They are recorded together with others known by then, before any
+        operator runs."""
         self._unsent += cut
-        return {each.subtask: AcknowledgeResult.SUCCESS for each in cut}
+        return {ack.subtask: AcknowledgeResult.SUCCESS for ack in cut}
 
     # -- into the gates
 
     def _ask_directly(self) -> None:
-        """A chain with only finished vertices upstream receives no barriers, so put one into its gate (protocol.md
-        section 13)."""
+        """Put a barrier into the gate of each chain with only finished vertices upstream, which receives none
+        (protocol.md section 13)."""
         finished = self._base.finished_operators()
         for execution in self._executions:
             chain = execution.chain
             waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.showing_state]
             if choose_triggered(waited_for, finished, self._graph.upstreams):
-                for output in chain.gate.drain():  # so that every end is known before the barrier
-                    assert isinstance(output, Released | Ended), "before any barrier there is only what was put back"
+                for output in chain.gate.drain():  # so that every end of data is processed before the barrier
+                    assert isinstance(output, Released | Ended), "before any barrier, channels hold only restored data"
                     self._arrive(execution, output)
                 chain.gate.signal(barrier(self._task, self._options))
 
@@ -100,7 +101,7 @@ class ScheduledDriver:
     # -- out of the gates
 
     def _advance(self, jobs: JobsAtOnce) -> None:
-        """Drain the gates and start what is aligned, until nothing more follows. Then send the acknowledgements."""
+        """Drain the gates and start the aligned chains until nothing more follows. Then send the acknowledgements."""
         progress = True
         while progress:
             progress = False
@@ -145,7 +146,8 @@ class ScheduledDriver:
             self._end(execution)
 
     def _record_cut(self) -> None:
-        """A retry must replay what an operator has read (protocol.md section 5.1)."""
+        """Record the positions before an operator reads, because a retry must replay its input (protocol.md section
+        5.1)."""
         self._send()
 
     def _has_work(self, execution: Execution) -> bool:
@@ -155,10 +157,10 @@ class ScheduledDriver:
             return True
         return any(self._plan.to_restage(execution, sink) for sink in execution.chain.sinks)
 
-    # -- back
+    # -- results of jobs
 
     def _take_news(self, jobs: JobsAtOnce) -> None:
-        """Take all that is there, so that acknowledgements travel together."""
+        """Take all available reports, so that acknowledgements travel together."""
         for news in jobs.news():
             match news:
                 case JobReported():
@@ -171,11 +173,11 @@ class ScheduledDriver:
                     self._end(news.execution)
 
     def _record(self, execution: Execution, news: JobReported | JobEnded) -> None:
-        """Keep the reports of a subtask, and acknowledge for it unless more reports are to come.
+        """Keep the reports of a subtask, and acknowledge for it unless more reports will follow.
 
-        A step, an operator that emits, or a sink that follows no operator acknowledges as a whole: its rows may fall on
-        other partitions next time. So does an operator whose sinks derive columns: these are staged in a job of their
-        own.
+        A step, an operator that emits, or a sink that does not follow an operator acknowledges as a whole, because its
+        rows may fall on other partitions next time. So does an operator whose sinks derive columns, because these are
+        staged in a job of their own.
         """
         indexes = execution.record(news.reports)
         restaged = {index for sink in execution.chain.sinks for index in self._plan.to_restage(execution, sink)}

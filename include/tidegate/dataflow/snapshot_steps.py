@@ -1,6 +1,5 @@
-"""Carries out the steps of a snapshot at the vertices of a continuous pipeline: protocol.md section 12, as decided in
-`protocol.subtask.steps`.
-"""
+"""The steps of a snapshot at the vertices of a continuous pipeline (protocol.md section 12), as decided in
+`protocol.subtask.steps`."""
 
 from collections import deque
 from concurrent.futures import Executor
@@ -34,13 +33,13 @@ from tidegate.protocol.text.sentences import reassured
 
 
 class SnapshotSteps:
-    """The results of the steps are collected in `acknowledgements`, by checkpoint, and `declined`, for the driver to
-    take."""
+    """The executor of snapshot steps. It collects results in `acknowledgements`, by checkpoint, and `declined`, for the
+    driver to take."""
 
     def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState, background: Executor) -> None:
         self.acknowledgements: dict[int, list[Acknowledgement]] = {}
         self.declined: list[Declined] = []
-        self._tasks: dict[int, SnapshotTask] = {}  # of the checkpoints that began last
+        self._tasks: dict[int, SnapshotTask] = {}  # tasks of the latest checkpoints
         self._base = base
         self._parts = base.parts
         self._channels = base.channels
@@ -49,13 +48,13 @@ class SnapshotSteps:
         self._writes = SnapshotWrites(base.parts.jobs, background)
 
     def begin(self, task: SnapshotTask) -> None:
-        """The steps of this checkpoint follow."""
+        """Prepare for the steps of a checkpoint."""
         self._tasks[task.checkpoint_id] = task
         for old in sorted(self._tasks)[:-REMEMBERED]:
             del self._tasks[old]
 
     def task(self, checkpoint_id: int) -> SnapshotTask:
-        """Of a checkpoint whose markers are on their way, even if it has ended."""
+        """Return the task of a checkpoint whose markers are on their way, even if it has ended."""
         return self._tasks[checkpoint_id if checkpoint_id in self._tasks else min(self._tasks)]
 
     @property
@@ -63,24 +62,24 @@ class SnapshotSteps:
         return bool(self._writes)
 
     def being_written(self) -> list[PendingSnapshot]:
-        """Also those that do not count any more."""
+        """Return the snapshots being written, including those that no longer count."""
         return self._writes.under_way()
 
     def take_written(self) -> None:
-        """Go on where something has been written since."""
+        """Continue the snapshots that have been written since."""
         for vertex, event in self._writes.ended():
             self.step(vertex, event)
 
     def step(self, vertex: RunningVertex, event: steps.SubtaskEvent) -> None:
-        """Give a vertex an event, and carry out the effects in order."""
+        """Pass an event to a vertex, and carry out its effects in order."""
         effects = deque(vertex.steps.step(event))
         while effects:
             effects.extendleft(reversed(self._carry_out(vertex, effects.popleft())))
 
     def _carry_out(self, vertex: RunningVertex, effect: steps.Effect) -> list[steps.Effect]:
-        """Returns the effects that follow, to be carried out before any others."""
+        """Carry out an effect. Return the effects that follow, to be carried out before any others."""
         match effect:
-            case steps.Prepare():  # nothing is held back in front of a barrier
+            case steps.Prepare():  # no data is held back in front of a barrier
                 return vertex.steps.step(steps.StepDone(effect.checkpoint_id))
             case steps.BroadcastBarrier():
                 self._broadcast(vertex, effect)
@@ -98,7 +97,7 @@ class SnapshotSteps:
             case steps.TellComplete():
                 self._notify_complete(vertex, effect.checkpoint_id)
             case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
-                pass  # what was staged goes with the next checkpoint (protocol.md section 16)
+                pass  # staged data goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
                 raise CheckpointDeclinedError(
                     f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} was to stop with savepoint "
@@ -122,17 +121,17 @@ class SnapshotSteps:
             self._channels.signal(name, make)
 
     def _open_channels(self, vertex: RunningVertex, checkpoint_id: int) -> list[ChannelName]:
-        """The channels downstream. A vertex that is not asked any more, or only for its tables, has sent its end."""
-        asked = self.task(checkpoint_id).attempts
+        """Return the channels downstream. A vertex that the checkpoint does not wait for, or only for its tables, has
+        sent its end."""
+        waited_for = self.task(checkpoint_id).attempts
         if isinstance(vertex, RunningSource):
-            return [
-                ChannelName(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
-            ]
-        is_asked = any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked)
-        return [ChannelName(vertex.name)] if is_asked else []
+            subtasks = enumerate(vertex.subtasks())
+            return [ChannelName(vertex.name, split) for split, subtask in subtasks if subtask in waited_for]
+        is_open = any(subtask.operator_id == vertex.vertex.operator_id for subtask in waited_for)
+        return [ChannelName(vertex.name)] if is_open else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
-        """Freeze what belongs to the snapshot, and let what sinks show of it be staged beside the loop."""
+        """Freeze the contents of the snapshot, and start to stage the rows for sinks in the background."""
         if isinstance(vertex, RunningSource):
             task, now = self.task(checkpoint_id), self._parts.clock.now()
             vertex.taken[checkpoint_id] = self._sources.positions(vertex, task, now)
@@ -186,5 +185,5 @@ class SnapshotSteps:
             if acknowledgement.subtask.operator_id in tables:
                 self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
         if isinstance(vertex, RunningChain):
-            vertex.show({each.subtask: each.snapshot for each in taken})
+            vertex.show({ack.subtask: ack.snapshot for ack in taken})
         vertex.completed(checkpoint_id)

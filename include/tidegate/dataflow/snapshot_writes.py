@@ -1,7 +1,7 @@
-"""What sinks stage for a snapshot, written beside the loop of a continuous region, so that rows flow on meanwhile.
+"""The background writes of the rows that sinks stage for a snapshot of a continuous region, so that rows keep flowing.
 
-The asynchronous part of protocol.md section 12. What is written was frozen at the barrier. The loop takes the results,
-so everything else stays in its one thread.
+This is the asynchronous part of protocol.md section 12. The contents were frozen at the barrier. The loop takes the
+results, so everything else stays in its one thread.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class _Write:
 
 
 class SnapshotWrites:
-    """Those of one region. `beside` runs them."""
+    """The pending writes of one region, run by a background executor."""
 
     def __init__(self, jobs: Jobs, background: Executor) -> None:
         self._jobs = jobs
@@ -32,7 +32,7 @@ class SnapshotWrites:
         self._under_way: list[_Write] = []
 
     def __bool__(self) -> bool:
-        """Whether anything is being written."""
+        """Return whether anything is being written."""
         return bool(self._under_way)
 
     def start(self, vertex: RunningChain, pending: PendingSnapshot) -> None:
@@ -41,11 +41,11 @@ class SnapshotWrites:
         self._under_way.append(_Write(vertex, pending, reports))
 
     def under_way(self) -> list[PendingSnapshot]:
-        """What is being written."""
+        """Return the snapshots being written."""
         return [write.pending for write in self._under_way]
 
     def ended(self) -> Iterator[tuple[RunningChain, WriteEnded | WriteFailed]]:
-        """What has been written since, and what could not be. Other errors than `CheckpointError`s are raised."""
+        """Yield the writes that have ended, and the failed ones. Errors other than `CheckpointError`s are raised."""
         done = [write for write in self._under_way if write.reports.done()]
         self._under_way = [write for write in self._under_way if write not in done]
         for write in done:
@@ -53,7 +53,7 @@ class SnapshotWrites:
 
 
 def _write(jobs: Jobs, pending: PendingSnapshot) -> list[Report]:
-    """All versions, one after the other."""
+    """Write all versions, one after the other."""
     reports = []
     for execution, follows in pending.versions():
         written = jobs.run(execution, pending.plan)
@@ -62,16 +62,17 @@ def _write(jobs: Jobs, pending: PendingSnapshot) -> list[Report]:
 
 
 def _of_version(follows: tuple[int, int | None], report: Report) -> Report:
-    """Rows are counted in the version that most likely counts: all others before the checkpoint complete."""
+    """Mark a report's files with the checkpoints that they follow. Count rows only in the most likely version, in which
+    all earlier checkpoints complete."""
     details = {FOLLOWS: list(follows)}
-    handles = tuple(replace(each, details={**each.details, **details}) for each in report.handles)
+    handles = tuple(replace(handle, details={**handle.details, **details}) for handle in report.handles)
     is_counted = follows[1] is None
     metrics = {name: n for name, n in report.metrics.items() if is_counted or not name.startswith("rows")}
     return replace(report, handles=handles, metrics=metrics)
 
 
 def _event_of(write: _Write) -> WriteEnded | WriteFailed:
-    """The result stays with the snapshot that it belongs to, which may have been discarded by now."""
+    """Record the result with its snapshot, which may have been discarded by now, and return the event."""
     checkpoint_id = write.pending.plan.checkpoint_id
     try:
         write.pending.execution.record(write.reports.result())

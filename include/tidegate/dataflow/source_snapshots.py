@@ -1,7 +1,5 @@
-"""Takes the snapshots of the sources: what every split reads for this checkpoint, on record before any operator runs.
-
-A split that has acknowledged is replayed, so that every attempt of a checkpoint sees the same input.
-"""
+"""Snapshots of the sources: the segment that every split reads for this checkpoint, recorded before any operator runs.
+A split that has acknowledged is replayed, so that every attempt of a checkpoint sees the same input."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,10 +20,9 @@ from tidegate.protocol.steps.watermarks import ahead_of, event_time_of, with_eve
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshots:
-    """By source split, the segment before the barrier; None where nothing has arrived.
+    """The segment before the barrier for each source split; None where nothing has arrived.
 
-    A split that had finished before sends no more barriers and is not among them. `ends` are the splits whose data ends
-    here.
+    A split that had finished before sends no more barriers and is left out. `ends` are the splits whose data ends here.
     """
 
     segments: Mapping[SubtaskId, Segment | None]
@@ -35,7 +32,7 @@ class SourceSnapshots:
 def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledger, now: datetime) -> SourceSnapshots:
     """Poll or replay every split, then acknowledge the polled ones in one call.
 
-    Raises `SupersededAttemptError` when an acknowledgement does not count, and whatever the sources raise.
+    Raise `SupersededAttemptError` if an acknowledgement does not count, and the errors of the sources.
     """
     segments: dict[SubtaskId, Segment | None] = {}
     ends: dict[SubtaskId, StopMode] = {}
@@ -70,7 +67,8 @@ def _timed(
     task: SnapshotTask,
     now: datetime,
 ) -> list[Acknowledgement]:
-    """With the event times of what was read, which are part of the positions: a later attempt must have the same."""
+    """Return the acknowledgements with the event times of the rows. They are part of the positions, so that a later
+    attempt has the same."""
     watched = [ack for ack in polled if ack.subtask.operator_id in parts.graph.watched]
     read = {ack.subtask: segment for ack in watched if (segment := segments[ack.subtask]) is not None}
     times = parts.jobs.event_times(read, limits(parts.graph, read, now)) if read else {}
@@ -83,12 +81,13 @@ def _timed(
 
 
 def with_time(segment: Segment | None, taken: Snapshot) -> Segment | None:
-    """The segment with what its split's snapshot says of event times."""
+    """Return the segment with the event times in its split's snapshot."""
     return None if segment is None else replace(segment, event_time=event_time_of(taken), ahead=ahead_of(taken))
 
 
 def limits(graph: Graph, subtasks: Iterable[SubtaskId], now: datetime) -> dict[SubtaskId, int]:
-    """By split, the event time beyond which a row is ahead of the clock, in microseconds since 1970."""
+    """Return the event time beyond which a row counts as ahead of the clock, in microseconds since 1970, for each
+    split."""
     most = {v.operator_id: v.event_time.max_ahead for v in graph.sources if v.event_time is not None}
     return {
         subtask: microseconds(now + ahead)
@@ -100,14 +99,14 @@ def limits(graph: Graph, subtasks: Iterable[SubtaskId], now: datetime) -> dict[S
 def confirm(
     graph: Graph, task: SnapshotTask, acknowledge: Acknowledger, acknowledgements: list[Acknowledgement]
 ) -> None:
-    """Acknowledge, and stop this attempt when it no longer counts (protocol.md section 5.1)."""
+    """Acknowledge, and stop this attempt if it no longer counts (protocol.md section 5.1)."""
     refused = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
     answers = acknowledge(acknowledgements)
     lost = sorted(subtask for subtask, answer in answers.items() if answer in refused)
     if lost:
         raise SupersededAttemptError(
             f"Checkpoint {task.checkpoint_id} of pipeline {graph.pipeline.name} has ended or a later attempt has taken "
-            f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. What this attempt wrote does not "
+            f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. The files of this attempt do not "
             "count and will be deleted. No action is needed."
         )
 
@@ -122,7 +121,7 @@ def _poll(
     other_splits = [snapshot for other, snapshot in task.restored.items() if _is_other_split(other, subtask)]
     context = SourceContext(parts.storage, task.checkpoint_id, prefix, other_splits, now=parts.clock.now())
     segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
-    if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
+    if task.stop is StopMode.DRAIN:  # it stops here for good, even if data is left unread
         snapshot = replace(snapshot, finished=True)
     metrics = SubtaskMetrics(
         start_delay=milliseconds_between(task.triggered_at, now),
@@ -136,7 +135,7 @@ def _poll(
 
 
 def _is_other_split(other: SubtaskId, split: SubtaskId) -> bool:
-    """Whether both are splits of one source."""
+    """Return whether both are different splits of one source."""
     return other.operator_id == split.operator_id and other != split
 
 

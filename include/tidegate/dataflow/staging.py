@@ -1,4 +1,5 @@
-"""What a job needs to know of a sink whose rows it stages. Executors import this module, so it stands alone."""
+"""The facts that a job needs about a sink whose rows it stages. Executors import this module, so it has no
+dependencies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from tidegate.protocol.facts.records import StateHandle
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """The state of a subtask as a sink of upserts has it: what these runs held when rows up to the `horizon` had
+    """The state of a subtask as a sink of upserts has it: the contents of these runs after rows up to the `horizon`
     expired."""
 
     runs: tuple[StateHandle, ...]
@@ -18,9 +19,11 @@ class Had:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A sink whose rows are staged where they are produced. `current`: all rows of the subtask, not only the changed
-    ones. `identity` changes when the sink's definition changes; its handles carry it. With `upserts` the sink is given
-    how the state differs from what it `had`, by subtask; if that is empty, it lacks rows, and is given all.
+    """A sink whose rows are staged where they are produced.
+
+    With `current`, all rows of the subtask are staged, not only the changed ones. `identity` changes when the sink's
+    definition changes, and is recorded in its handles. With `upserts` the sink receives the differences from the state
+    that it `had`, by subtask. If `had` is empty, the sink lacks rows and receives all.
     """
 
     operator_id: str

@@ -1,4 +1,4 @@
-"""What the subtasks of a chain acknowledge: the snapshots that follow from the reports of their execution."""
+"""The acknowledgements of a chain's subtasks: the snapshots that follow from the reports of their execution."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,7 +24,8 @@ from tidegate.protocol.steps.watermarks import with_watermarks
 def acknowledgements(
     plan: ExecutionPlan, execution: Execution, indexes: Iterable[int], start_delay: int
 ) -> list[Acknowledgement]:
-    """Of the operator and its sinks, for subtasks whose reports are complete. Without a report, handles carry over."""
+    """Return the acknowledgements of the operator and its sinks, for subtasks whose reports are complete. Without a
+    report, handles carry over."""
     result = []
     marks = _marks(plan, execution)
     for index in indexes:
@@ -44,7 +45,7 @@ def acknowledgements(
 
 
 def _marks(plan: ExecutionPlan, execution: Execution) -> dict[SubtaskId, SinkMark]:
-    """What the sinks of upserts have."""
+    """Return the marks of the sinks of upserts."""
     vertex = execution.chain.vertex
     return {
         SubtaskId(sink.operator_id, index): mark
@@ -55,16 +56,16 @@ def _marks(plan: ExecutionPlan, execution: Execution) -> dict[SubtaskId, SinkMar
 
 
 def exchange_of(execution: Execution, acknowledged: Mapping[SubtaskId, Snapshot], parallelism: int) -> Exchange:
-    """What the chain's step or operator sends downstream: new files, and those an earlier attempt acknowledged, with
-    its watermark."""
+    """Return the data that the chain's step or operator sends downstream: new files, those that an earlier attempt
+    acknowledged, and its watermark."""
     handles: list[StateHandle] = []
     for index in range(parallelism):
         subtask = SubtaskId(execution.chain.vertex.operator_id, index)
         before = acknowledged.get(subtask)
         report = execution.reports.get(subtask)
-        found: Sequence[StateHandle] = () if report is None else report.handles
-        found = found if before is None else before.handles
-        handles += [handle for handle in found if handle.kind is HandleKind.EXCHANGE]
+        handles_of_subtask: Sequence[StateHandle] = () if report is None else report.handles
+        handles_of_subtask = handles_of_subtask if before is None else before.handles
+        handles += [handle for handle in handles_of_subtask if handle.kind is HandleKind.EXCHANGE]
     return Exchange(tuple(handles), execution.watermark)
 
 
@@ -80,7 +81,8 @@ def _handles(plan: ExecutionPlan, execution: Execution, subtask: SubtaskId) -> t
 
 
 def _metrics(execution: Execution, subtask: SubtaskId, start_delay: int) -> SubtaskMetrics:
-    """The subtasks share one gate. What passed it is counted once, with the first one, which records data in flight."""
+    """Return the metrics of a subtask. Subtasks share one gate; its metrics count with the first one, which records
+    in-flight data."""
     assert execution.aligned is not None
     report: Report | None = execution.reports.get(subtask)
     first = subtask == SubtaskId(execution.chain.vertex.operator_id, 0)
