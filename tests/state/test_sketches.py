@@ -181,7 +181,7 @@ def test_bytes_that_are_no_sketch_are_named(declared) -> None:
             lambda stored=stored: shown(declared, stored),
         ):
             with pytest.raises(
-                StateSchemaError, match=r"What is stored for approx_.* is no sketch of Apache DataSketch"
+                StateSchemaError, match=r"The value stored for approx_.* is not a sketch of Apache DataSketch"
             ):
                 use()
 

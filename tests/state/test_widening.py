@@ -53,12 +53,12 @@ def test_what_may_be_widened_keeps_every_value_and_a_key_its_hash(old: pa.DataTy
 @for_each(
     ("defaults", "said"),
     [
-        ({"w": 1}, "There is no column 'w' for a default; beside the key there are v."),
+        ({"w": 1}, "There is no column 'w' for a default. Apart from the key there are v."),
         ({"k": 1}, "There is no column 'k' for a default"),
-        ({"v": "many"}, "The default 'many' of column 'v' is no int64."),
-        ({"v": 1.5}, "The default 1.5 of column 'v' is no int64."),
+        ({"v": "many"}, "The default 'many' of column 'v' is not of type int64."),
+        ({"v": 1.5}, "The default 1.5 of column 'v' is not of type int64."),
         ({"v": [1]}, r"The default \[1\] of column 'v'"),
-        ({"v": date(2026, 1, 1)}, "of column 'v' is no int64"),
+        ({"v": date(2026, 1, 1)}, "of column 'v' is not of type int64"),
     ],
 )
 def test_a_default_that_does_not_fit_is_refused_where_it_is_declared(defaults: dict[str, Any], said: str) -> None:

@@ -1,10 +1,10 @@
-"""Keyed state as sorted Parquet runs, and the checkpoint storage they lie on: numpy and pyarrow, no Spark.
+"""Keyed state as sorted Parquet runs, and the checkpoint storage that holds them: numpy and pyarrow, no Spark.
 
 May import `pipeline` (aggregates), `protocol` and settings. Read `layout` and `runs` first, then `subtask` (an upsert),
-then `reading` (what people read).
+then `reading` (for people).
 
-`tidegate.state.read(…)` and `tidegate.state.options(…)` are public. Nothing here can find files by name, so they are
-put together in `assembly`, from where they are imported when first used, like the names of the package itself.
+`tidegate.state.read(…)` and `tidegate.state.options(…)` are public. Nothing in this package finds files by name, so
+both are defined in `assembly` and imported from there on first use, like the names of the package itself.
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ __all__ = ["options", "read"]
 
 _PUBLIC = {"read": "read_state", "options": "state_options"}
 
-if not TYPE_CHECKING:  # a type checker would take every other name for one of these
+if not TYPE_CHECKING:  # a type checker would resolve every other name here
 
     def __getattr__(name: str) -> object:
         if name not in _PUBLIC:

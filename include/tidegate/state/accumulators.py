@@ -1,8 +1,8 @@
-"""Declared aggregates: turns new rows into accumulators, merges these with what is stored, and finishes the values.
+"""Declared aggregates: new rows become accumulators, merge with stored accumulators, and become visible values.
 
-Semantics are Spark's, as the docstrings of `tidegate.pipeline.aggregates` say. A sum that does not fit its type is an
-error, as in Spark's ANSI mode: a wrapped total would stay wrong. If several rows share the extreme of `min_by` or
-`max_by`, the smallest value is taken, null first. So the order in which rows arrive does not matter.
+Semantics are Spark's; see the docstrings of `tidegate.pipeline.aggregates`. A sum that does not fit its type is an
+error, as in Spark's ANSI mode, because a wrapped total would stay wrong. If several rows share the extreme of `min_by`
+or `max_by`, the smallest value is taken, null first. So the order in which rows arrive does not matter.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class SumOverflowError(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is stored for some of the groups: `columns[i]` at j belongs to group `groups[j]`, ascending."""
+    """The stored accumulators of some groups: `columns[i]` at j belongs to group `groups[j]`, ascending."""
 
     groups: Ints
     columns: list[pa.Array]
@@ -60,14 +60,14 @@ _NOTHING = Stored(np.empty(0, np.int64), [])
 def accumulate(
     aggregate: Aggregate, types: list[pa.DataType], inputs: list[pa.Array], groups: Groups, stored: Stored
 ) -> list[pa.Array]:
-    """The accumulator columns (of `types`), one row per group, from input columns sorted by group and what is stored.
+    """Return the accumulator columns (of `types`), one row per group, from input columns sorted by group and `stored`.
 
-    Raises `SumOverflowError` and `TooManyValuesError`.
+    Raise `SumOverflowError` if a sum does not fit its type, and `TooManyValuesError` if a list exceeds its limit.
     """
     match aggregate.function:
         case "count":
             return [_count(inputs, groups, stored)]
-        case "version":  # no row counts: see `state.windows`
+        case "version":  # rows do not change it: see `state.windows`
             return [_sum(types[0], integers(np.zeros(groups.size, np.int64)), groups, stored)]
         case "sum":
             return [_sum(types[0], inputs[0], groups, stored)]
@@ -88,8 +88,8 @@ def accumulate(
 
 
 def combined(aggregate: Aggregate, types: list[pa.DataType], stored: list[pa.Array], groups: Groups) -> list[pa.Array]:
-    """The accumulator columns, one row per group, of groups that have several stored rows each: what `accumulate` would
-    have made of all their rows. Raises `SumOverflowError` and `TooManyValuesError`."""
+    """Return the accumulator columns, one row per group, of groups with several stored rows each: the result of
+    `accumulate` over all their rows. Raise `SumOverflowError` and `TooManyValuesError`."""
     match aggregate.function:
         case "count" | "sum" | "avg" | "version":
             return [_sum(kind, column, groups, _NOTHING) for kind, column in zip(types, stored, strict=True)]
@@ -108,7 +108,7 @@ def _listed(aggregate: Aggregate, members: Members, groups: int) -> list[pa.Arra
 
 
 def finished(aggregate: Aggregate, columns: list[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
-    """The visible column of an aggregate from its accumulators."""
+    """Return the visible column of an aggregate from its accumulators."""
     if aggregate.function == "count_distinct":
         return integers(lengths(one_chunk(columns[0])))
     if aggregate.function in SKETCHES:
@@ -214,7 +214,7 @@ def _extreme(column: pa.Array, groups: Groups, stored: Stored, largest: bool) ->
 
 
 def _extreme_number(column: pa.Array, groups: Groups, stored: Stored, choose: np.ufunc) -> pa.Array:
-    """The short way for types whose codes can be turned back into values."""
+    """Return the extremes of a type whose codes can be turned back into values, which takes fewer steps."""
     last = np.iinfo(np.int64).min if choose is np.maximum else np.iinfo(np.int64).max
     codes, is_valid = order_codes(column), valid(column)
     if is_valid is not None:
@@ -249,7 +249,7 @@ def _codes(column: pa.Array, largest: bool) -> Ints:
 
 
 def _null_first(column: pa.Array) -> Ints:
-    """Codes that break ties. They are ranks from 0, so that null can come below them."""
+    """Return codes that break ties. They are ranks from 0, so that null can come below them."""
     ranks = np.unique(order_codes(column), return_inverse=True)[1].astype(np.int64)
     is_valid = valid(column)
     if is_valid is not None:
@@ -258,7 +258,7 @@ def _null_first(column: pa.Array) -> Ints:
 
 
 def _best_rows(codes: Ints, is_valid: Bools | None, groups: Groups, ties: Callable[[], Ints] | None = None) -> Ints:
-    """The row of each group with the smallest code; -1 for groups without a valid row."""
+    """Return the row of each group with the smallest code; -1 for groups without a valid row."""
     if is_valid is None and groups.single:
         return np.arange(groups.size)
     rows = np.arange(groups.size) if is_valid is None else np.flatnonzero(is_valid)
@@ -273,13 +273,13 @@ def _best_rows(codes: Ints, is_valid: Bools | None, groups: Groups, ties: Callab
 
 
 def _smallest(rows: Ints, codes: Ints, groups: Groups) -> Ints:
-    """Those of `rows` (ascending) whose code is the smallest of their group."""
+    """Return the `rows` (ascending) whose code is the smallest of their group."""
     if len(rows) == 0:
         return rows
     starts = np.flatnonzero(_begins(groups.of_rows[rows]))
-    mine = codes[rows]
-    smallest = np.repeat(np.minimum.reduceat(mine, starts), np.diff(starts, append=len(rows)))
-    chosen: Ints = rows[mine == smallest]
+    group_codes = codes[rows]
+    smallest = np.repeat(np.minimum.reduceat(group_codes, starts), np.diff(starts, append=len(rows)))
+    chosen: Ints = rows[group_codes == smallest]
     return chosen
 
 
@@ -292,7 +292,7 @@ def _begins(group_of_rows: Ints) -> Bools:
 def _merged(
     best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: Stored, ties: Callable[[], Ints] | None = None
 ) -> Ints:
-    """`best`, or the stored row if that is as good or the only one. Stored rows follow the `size` new ones."""
+    """Return `best`, or the stored row if that is as good or the only one. Stored rows follow the `size` new ones."""
     if not stored:
         return best
     new, old = best[stored.groups], size + np.arange(len(stored.groups))

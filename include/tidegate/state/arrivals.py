@@ -1,4 +1,4 @@
-"""What a subtask receives: batches gathered, checked against the layout, sorted by hash and grouped by key."""
+"""The input of a subtask: batches gathered, checked against the layout, sorted by hash and grouped by key."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Groups:
 class Arrivals:
     """Rows in the order `order`, which puts equal keys together and sorts them by `hashes` (of those rows, sorted).
 
-    `table` holds them as they came, key columns in canonical form.
+    `table` holds them in the order of arrival, key columns in canonical form.
     """
 
     table: pa.Table
@@ -66,7 +66,7 @@ class Arrivals:
         return one_chunk(self.table.column(name).take(integers(self.order)))
 
     def first_rows(self, names: Sequence[str]) -> pa.Table:
-        """One row per group, as a `pyarrow.Table`."""
+        """Return one row per group, as a `pyarrow.Table`."""
         return self.table.select(list(names)).take(integers(self.order[self.groups.starts]))
 
     def group_hashes(self) -> Hashes:
@@ -74,9 +74,9 @@ class Arrivals:
 
 
 def gather(batches: Iterable[pa.RecordBatch], columns: Sequence[str], spec: SubtaskSpec) -> pa.Table | None:
-    """The named columns of all batches that have rows, as one `pyarrow.Table` of one chunk; None if there are none.
+    """Return the named columns of all batches with rows, as one `pyarrow.Table` of one chunk; None if there are none.
 
-    Raises `CheckpointDeclinedError` on a missing column.
+    Raise `CheckpointDeclinedError` on a missing column.
     """
     kept = [batch for batch in batches if batch.num_rows]
     if not kept:
@@ -95,18 +95,18 @@ def gather(batches: Iterable[pa.RecordBatch], columns: Sequence[str], spec: Subt
 
 
 def owned_rows(table: pa.Table, spec: SubtaskSpec) -> pa.Table:
-    """This subtask's rows of a `pyarrow.Table` (with `_hash`) of many subtasks, in their order."""
+    """Return this subtask's rows of a `pyarrow.Table` (with `_hash`) of many subtasks, in their order."""
     return rows_between(table, *spec.hashes())
 
 
 def rows_between(table: pa.Table, low: int, high: int) -> pa.Table:
-    """The rows of a `pyarrow.Table` (with `_hash`) whose unsigned hash is in this range, in their order."""
+    """Return the rows of a `pyarrow.Table` (with `_hash`) whose unsigned hash is in this range, in their order."""
     hashes = hashes_of_column(table.column(HASH))
     return table.filter(booleans((hashes >= low) & (hashes <= high)))
 
 
 def latest_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Of each key the row of a `pyarrow.Table` (with `_hash`) that came last."""
+    """Return the row of each key that arrived last in a `pyarrow.Table` (with `_hash`)."""
     hashes = hashes_of_column(table.column(HASH))
     order = sorted_order(hashes)
     columns = [canonical_key(plain(name, table.column(name))) for name in keys]
@@ -116,7 +116,8 @@ def latest_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def by_owner(table: pa.Table, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, pa.Table]]:
-    """Rows by subtask of `specs`. If all rows belong to the `likely` one, the others are not searched."""
+    """Return the rows of each subtask of `specs`. If all rows belong to the `likely` one, the others are not
+    searched."""
     hashes = hashes_of_column(table.column(HASH))
     if likely in specs:
         low, high = specs[likely].hashes()
@@ -127,7 +128,7 @@ def by_owner(table: pa.Table, specs: Mapping[int, SubtaskSpec], likely: int) -> 
 
 
 def arrange(table: pa.Table, spec: SubtaskSpec) -> Arrivals:
-    """Sort and group rows. Raises `CheckpointDeclinedError` if some belong to another subtask."""
+    """Sort and group rows. Raise `CheckpointDeclinedError` if some belong to another subtask."""
     unsorted = hashes_of_column(table.column(HASH))
     order = sorted_order(unsorted)
     hashes = unsorted[order]
@@ -148,7 +149,7 @@ def require_owned(table: pa.Table, first: int, last: int, spec: SubtaskSpec) -> 
 
 
 def key_starts(order: Ints, hashes: Hashes, keys: pa.Table) -> tuple[Ints, Ints]:
-    """Where each key's rows start, and the order. The order is changed where keys that share a hash are mixed."""
+    """Return the start of each key's rows, and the order. The order changes where keys that share a hash are mixed."""
     columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
     first = np.ones(len(order), np.bool_)
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1

@@ -1,7 +1,7 @@
-"""What has changed in a range of key groups from one checkpoint to another: rows upserted, keys deleted.
+"""The changes in a range of key groups from one checkpoint to another: rows upserted, keys deleted.
 
-Runs never change, so only keys in runs that the two checkpoints do not share can differ. These are looked up in both,
-and compared as a user sees them: an accumulator that leads to the same value is no change.
+Runs never change, so only keys in runs that the two checkpoints do not share can differ. These are looked up in both
+checkpoints, and compared as visible rows: another accumulator with the same value is no change.
 """
 
 from collections.abc import Iterator
@@ -26,19 +26,20 @@ UPSERT, DELETE = "upsert", "delete"
 
 
 def changes_schema(layout: StateLayout) -> pa.Schema:
-    """`pyarrow.Schema` of a visible row and what has happened to it; of a deleted key only the key is not null."""
+    """Return the `pyarrow.Schema` of a visible row and its change. In the row of a deleted key only the key is not
+    null."""
     return layout.rows.append(pa.field(CHANGE, pa.string()))
 
 
 def touched_keys(before: SubtaskSpec, now: SubtaskSpec) -> Iterator[Keys]:
-    """All keys that may differ between two specs of one key-group range, in slices of bounded size."""
+    """Yield all keys that may differ between two specs of one key-group range, in slices of bounded size."""
     schema = pa.schema([pa.field(HASH, pa.int64(), nullable=False), *now.layout.key_schema])
     for table in merged_slices(now, _unshared(before, now), schema, keep_tombstones=True):
         yield Keys(hashes_of_column(table.column(HASH)), table.select(now.layout.key_names))
 
 
 def changed_rows(before: SubtaskSpec, now: SubtaskSpec, keys: Keys, opened: Opened = open_run) -> pa.Table:
-    """Of some keys, the rows that differ: a `pyarrow.Table` of `changes_schema`."""
+    """Return the rows of some keys that differ: a `pyarrow.Table` of `changes_schema`."""
     layout = now.layout
     names = layout.stored.names
     old, new = (find_rows(spec, keys.hashes, keys.rows, names, opened) for spec in (before, now))
@@ -49,15 +50,15 @@ def changed_rows(before: SubtaskSpec, now: SubtaskSpec, keys: Keys, opened: Open
 
 
 def _unshared(before: SubtaskSpec, now: SubtaskSpec) -> list[StateHandle]:
-    """The runs behind those with which both lists begin. What is only in these is the same on both sides, unless it has
-    expired in between."""
+    """Return the runs behind those with which both lists begin. Rows in the common ones are the same on both sides,
+    unless they have expired in between."""
     old, new = _covering(before), _covering(now)
     shared = 0
     while shared < min(len(old), len(new)) and old[shared].path == new[shared].path:
         if before.hashes_in(old[shared]) != now.hashes_in(new[shared]):
             break
         shared += 1
-    if before.layout.expired != now.layout.expired:  # the time to live was changed in between
+    if before.layout.expired != now.layout.expired:  # the time to live changed in between
         return [*old, *new[shared:]]
     current = recorded_as(now.layout)
     expiring = [run for run in new[:shared] if may_expire_between(current, [run], before.horizon, now.horizon)]
@@ -70,7 +71,7 @@ def _covering(spec: SubtaskSpec) -> list[StateHandle]:
 
 
 def _is_news(old: Found, new: Found, layout: StateLayout) -> Bools:
-    """Which of the new rows were not there, or were different."""
+    """Return which of the new rows did not exist before, or were different."""
     both, old_at, new_at = np.intersect1d(old.positions, new.positions, assume_unique=True, return_indices=True)
     news = np.ones(len(new.positions), np.bool_)
     earlier, later = (
@@ -81,12 +82,12 @@ def _is_news(old: Found, new: Found, layout: StateLayout) -> Bools:
 
 
 def _comparable(rows: pa.Table) -> list[pa.Array]:
-    """Columns in which equal values have equal bits: one NaN, one zero."""
+    """Return columns in which equal values have equal bits: one NaN, one zero."""
     return [canonical_key(one_chunk(column)) for column in rows.columns]
 
 
 def _marked(rows: pa.Table, change: str, layout: StateLayout) -> pa.Table:
-    """With the columns that `rows` lacks as nulls, and what has happened."""
+    """Return the rows with their change, and with nulls in the columns that they lack."""
     schema = changes_schema(layout)
     columns = [rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in layout.rows]
     return pa.Table.from_arrays([*columns, pa.repeat(pa.scalar(change), len(rows))], schema=schema)

@@ -1,8 +1,8 @@
-"""Arrow columns as numpy sees them: views, equality of keys, and codes that order like Spark does.
+"""Arrow columns for numpy: views, equality of keys, and codes that order as Spark does.
 
-A view ignores validity: the value under a null is undefined, so callers ask `valid` as well. Arrays are made and read
-by their buffers, because `pyarrow.array` and `to_numpy` import pandas. Executors may not have pandas, and importing it
-costs a fresh worker half a second.
+A view ignores validity: the value under a null is undefined, so callers use `valid` as well. Arrays are created and
+read by their buffers, because `pyarrow.array` and `to_numpy` import pandas. Executors may not have pandas, and
+importing it costs a fresh worker half a second.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A `ChunkedArray` as one `Array`, without a copy where it is one already."""
+    """Return a `ChunkedArray` as one `Array`, without a copy if it has one chunk."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 0:
@@ -31,24 +31,24 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """An empty `pyarrow.Table`."""
+    """Return an empty `pyarrow.Table`."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def plain(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column as one array of the type that state uses for it."""
+    """Return a column as one array of the type that state uses for it."""
     wanted = stored_type(name, column.type)
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 
 def hashes_of_column(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """The `_hash` column as unsigned numbers, by which it is ordered."""
+    """Return the `_hash` column as unsigned numbers, the order of runs."""
     return fixed(one_chunk(column)).view(np.uint64)
 
 
 def sorted_order(hashes: Hashes) -> Ints:
-    """The stable order by hash. Two radix passes (numpy's for 16 bits) over the high half leave almost nothing to sort:
-    three times as fast as one `argsort`."""
+    """Return the stable order by hash. Two radix passes (numpy's for 16 bits) over the high half leave almost nothing
+    to sort, which is faster than one `argsort`."""
     order = np.argsort(_digit(hashes, 32), kind="stable")
     order = order[np.argsort(_digit(hashes, 48)[order], kind="stable")]
     ordered = hashes[order]
@@ -58,7 +58,7 @@ def sorted_order(hashes: Hashes) -> Ints:
 
 
 def distinct(hashes: Hashes) -> Hashes:
-    """Sorted, each once. numpy's `unique` puts them into a table first, which takes ten times as long."""
+    """Return the sorted distinct hashes. numpy's `unique` is slower, because it builds a hash table first."""
     ordered = np.sort(hashes)
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -70,7 +70,8 @@ def _digit(hashes: Hashes, shift: int) -> npt.NDArray[np.uint16]:
 
 
 def fixed(array: pa.Array) -> npt.NDArray[Any]:
-    """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else ints."""
+    """Return a fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else
+    ints."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return flags(array)
@@ -89,21 +90,21 @@ def fixed(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def valid(array: pa.Array) -> Bools | None:
-    """Which rows are not null; None if all are."""
+    """Return which rows are not null; None if all are."""
     if array.null_count == 0:
         return None
     return flags(array.is_valid())
 
 
 def from_fixed(kind: pa.DataType, values: npt.NDArray[Any], is_valid: Bools | None = None) -> pa.Array:
-    """The reverse of `fixed` for integers, floats, dates, timestamps and decimals."""
+    """Return an Arrow array: the reverse of `fixed` for integers, floats, dates, timestamps and decimals."""
     validity = None if is_valid is None else _bits(is_valid)
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [validity, data])
 
 
 def flags(array: pa.Array) -> Bools:
-    """A boolean array's bits as numpy booleans; the value under a null is undefined."""
+    """Return a boolean array's bits as numpy booleans. The value under a null is undefined."""
     buffer, first = array.buffers()[1], array.offset % 8
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), np.bool_)
@@ -112,12 +113,12 @@ def flags(array: pa.Array) -> Bools:
 
 
 def booleans(values: Bools) -> pa.Array:
-    """An Arrow array of numpy booleans."""
+    """Return an Arrow array of numpy booleans."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 def integers(values: npt.NDArray[Any]) -> pa.Array:
-    """An Arrow array of bigint over numpy integers of 64 bits, signed or not."""
+    """Return an Arrow array of bigint over numpy integers of 64 bits, signed or not."""
     return from_fixed(pa.int64(), values)
 
 
@@ -126,7 +127,7 @@ def _bits(values: Bools) -> pa.Buffer:
 
 
 def canonical_key(array: pa.Array) -> pa.Array:
-    """Key values as Spark groups them: -0.0 is 0.0, and there is one NaN."""
+    """Return key values as Spark groups them: -0.0 becomes 0.0, and there is one NaN."""
     if not pa.types.is_floating(array.type):
         return array
     values = fixed(array) + fixed(array).dtype.type(0)
@@ -135,7 +136,7 @@ def canonical_key(array: pa.Array) -> pa.Array:
 
 
 def same_rows(left: list[pa.Array], right: list[pa.Array], length: int) -> Bools:
-    """Null-safe equality, row by row, of two lists of key columns of equal types."""
+    """Compare two lists of key columns of equal types row by row. Nulls are equal."""
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):
         same &= _same_values(a, b)
@@ -143,8 +144,8 @@ def same_rows(left: list[pa.Array], right: list[pa.Array], length: int) -> Bools
 
 
 def key_classes(columns: list[pa.Array], rows: Ints) -> Ints:
-    """Numbers some rows so that equal keys have equal numbers. Column by column, so it costs more than to compare
-    neighbours: for rows that share a hash."""
+    """Number some rows so that equal keys have equal numbers. It works column by column, so it costs more than
+    comparing neighbours, and is for rows that share a hash."""
     classes, places = np.zeros(len(rows), np.int64), integers(rows)
     for column in columns:
         if not pa.types.is_null(column.type):
@@ -178,22 +179,23 @@ def _same_lists(a: pa.Array, b: pa.Array) -> Bools:
     sizes, others = lengths(a), lengths(b)
     same: Bools = (sizes == others) & (flags(a.is_valid()) == flags(b.is_valid()))
     chosen = np.flatnonzero(same)
-    mine, theirs = (canonical_key(array.take(integers(chosen)).flatten()) for array in (a, b))
+    left, right = (canonical_key(array.take(integers(chosen)).flatten()) for array in (a, b))
     of = np.repeat(chosen, sizes[chosen])
-    same[of[~_same_values(mine, theirs)]] = False
+    same[of[~_same_values(left, right)]] = False
     return same
 
 
 def lengths(lists: pa.Array) -> Ints:
-    """How many values each list has; none where it is null."""
+    """Return the number of values in each list, 0 where it is null."""
     sizes = fixed(pc.list_value_length(lists)).astype(np.int64)
-    if (there := valid(lists)) is not None:
-        sizes[~there] = 0
+    if (is_valid := valid(lists)) is not None:
+        sizes[~is_valid] = 0
     return sizes
 
 
 def order_codes(array: pa.Array) -> Ints:
-    """Numbers that compare as Spark compares the values: NaN above all, -0.0 equal to 0.0, strings by their bytes.
+    """Return numbers that compare as Spark compares the values: NaN above all, -0.0 equal to 0.0, strings by their
+    bytes.
 
     Only codes of one array compare. To compare two arrays, concatenate them first.
     """
@@ -213,7 +215,7 @@ def order_codes(array: pa.Array) -> Ints:
 
 
 def decoded(codes: Ints, kind: pa.DataType) -> npt.NDArray[Any]:
-    """The values of integers, dates, timestamps and floats from their order codes, as `fixed` gives them."""
+    """Return the values of integers, dates, timestamps and floats from their order codes, in the form of `fixed`."""
     if pa.types.is_floating(kind):
         return _flipped(codes).view(np.float64).astype(np.float32 if kind.bit_width == 32 else np.float64, copy=False)
     return codes.astype(_WIDTHS[kind.bit_width], copy=False)
@@ -224,7 +226,7 @@ def is_decodable(kind: pa.DataType) -> bool:
 
 
 def _flipped(bits: Ints) -> Ints:
-    """Bits of doubles to numbers that order like them, and back."""
+    """Convert bits of doubles to numbers of the same order, and back."""
     flipped: Ints = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
     return flipped
 

@@ -1,4 +1,4 @@
-"""Which runs to merge into one, and the merge. Off the critical path: the runs it reads stay as they are.
+"""Compaction: which runs to merge into one, and the merge. Off the critical path; the merged runs stay unchanged.
 
 A run is merged with the newer ones once these together have grown to its size, so each row is rewritten about as often
 as the state can double. The number of runs must stay small, because every lookup visits all of them.
@@ -14,18 +14,18 @@ from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
 
-# Measured: rewrites half the bytes that 4 and 8 do, for one more run per lookup on average.
+# Fewer bytes are rewritten than with 4 and 8, for one more run per lookup on average.
 MIN_RUNS = 8
 MAX_RUNS = 16
-SLACK = 1.25  # runs of equal epochs differ by a little
+SLACK = 1.25  # runs of equal epochs differ a little
 
 
 def choose_runs(rows: Sequence[int]) -> range | None:
-    """Which neighbouring runs to merge, given the rows of each, oldest first; None if it is not worth it.
+    """Return the neighbouring runs to merge, given the rows of each, oldest first; None if a merge is not worth it.
 
     Beginning with the newest, an older run joins while it is not much larger than all newer ones together. These are
-    merged if they are at least `MIN_RUNS`. Else, above `MAX_RUNS`, the cheapest neighbours that bring the number down
-    to it.
+    merged if they are at least `MIN_RUNS`. Otherwise, above `MAX_RUNS`, the cheapest neighbours that bring the number
+    down to it are merged.
     """
     start, total = len(rows), 0
     while start and (start == len(rows) or rows[start - 1] <= total * SLACK):
@@ -41,14 +41,14 @@ def choose_runs(rows: Sequence[int]) -> range | None:
 
 
 def plan_compaction(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
-    """The runs of the subtask to merge, in their order; none if it is not worth it."""
+    """Return the runs of the subtask to merge, in their order; none if a merge is not worth it."""
     chosen = choose_runs([_rows_of_subtask(spec, run) for run in spec.runs])
     return tuple(spec.runs[at] for at in chosen) if chosen else ()
 
 
 def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
-    """An estimate: after a rescale a subtask sees part of a run, and hashes are spread evenly. Where all rows have
-    expired, a merge removes them and costs little."""
+    """Estimate the rows of a run in the subtask. After a rescale a subtask sees part of a run, and hashes are spread
+    evenly. A run of expired rows counts as empty, because a merge removes them and costs little."""
     if not may_have_alive(run, spec.horizon):
         return 0
     low, high = spec.hashes_in(run)
@@ -59,9 +59,9 @@ def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
 def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
 
-    Tombstones and expired rows are dropped if the merged runs begin with the subtask's oldest: nothing older is left
-    for them to hide. Else expired rows become tombstones. What has expired is judged by the merged runs alone: a
-    restore may lead to a checkpoint that has these and none of the newer ones.
+    Tombstones and expired rows are dropped if the merged runs begin with the subtask's oldest, because they hide
+    nothing older. Otherwise expired rows become tombstones. Expiry is decided by the merged runs alone: a restore may
+    lead to a checkpoint that has these and none of the newer ones.
     """
     spec = replace(spec, horizon=judge(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
     may_be_gone = spec.layout.ttl is not None or bool(spec.layout.expired)

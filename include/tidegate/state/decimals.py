@@ -10,7 +10,7 @@ _MASK = np.uint64(0xFFFFFFFF)
 
 
 def limbs_of(words: npt.NDArray[np.uint64]) -> Ints:
-    """(n, 2) unsigned words, low first, to (n, 4) limbs; the highest carries the sign."""
+    """Convert (n, 2) unsigned words, low first, to (n, 4) limbs. The highest carries the sign."""
     limbs = np.empty((len(words), 4), np.int64)
     for word in (0, 1):
         limbs[:, 2 * word] = words[:, word] & _MASK
@@ -20,7 +20,7 @@ def limbs_of(words: npt.NDArray[np.uint64]) -> Ints:
 
 
 def words_of(limbs: Ints, precision: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Sums of limbs back to words, and which of them do not fit into `precision` digits."""
+    """Convert sums of limbs back to words. Also return which of them do not fit into `precision` digits."""
     carried = limbs.copy()
     for at in range(3):
         carried[:, at + 1] += carried[:, at] >> 32

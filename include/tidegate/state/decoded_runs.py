@@ -1,8 +1,8 @@
-"""Small runs that this process has read or written, decoded in its memory: the next checkpoint or micro-batch reads the
-same ones again. They lie in local storage and have no copy; see `mapped_copies` for all others.
+"""Small runs that this process has read or written, decoded in memory, because the next checkpoint or micro-batch reads
+the same runs again. They lie in local storage and have no copy; see `mapped_copies` for all others.
 
-Spark keeps its Python workers, but nothing depends on that: a worker that is new reads the files. Whoever adds a run
-drops those that were used longest ago, beyond the bound, and the process takes the rest with it.
+Spark keeps its Python workers, but nothing depends on that: a new worker reads the files. Adding a run drops the least
+recently used ones beyond the bound. The end of the process drops the rest.
 """
 
 from collections import OrderedDict
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 
 class DecodedRuns:
-    """By storage, path and checksum, runs of up to `each` bytes in memory, those used last, and `most` bytes of them
-    together. May be used by several threads."""
+    """An LRU cache of decoded runs by storage, path and checksum, each up to `each` bytes and together up to `most`.
+    Safe for several threads."""
 
     def __init__(self, each: int, most: int) -> None:
         self._each = each
@@ -23,14 +23,14 @@ class DecodedRuns:
         self._runs: OrderedDict[tuple[str, str, str], list[pa.RecordBatch]] = OrderedDict()
 
     def find(self, key: tuple[str, str, str]) -> list[pa.RecordBatch] | None:
-        """The `pyarrow.RecordBatch`es of a run, if it is among them."""
+        """Return the `pyarrow.RecordBatch`es of a cached run."""
         with self._lock:
             if key in self._runs:
                 self._runs.move_to_end(key)
             return self._runs.get(key)
 
     def keep(self, key: tuple[str, str, str], batches: list[pa.RecordBatch]) -> None:
-        """Remember a run, unless it is too large, and forget those that were used longest ago."""
+        """Cache a run, unless it is too large, and drop the least recently used ones."""
         if (size := _size(batches)) > self._each:
             return
         with self._lock:

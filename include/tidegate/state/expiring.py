@@ -1,7 +1,7 @@
-"""Which rows of a run have expired, for a reader with a horizon: they are to it what deleted rows are.
+"""Expiry of the rows of a run, for a reader with a horizon. Expired rows count as deleted for that reader.
 
-What decides is in `protocol.schema.expiry`. Rows of a run may be older than the column that counts, or than a change of
-the time to live; then the layouts say what that means for them.
+The decisions are in `protocol.schema.expiry`. Rows of a run may be older than the column that they live by, or than a
+change of the time to live; the layouts determine their expiry.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,19 +24,19 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """When rows are changed that are written now, and up to where others have expired."""
+    """The time of change of rows that are written now, and the horizon up to which others have expired."""
 
     at: int
     horizon: int | None
 
 
 def judge(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> Judged:
-    """For all subtasks of an operator, whose runs these are."""
+    """Decide for all subtasks of an operator, whose runs these are."""
     lives_by = layout.schema.lives_by()
     if lives_by is None:
         return Judged(moment.at, None)
     horizon = find_horizon(*lives_by, runs, moment)
-    if lives_by[2] and horizon is not None:  # a clock that went back does not make rows older than they are
+    if lives_by[2] and horizon is not None:  # a clock that was put back does not make rows older
         return Judged(horizon + lives_by[1], horizon)
     return Judged(moment.at, horizon)
 
@@ -44,8 +44,8 @@ def judge(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> J
 def succeeding(
     stored: StateLayout, defined: StateLayout, schema: StateSchema, runs: Iterable[StateHandle], moment: Moment
 ) -> StateLayout:
-    """The layout of `defined`, for state that has `stored`. If the definition changes when rows expire, those that had
-    expired before stay expired."""
+    """Return the layout of `defined`, for state in the layout `stored`. If the definition changes when rows expire,
+    rows that had expired before stay expired."""
     before, expired = stored.schema.lives_by(), stored.expired
     if before is not None and before != schema.lives_by():
         horizon = find_horizon(*before, runs, moment)
@@ -57,13 +57,13 @@ def succeeding(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """By column of a run, up to which time its rows have expired; `everything`: all of them have."""
+    """The expiry of a run's rows: by column, the time up to which they have expired. With `everything`, all have."""
 
     horizons: tuple[tuple[str, int], ...] = ()
     everything: bool = False
 
     def expired(self, rows: pa.RecordBatch, places: Ints | None = None) -> Bools | None:
-        """Which rows have expired, of those at `places` or of all; None if none can have."""
+        """Return which rows have expired, of those at `places` or of all; None if none can have."""
         length = rows.num_rows if places is None else len(places)
         if self.everything:
             return np.ones(length, np.bool_)
@@ -71,15 +71,15 @@ class Limits:
         for name, horizon in self.horizons:
             column = rows.column(name)
             column = column if places is None else column.take(integers(places))
-            over = times_of(column) <= horizon
-            if (there := valid(column)) is not None:
-                over &= there
-            result = over if result is None else result | over
+            is_over = times_of(column) <= horizon
+            if (is_valid := valid(column)) is not None:
+                is_over &= is_valid
+            result = is_over if result is None else result | is_over
         return result
 
 
 def limits_of(stored: StateLayout, wanted: StateLayout, horizon: int | None) -> Limits | None:
-    """What has expired of a run in the layout `stored`, to a reader in `wanted`; None if nothing can have."""
+    """Return the expiry of a run in the layout `stored`, for a reader in `wanted`; None if no row can have expired."""
     names = {column.id: column.name for column in (*stored.schema.keys, *(stored.schema.values or ()))}
     horizons, everything = [], False
     for id_, until, default in _rules(stored, wanted, horizon):
@@ -91,18 +91,18 @@ def limits_of(stored: StateLayout, wanted: StateLayout, horizon: int | None) -> 
 
 
 def _rules(stored: StateLayout, wanted: StateLayout, horizon: int | None) -> Iterator[tuple[str, int, int | None]]:
-    """Ids of columns, each with a horizon and the time of rows that are older than the column."""
+    """Yield ids of columns, each with a horizon and the time of rows that are older than the column."""
     if wanted.ttl is not None and horizon is not None:
         lives_by = wanted.schema.lives_by()
         assert lives_by is not None
         yield lives_by[0], horizon, default_time(wanted, wanted.ttl.column)
-    for each in wanted.expired:
-        if stored.version < each.version:
-            yield each.column, each.horizon, each.default
+    for rule in wanted.expired:
+        if stored.version < rule.version:
+            yield rule.column, rule.horizon, rule.default
 
 
 def default_time(layout: StateLayout, name: str) -> int | None:
-    """The time in a column of rows that are older than it; None if they have none."""
+    """Return the time in a column of rows that are older than the column; None if they have none."""
     default = dict(layout.defaults).get(name)
     if default is None or isinstance(default, int):
         return default
@@ -111,14 +111,14 @@ def default_time(layout: StateLayout, name: str) -> int | None:
 
 
 def times_of(column: pa.Array | pa.ChunkedArray) -> Ints:
-    """Timestamps or dates in microseconds since 1970. What lies under a null is undefined."""
+    """Return timestamps or dates in microseconds since 1970. The value under a null is undefined."""
     column = one_chunk(column)
     values = fixed(column).astype(np.int64, copy=False)
     return values * _DAY if pa.types.is_date32(column.type) else values
 
 
 def recorded_as(layout: StateLayout) -> RecordedTtl | None:
-    """By what rows of a layout live, as runs in it say."""
+    """Return how long rows of a layout live, in the form recorded in runs."""
     lives_by = layout.schema.lives_by()
     if lives_by is None or layout.ttl is None:
         return None
@@ -126,7 +126,7 @@ def recorded_as(layout: StateLayout) -> RecordedTtl | None:
 
 
 class Span:
-    """What a run that is being written will say of the times of its rows, tombstones apart."""
+    """The times of the rows in a run that is being written, without tombstones, to be recorded with the run."""
 
     def __init__(self, layout: StateLayout, recorded: RecordedTtl | None, horizon: int | None = None) -> None:
         self.removed = 0
@@ -136,7 +136,7 @@ class Span:
 
     @classmethod
     def of(cls, spec: SubtaskSpec) -> "Span":
-        """For rows that change now."""
+        """Return the span for rows that change now."""
         recorded = recorded_as(spec.layout)
         if recorded is None or spec.horizon is None:
             return cls(spec.layout, recorded)
@@ -144,24 +144,24 @@ class Span:
 
     @classmethod
     def merging(cls, spec: SubtaskSpec, runs: Sequence[StateHandle]) -> "Span":
-        """For a run that takes the place of others."""
+        """Return the span for a run that replaces others."""
         recorded = recorded_as(spec.layout)
         times = None if recorded is None else merged(recorded, runs, spec.checkpoint_id)
         return cls(spec.layout, times, spec.horizon)
 
     def add(self, table: pa.Table, alive: Bools | None) -> None:
-        """Rows of the layout, of which some are no tombstones."""
+        """Add rows of the layout. `alive` marks those that are no tombstones."""
         if self._recorded is None or self._layout.ttl is None or table.num_rows == 0:
             return
         column = one_chunk(table.column(self._layout.ttl.column))
-        times, there = times_of(column), valid(column)
-        kept = there if alive is None else alive if there is None else there & alive
+        times, is_valid = times_of(column), valid(column)
+        kept = is_valid if alive is None else alive if is_valid is None else is_valid & alive
         times = times if kept is None else times[kept]
         if len(times):
             self._recorded = with_times(self._recorded, int(times.min()), int(times.max()))
 
     def recorded(self) -> dict[str, Any] | None:
-        """What the handle says of them; None of rows that do not expire."""
+        """Return the record for the handle; None for rows that do not expire."""
         if self._recorded is None:
             return None
         return with_removed(self._recorded, self.removed, self._horizon).to_json()

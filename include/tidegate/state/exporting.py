@@ -1,4 +1,4 @@
-"""Writes the state of a subtask as one complete run somewhere else: what a canonical savepoint holds of it."""
+"""Export of a subtask's state as one complete run to another place, for a canonical savepoint."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -33,9 +33,9 @@ def rewrite_state(
 ) -> StateHandle:
     """Merge all runs of a subtask into one below `location`, in bounded memory and without tombstones.
 
-    The layout is by default that of the newest run: the definition is not needed. `changes` replace rows, or delete
-    those whose `_delete` is true; their columns are `_hash`, the layout's, and `_delete`. Raises `StateIntegrityError`,
-    `StorageError`, and `SavepointEditError` if two of the changes are of one key.
+    The layout is by default that of the newest run, so the definition is not needed. `changes` replace rows, or delete
+    those whose `_delete` is true; their columns are `_hash`, those of the layout, and `_delete`. Raise
+    `StateIntegrityError`, `StorageError`, and `SavepointEditError` if two changes have the same key.
     """
     where = f"operator {rewrite.subtask.operator_id} of pipeline {pipeline}, checkpoint {checkpoint_id}"
     target = SubtaskSpec(
@@ -61,7 +61,7 @@ def rewrite_state(
 
 
 def _arranged(changes: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[RunPart]:
-    """The changes as a run that is newer than all others."""
+    """Return the changes as a run that is newer than all others."""
     names = spec.layout.stored.names
     table = gather(changes, [*names, DELETE], spec)
     if table is None:
@@ -71,7 +71,7 @@ def _arranged(changes: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[RunP
         group = int(np.argmax(arrivals.groups.sizes))
         key = key_text(arrivals.first_rows(spec.layout.key_names), group)
         raise SavepointEditError(
-            f"The rows and keys that were given for operator {spec.operator} of pipeline {spec.pipeline} name the key "
+            f"The rows and keys given for operator {spec.operator} of pipeline {spec.pipeline} name the key "
             f"{key} {arrivals.groups.sizes[group]} times. Each key may be given once, to be replaced or to be removed. "
             "Nothing was written."
         )
@@ -82,7 +82,7 @@ def _arranged(changes: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[RunP
 
 
 def _own(table: pa.Table, spec: SubtaskSpec) -> pa.Table:
-    """The rows of the subtask, of a table sorted by hash: key groups of another number are cut elsewhere."""
+    """Return the subtask's rows of a table sorted by hash. Another number of key groups has other bounds."""
     low, high = spec.hashes()
     hashes = hashes_of_column(table.column(0))
     start = int(np.searchsorted(hashes, np.uint64(low), side="left"))

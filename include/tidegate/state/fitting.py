@@ -1,7 +1,7 @@
-"""Brings rows of a run to the layout of their reader: state is never rewritten for a change of the definition.
+"""Conversion of a run's rows to the layout of their reader. State is never rewritten for a change of the definition.
 
-Columns are found by their ids, cast where they were widened, and filled in where the run is older than they are. Only
-what a reader takes is converted.
+Columns are found by their ids, cast if they were widened, and filled in if they are newer than the run. Only the
+columns that a reader takes are converted.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from tidegate.state.values import value_array
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """By the name that a reader knows a column by: where it is in the run, and what it becomes."""
+    """The conversion of each column of a reader: its name in the run, its type, and its default."""
 
     columns: dict[str, tuple[str | None, pa.DataType, Any]]
 
     def stored_names(self, names: Sequence[str]) -> list[str]:
-        """The columns of the run that are needed for some of the reader's."""
-        found = (self.columns[name][0] if name in self.columns else name for name in names)
-        return [name for name in found if name is not None]
+        """Return the columns of the run that some of the reader's columns need."""
+        stored = (self.columns[name][0] if name in self.columns else name for name in names)
+        return [name for name in stored if name is not None]
 
     def applied(self, rows: pa.RecordBatch, names: Sequence[str], length: int) -> pa.RecordBatch:
-        """Some of the reader's columns, from as many rows of the run that have what they need (`pyarrow.RecordBatch`,
-        which forgets its length if nothing is needed)."""
+        """Return some of the reader's columns, given the columns of the run that they need. `length` is the number of
+        rows, because a `pyarrow.RecordBatch` without columns has none."""
         return pa.RecordBatch.from_arrays([self._column(rows, name, length) for name in names], list(names))
 
     def _column(self, rows: pa.RecordBatch, name: str, length: int) -> pa.Array:
-        if name not in self.columns:  # its hash, or its tombstones
+        if name not in self.columns:  # the hash or the tombstones
             return rows.column(name)
         stored, kind, default = self.columns[name]
         if stored is not None:
@@ -42,7 +42,7 @@ class Fit:
             return column if column.type == kind else column.cast(kind)
         if default is None:
             return pa.nulls(length, kind)
-        if kind == pa.int64():  # counts: a value of any other type costs a fresh worker the import of pandas
+        if kind == pa.int64():  # counts: values of any other type cost a fresh worker the import of pandas
             return integers(np.full(length, default, np.int64))
         if pa.types.is_timestamp(kind) and isinstance(default, int):  # when a row was last changed
             return from_fixed(kind, np.full(length, default, np.int64))
@@ -50,7 +50,7 @@ class Fit:
 
 
 def fit_of(stored: StateLayout, wanted: StateLayout) -> Fit:
-    """How rows of `stored` become rows of `wanted`, which succeeds it."""
+    """Return how rows of `stored` become rows of `wanted`, which succeeds it."""
     before, after = stored.schema, wanted.schema
     names = {column.id: column.name for column in (*before.keys, *(before.values or ()))}
     types = {column.name: column.type for column in (*wanted.keys, *wanted.values)}
@@ -59,7 +59,8 @@ def fit_of(stored: StateLayout, wanted: StateLayout) -> Fit:
 
 
 def misfits(stored: StateLayout, wanted: StateLayout) -> list[str]:
-    """Why rows of `stored` cannot become rows of `wanted`, a phrase each. Only a newer version can succeed it."""
+    """Return the reasons why rows of `stored` cannot become rows of `wanted`, a phrase each. Only a newer version can
+    succeed it."""
     if stored.version >= wanted.version:
         return wanted.differences(stored)
     before, after = stored.schema, wanted.schema
@@ -68,9 +69,9 @@ def misfits(stored: StateLayout, wanted: StateLayout) -> list[str]:
     if [column.id for column in before.keys] != [column.id for column in after.keys]:
         problems.append(f"the key is stored as ({_listed(before.keys)}) and now defined as ({_listed(after.keys)})")
     for column in (*after.keys, *(after.values or ())):
-        there = old.get(column.id)
-        if there is not None and not can_widen(str(there.type), str(column.type)):
-            problems.append(f"column {column.name!r} is stored as {there.type}, now {column.type}")
+        former = old.get(column.id)
+        if former is not None and not can_widen(str(former.type), str(column.type)):
+            problems.append(f"column {column.name!r} is stored as {former.type}, now {column.type}")
     return problems
 
 

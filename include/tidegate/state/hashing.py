@@ -26,8 +26,8 @@ _FLOAT_BITS = {32: (np.float32, np.uint32), 64: (np.float64, np.uint64)}
 
 
 def spark_hash(columns: Sequence[pa.Array], rows: int | None = None) -> pa.Array:
-    """`xxhash64(columns…)` as an Arrow array of bigint; `columns` are Arrow arrays of equal length. If there may be
-    none, `rows` says how many hashes there are."""
+    """Return `xxhash64(columns…)` as an Arrow array of bigint, for Arrow arrays of equal length. If there may be no
+    columns, `rows` is the number of hashes."""
     hashes = np.full(len(columns[0]) if rows is None else rows, SEED, np.uint64)
     for column in columns:
         array = plain("key", column)
@@ -40,7 +40,7 @@ def spark_hash(columns: Sequence[pa.Array], rows: int | None = None) -> pa.Array
 
 
 def key_groups(hashes: pa.Array, max_parallelism: int) -> Ints:
-    """The key group of each hash (an Arrow array of bigint), like `protocol.facts.keygroups.key_group_of`."""
+    """Return the key group of each hash (an Arrow array of bigint), as `protocol.facts.keygroups.key_group_of` does."""
     high = fixed(hashes).view(np.uint64) >> np.uint64(32)
     return ((high * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
 
@@ -88,7 +88,7 @@ def _finish(values: Hashes) -> Hashes:
 
 
 def _bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
-    """All bytes, and for each value where its bytes begin and how many they are."""
+    """Return all bytes, and for each value the start and the number of its bytes."""
     buffers = array.buffers()
     if len(array) == 0:
         return np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -98,7 +98,7 @@ def _bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
 
 
 def _unscaled_bytes(words: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
-    """Two's complement, big-endian, the fewest bytes that keep the sign: what Java's `toByteArray` gives."""
+    """Return big-endian two's complement in the fewest bytes that keep the sign, as Java's `toByteArray` does."""
     big_endian = np.ascontiguousarray(words[:, ::-1]).byteswap().view(np.uint8).reshape(-1, 16)
     sign = np.where(big_endian[:, 0] >= 128, 255, 0).astype(np.uint8)
     lengths = np.ones(len(words), np.int64)
@@ -112,7 +112,7 @@ def _unscaled_bytes(words: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint8
 
 
 def _hash_bytes(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, seeds: Hashes) -> Hashes:
-    """XXH64: all rows step together, stripe by stripe and word by word, as long as they have bytes left."""
+    """Compute XXH64. All rows step together, stripe by stripe and word by word, as long as they have bytes left."""
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     at, left = starts.copy(), lengths.copy()
@@ -138,7 +138,7 @@ def _hash_bytes(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, seeds:
 
 
 def _stripes(words: Hashes, at: Ints, left: Ints, rows: Ints, seeds: Hashes) -> Hashes:
-    """Hash rows of 32 bytes or more. Moves `at` and `left` to what remains of them."""
+    """Hash rows of 32 bytes or more. Move `at` and `left` to the remaining bytes."""
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
     active = np.arange(len(rows))
     while len(active := active[left[rows[active]] >= 32]):

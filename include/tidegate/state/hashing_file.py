@@ -1,4 +1,4 @@
-"""A file that knows its checksum once it is written, so that it need not be read again for that."""
+"""A file that computes its checksum while it is written, so that it need not be read again."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class HashingFile:
-    """What pyarrow writes to, around a file that the caller opens and makes durable."""
+    """A sink for pyarrow, around a file that the caller opens and makes durable."""
 
     closed = False
     deaf = False  # accepts everything and writes nothing
@@ -27,10 +27,10 @@ class HashingFile:
         return len(content)
 
     def flush(self) -> None:
-        """The caller, which opened the file, makes it durable."""
+        """Do nothing. The caller, which opened the file, makes it durable."""
 
     def close(self) -> None:
-        """Likewise."""
+        """Do nothing, as in `flush`."""
 
     def tell(self) -> int:
         return self.size

@@ -1,4 +1,4 @@
-"""A key as a person gives it: values, or text for those, in the types of an operator's key columns."""
+"""A key as a user gives it, values or their text, in the types of an operator's key columns."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from tidegate.state.values import NOT_A_VALUE, value_array
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys to look up, each once: `rows` (a `pyarrow.Table` of key columns) in the order of their `hashes`."""
+    """Distinct keys to look up: `rows` (a `pyarrow.Table` of key columns) in the order of their `hashes`."""
 
     hashes: Hashes
     rows: pa.Table
 
 
 def key_of_text(text: str) -> object:
-    """A key from a command line or an option: a JSON object or list of the columns' values, else the one value itself.
+    """Parse a key from a command line or an option: a JSON object or list of the columns' values, else the one value.
 
     A value that looks like JSON can be given in a list: `["[1]"]`. So can null: `[null]`.
     """
@@ -34,9 +34,9 @@ def key_of_text(text: str) -> object:
 
 
 def one_key(layout: StateLayout, key: object) -> Keys:
-    """The key that `key` stands for: a value where there is one key column, a sequence of them, or a mapping by name.
+    """Return the key for `key`: a value if there is one key column, a sequence of them, or a mapping by name.
 
-    Text stands for a value of any type, as Spark writes it; moments without a zone are in UTC. Raises
+    Text stands for a value of any type, as Spark writes it. Moments without a zone are in UTC. Raise
     `ConfigurationError` if it does not fit the key columns.
     """
     columns = {column: _converted(layout, column, value) for column, value in _by_column(layout, key)}

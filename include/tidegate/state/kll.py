@@ -1,8 +1,8 @@
-"""KLL sketches of doubles, in the format of Apache DataSketches, whose library and Spark's functions read them.
+"""KLL sketches of doubles in the format of Apache DataSketches, readable by its library and by Spark's functions.
 
-The library draws a coin for each compaction, and its generator cannot be seeded, so a retry would stage other rows.
-Here the coin is a function of what is compacted. Values enter a sketch sorted, so it depends on them and not on their
-order, and two sketches merge into the same one in either order.
+The library draws a random bit for each compaction, and its generator cannot be seeded, so a retry would stage other
+rows. Here the bit is a function of the compacted values. Values enter a sketch sorted, so it depends on the values and
+not on their order, and two sketches merge into the same one in either order.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,16 @@ Floats = npt.NDArray[np.float64]
 
 _FAMILY, _SHORTEST_LEVEL = 15, 8
 _LEVEL_ZERO_SORTED, _SINGLE_ITEM = 2, 4
-#: Longs in front, version, family, flags, k, the shortest level; then how many values, k again, and the levels.
+#: The header: number of longs, version, family, flags, k, the shortest level; then the number of values, k again,
+#: levels.
 _HEAD, _REST = Struct("<BBBBHBx"), Struct("<QHBx")
 _MASK = (1 << 64) - 1
 
 
 @dataclass(eq=False)
 class Kll:
-    """`levels[i]` has sorted values, each of which stands for 2^i. Of all `n` values, `low` and `high` are extremes."""
+    """`levels[i]` has sorted values, each of which represents 2^i values. `low` and `high` are the extremes of all
+    `n`."""
 
     k: int
     n: int
@@ -36,12 +38,12 @@ class Kll:
 
     @classmethod
     def of(cls, k: int, values: Floats) -> "Kll":
-        """A sketch of some values, sorted. It may hold too many of them: see `compressed`."""
+        """Return a sketch of some values, sorted. It may hold too many of them: see `compressed`."""
         return cls(k, len(values), float(values[0]), float(values[-1]), [values])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Kll":
-        """Raises `ValueError` or `struct.error` for other bytes."""
+        """Parse the bytes of a sketch. Raise `ValueError` or `struct.error` for other bytes."""
         _, _, family, flags, k, _ = _HEAD.unpack_from(data)
         if family != _FAMILY:
             raise ValueError(f"family {family} is not KLL")
@@ -67,8 +69,8 @@ class Kll:
         return b"".join([head, rest, bounds_and_extremes, *(level.tobytes() for level in self.levels)])
 
     def compressed(self) -> "Kll":
-        """The same in no more than the room that it has: the lowest full level gives half of its values, each of which
-        then stands for two, to the one above."""
+        """Return the sketch within its capacity. The lowest full level passes half of its values, each of which then
+        counts twice, to the level above."""
         levels, sizes = list(self.levels), [len(level) for level in self.levels]
         while sum(sizes) > capacity(self.k, len(levels)):
             full = next(at for at, size in enumerate(sizes) if size >= room(self.k, len(levels) - 1 - at))
@@ -77,12 +79,12 @@ class Kll:
             half = pairs[_coin(self.n, full, pairs) :: 2]
             above = levels[full + 1] if full + 1 < len(levels) else half[:0]
             levels[full : full + 2] = [rest, np.sort(np.concatenate([above, half]), kind="stable")]
-            sizes = [len(each) for each in levels]
+            sizes = [len(part) for part in levels]
         return Kll(self.k, self.n, self.low, self.high, levels)
 
 
 def merged(sketches: Iterable[Kll]) -> Kll:
-    """One sketch of all values of some, which have one k. In whatever order, it is the same."""
+    """Return one sketch of the values of all sketches, which share `k`. It does not depend on their order."""
     parts = list(sketches)
     if len(parts) == 1:
         return parts[0].compressed()
@@ -95,7 +97,7 @@ def merged(sketches: Iterable[Kll]) -> Kll:
 
 
 def _coin(n: int, level: int, values: Floats) -> int:
-    """0 or 1, with equal chances (SplitMix64)."""
+    """Return 0 or 1, with equal chances (SplitMix64)."""
     mixed: Any = n * 0x9E3779B97F4A7C15 + (level << 32) + len(values) + int(values[len(values) // 2].view(np.uint64))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = ((mixed & _MASK) ^ ((mixed & _MASK) >> shift)) * factor
@@ -104,19 +106,19 @@ def _coin(n: int, level: int, values: Floats) -> int:
 
 @cache
 def _levels(height: int) -> Struct:
-    """Where each level begins, and the extremes."""
+    """Return the format of the starts of levels and the extremes."""
     return Struct(f"<{height}I2d")
 
 
 @cache
 def capacity(k: int, height: int) -> int:
-    """How many values so many levels hold."""
+    """Return how many values a sketch with this number of levels holds."""
     return sum(room(k, depth) for depth in range(height))
 
 
 @cache
 def room(k: int, depth: int) -> int:
-    """How many values a level holds that is so far below the top: two thirds of the one above."""
+    """Return how many values a level holds at a depth below the top: two thirds of the level above."""
     if depth > 30:
         return max(_SHORTEST_LEVEL, _share(_share(k, depth // 2), depth - depth // 2))
     return max(_SHORTEST_LEVEL, _share(k, depth))

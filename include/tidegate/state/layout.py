@@ -1,7 +1,6 @@
 """The columns of an operator's state: their names and types, and whether stored state still fits them.
 
-`type_names.py` has the types, `accumulators.py` decides how accumulators are computed, and `runs.py` how rows lie in
-files.
+`type_names.py` has the types, `accumulators.py` computes accumulators, and `runs.py` lays rows out in files.
 """
 
 import json
@@ -26,7 +25,7 @@ TOMBSTONE = "_tombstone"
 DELETE = "_delete"
 RESERVED = (HASH, TOMBSTONE, DELETE)
 
-#: What is shown of aggregates whose accumulators are something else.
+#: The visible types of aggregates whose accumulators have other types.
 _SHOWN = {
     "avg": pa.float64(),
     "count_distinct": pa.int64(),
@@ -40,7 +39,7 @@ _UPDATED_TYPE = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of state; `type` is one of the Arrow types that Spark's atomic types become, or a list of one."""
+    """A column of state. `type` is an Arrow type of one of Spark's atomic types, or a list of one."""
 
     name: str
     type: pa.DataType
@@ -52,12 +51,13 @@ class Column:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`).
+    """The columns of a row of state: `keys`, then `values` (accumulators if there are `aggregates`).
 
-    `defaults`, by value column, are what rows have that are older than the column. `version` counts the changes since
-    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.schema.state_schema`.
-    With a `ttl` by processing time, the last of `values` says when a row was last changed. `expired` rows of older runs
-    are gone, whatever counts now. The bounds of `sessions` are key columns that the hash of a row does not depend on.
+    `defaults`, by value column, are the values in rows that are older than the column. `version` counts the changes
+    since the state began, and `ids` are those of columns whose id is not their name: see
+    `protocol.schema.state_schema`. With a `ttl` by processing time, the last of `values` is the time of a row's last
+    change. `expired` rows of older runs stay expired, whatever the present time to live. The bounds of `sessions` are
+    key columns that the hash of a row does not depend on.
     """
 
     keys: tuple[Column, ...]
@@ -72,9 +72,9 @@ class StateLayout:
 
     @classmethod
     def of_rows(cls, schema: pa.Schema, key: Sequence[str], defaults: Mapping[str, Any] | None = None) -> "StateLayout":
-        """State of a user function: the `pyarrow.Schema` of its rows, key columns included.
+        """Return the layout for a user function: the `pyarrow.Schema` of its rows, key columns included.
 
-        Raises `PipelineDefinitionError` on a missing key column, a reserved or double name, an unusable type, or a
+        Raise `PipelineDefinitionError` on a missing key column, a reserved or duplicate name, an unusable type, or a
         default that does not fit.
         """
         columns = [Column(field.name, plain_type(field.name, field.type)) for field in schema]
@@ -82,7 +82,7 @@ class StateLayout:
         types = {column.name: column.type for column in values}
         if missing := sorted(set(defaults or ()) - set(types)):
             raise PipelineDefinitionError(
-                f"There is no column {', '.join(map(repr, missing))} for a default; beside the key there are "
+                f"There is no column {', '.join(map(repr, missing))} for a default. Apart from the key there are "
                 f"{', '.join(types) or 'none'}."
             )
         kept = tuple((name, stored_default(name, types[name], value)) for name, value in (defaults or {}).items())
@@ -92,7 +92,7 @@ class StateLayout:
     def of_aggregates(
         cls, schema: pa.Schema, key: Sequence[str], aggregates: Sequence[tuple[str, Aggregate]]
     ) -> "StateLayout":
-        """State of declared aggregates over input rows of a `pyarrow.Schema`. Raises like `of_rows`."""
+        """Return the layout of declared aggregates over input rows of a `pyarrow.Schema`. Raise as `of_rows` does."""
         needed = {*key, *(name for _, aggregate in aggregates for name in aggregate.columns())}
         if missing := sorted(needed - set(schema.names)):
             raise PipelineDefinitionError(_no_column(missing, schema.names))
@@ -117,7 +117,7 @@ class StateLayout:
         return self
 
     def living(self, ttl: TimeToLive | None) -> "StateLayout":
-        """The same, of rows that expire. Raises `PipelineDefinitionError` for a column that holds no times."""
+        """Return the layout for rows that expire. Raise `PipelineDefinitionError` for a column that holds no times."""
         if ttl is None:
             return self
         if ttl.processing_time:
@@ -134,12 +134,12 @@ class StateLayout:
 
     @property
     def hashed(self) -> tuple[Column, ...]:
-        """The key columns that a row's hash is computed of."""
+        """The key columns that a row's hash is computed from."""
         return tuple(column for column in self.keys if column.name not in BOUNDS) if self.sessions else self.keys
 
     @property
     def keeps_updated(self) -> bool:
-        """Whether a column says when a row was last changed."""
+        """Whether a column holds the time of a row's last change."""
         return self.ttl is not None and self.ttl.processing_time
 
     @property
@@ -149,7 +149,7 @@ class StateLayout:
 
     @cached_property
     def declared(self) -> pa.Schema:
-        """`pyarrow.Schema` of a stored row without that column: what a user's function returns."""
+        """The `pyarrow.Schema` of a stored row without that column, which a user's function returns."""
         return pa.schema([(column.name, column.type) for column in (*self.keys, *self.declared_values)])
 
     @cached_property
@@ -158,16 +158,16 @@ class StateLayout:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """`pyarrow.Schema` of a row as it lies in a run, without hash and tombstone."""
+        """The `pyarrow.Schema` of a row in a run, without hash and tombstone."""
         return pa.schema([(column.name, column.type) for column in (*self.keys, *self.values)])
 
     @cached_property
     def rows(self) -> pa.Schema:
-        """`pyarrow.Schema` of a visible row: key columns, then one column per aggregate or the values."""
+        """The `pyarrow.Schema` of a visible row: key columns, then one column per aggregate or the values."""
         if not self.aggregates:
             return self.declared
         types = {column.name: column.type for column in self.values}
-        shown = [(name, types.get(name, _SHOWN.get(each.function))) for name, each in self.aggregates]
+        shown = [(name, types.get(name, _SHOWN.get(declared.function))) for name, declared in self.aggregates]
         return pa.schema([(column.name, column.type) for column in self.keys] + shown)
 
     def accumulators_of(self, name: str) -> list[str]:
@@ -179,7 +179,7 @@ class StateLayout:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for layouts whose runs can be read together, whatever the order of value columns."""
+        """A hash that is equal for layouts whose runs can be read together, whatever the order of value columns."""
         layout = self.to_json()
         layout["values"] = sorted(layout["values"])
         layout["aggregates"] = sorted(layout["aggregates"])
@@ -187,7 +187,7 @@ class StateLayout:
 
     @cached_property
     def schema(self) -> StateSchema:
-        """What `protocol.schema.state_schema` compares."""
+        """The schema that `protocol.schema.state_schema` compares."""
         ids, defaults = dict(self.ids), dict(self.defaults)
         keys, values = (
             tuple(StateColumn(c.name, c.sql, ids.get(c.name, c.name), defaults.get(c.name)) for c in columns)
@@ -197,18 +197,20 @@ class StateLayout:
         return StateSchema(keys, values, aggregates, self.version, self.ttl, self.sessions)
 
     def beginning(self, at: int) -> "StateLayout":
-        """Rows that are older than the column that says when they were changed count as changed then."""
+        """Return the layout in which rows older than the column for their last change count as changed `at` this
+        time."""
         return replace(self, defaults=(*self.defaults, (UPDATED, at))) if self.keeps_updated else self
 
     def succeeding(self, schema: StateSchema, expired: Sequence[Expired] = ()) -> "StateLayout":
-        """These columns with the ids, defaults and version of `schema`, which has the same."""
+        """Return these columns with the ids, defaults and version of `schema`, which has the same columns."""
         columns = [*schema.keys, *(schema.values or ())]
         ids = tuple((c.name, c.id) for c in columns if c.id != c.name)
         defaults = tuple((c.name, c.default) for c in columns if c.default is not None)
         return replace(self, version=schema.version, ids=ids, defaults=defaults, expired=tuple(expired))
 
     def to_json(self) -> dict[str, Any]:
-        """Before anything has changed, no row is older than a column, so ids and defaults are left out."""
+        """Return the layout as JSON. Before the first change no row is older than a column, so ids and defaults are
+        left out."""
         changed = {"version": self.version, "ids": dict(self.ids), "defaults": dict(self.defaults)}
         return {
             "keys": [[column.name, column.sql] for column in self.keys],
@@ -219,7 +221,7 @@ class StateLayout:
             ],
             **(changed if self.version else {}),
             **({"ttl": [self.ttl.column, self.ttl.after, self.ttl.processing_time]} if self.ttl else {}),
-            **({"expired": [each.to_json() for each in self.expired]} if self.expired else {}),
+            **({"expired": [rule.to_json() for rule in self.expired]} if self.expired else {}),
             **({"sessions": True} if self.sessions else {}),
         }
 
@@ -233,27 +235,30 @@ class StateLayout:
             layout.get("version", 0),
             tuple(layout.get("ids", {}).items()),
             TimeToLive(*layout["ttl"]) if "ttl" in layout else None,
-            tuple(Expired(*each) for each in layout.get("expired", ())),
+            tuple(Expired(*rule) for rule in layout.get("expired", ())),
             layout.get("sessions", False),
         )
 
     def differences(self, stored: "StateLayout") -> list[str]:
-        """How `stored` state differs from this definition, one sentence per column; empty if it can be read."""
-        found = []
+        """Return the differences of `stored` state from this definition, one sentence per column; empty if it can be
+        read."""
+        sentences = []
         if [c.name for c in self.keys] != [c.name for c in stored.keys]:
-            found.append(f"the key is stored as ({_listed(stored.keys)}) and now defined as ({_listed(self.keys)})")
+            sentences.append(f"the key is stored as ({_listed(stored.keys)}) and now defined as ({_listed(self.keys)})")
         old = {c.name: c.sql for c in (*stored.keys, *stored.values)}
         new = {c.name: c.sql for c in (*self.keys, *self.values)}
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
-                found.append(f"column {name!r} is stored as {old.get(name, 'absent')}, now {new.get(name, 'absent')}")
+                sentences.append(
+                    f"column {name!r} is stored as {old.get(name, 'absent')}, now {new.get(name, 'absent')}"
+                )
         before, after = dict(stored.aggregates), dict(self.aggregates)
         if stored.ttl != self.ttl:
-            found.append(f"rows are stored to expire {stored.ttl or 'never'}, now {self.ttl or 'never'}")
+            sentences.append(f"rows are stored to expire {stored.ttl or 'never'}, now {self.ttl or 'never'}")
         for name in sorted(before.keys() & after.keys()):
             if before[name] != after[name]:
-                found.append(f"aggregate {name!r} is stored as {_sql(before[name])}, now {_sql(after[name])}")
-        return found
+                sentences.append(f"aggregate {name!r} is stored as {_sql(before[name])}, now {_sql(after[name])}")
+        return sentences
 
 
 def _picked(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
@@ -269,7 +274,7 @@ def _no_column(missing: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]) -> list[Column]:
-    """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
+    """Return the columns of state for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
     match aggregate.function:
         case "count" | "version":
             types = [pa.int64()]
@@ -280,7 +285,7 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]
         case "min" | "max" | "min_by" | "max_by":
             types = list(inputs)
         case "count_distinct" | "collect_list":
-            types = [_list_type(name, aggregate, each) for each in inputs]
+            types = [_list_type(name, aggregate, kind) for kind in inputs]
         case function if function in SKETCHES:
             types = [_sketch_type(name, aggregate, inputs[0])]
         case _:
@@ -290,11 +295,13 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]
 
 def _sketch_type(name: str, aggregate: Aggregate, column: pa.DataType) -> pa.DataType:
     require_library()
-    what = f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}."
+    problem = f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}."
     if aggregate.function.startswith("approx_percentile") and not is_number(column):
-        raise PipelineDefinitionError(f"{what} A percentile needs a number.")
+        raise PipelineDefinitionError(f"{problem} A percentile needs a number.")
     if aggregate.function == "approx_top_k" and not has_text(column):
-        raise PipelineDefinitionError(f"{what} Items are counted by their text: cast it to string, or to an integer.")
+        raise PipelineDefinitionError(
+            f"{problem} Items are counted by their text: cast it to string, or to an integer."
+        )
     return pa.binary()
 
 

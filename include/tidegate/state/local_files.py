@@ -1,4 +1,4 @@
-"""Local files that appear whole and durable: written under a temporary name, synced, and given their own."""
+"""Local files that appear whole and durable: written under a temporary name, synced, and renamed."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def written_locally(absolute: str) -> Iterator[Any]:
 
 
 def write_once(absolute: str, content: bytes) -> None:
-    """Write a file unless it is there."""
+    """Write a file unless it exists."""
     _make_directories(os.path.dirname(absolute))
     temporary = temporary_name(absolute)
     try:
@@ -52,7 +52,8 @@ def write_once(absolute: str, content: bytes) -> None:
 
 
 def _make_directories(directory: str) -> None:
-    """Each new directory's own entry must be durable too, or a synced file in it can still be lost."""
+    """Create the directories that are missing. The entry of each must be durable too, or a synced file in it can be
+    lost."""
     missing = []
     while not os.path.isdir(directory):
         missing.append(directory)
@@ -71,6 +72,6 @@ def _sync_directory(directory: str) -> None:
 
 
 def temporary_name(absolute: str) -> str:
-    """A hidden, unique name. A file that a crash leaves behind is swept with the checkpoint's directory."""
+    """Return a hidden, unique name. A file that a crash leaves behind is swept with the checkpoint's directory."""
     directory, name = os.path.split(absolute)
     return f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"

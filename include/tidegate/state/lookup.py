@@ -1,6 +1,6 @@
-"""Finds the current rows of given keys in a subtask's runs, newest first.
+"""Lookup of the current rows of given keys in a subtask's runs, newest first.
 
-Vectorised: the only loop that depends on the data steps over keys that share a 64-bit hash.
+It is vectorised: the only loop that depends on the data steps over keys that share a 64-bit hash.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,8 @@ Opened = Callable[[SubtaskSpec, StateHandle], Sequence[RunPart]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`positions` (ascending) of the keys that have a row, and those rows in the same order: a `pyarrow.Table`."""
+    """The result of a lookup: `positions` (ascending) of the keys that have a row, and those rows in the same order (a
+    `pyarrow.Table`)."""
 
     positions: Ints
     rows: pa.Table
@@ -37,9 +38,9 @@ class _Search:
 def find_rows(
     spec: SubtaskSpec, hashes: Hashes, keys: pa.Table, columns: list[str], opened: Opened = open_run
 ) -> Found:
-    """`columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`.
+    """Return `columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`.
 
-    `opened` gives the parts of a run in the order of their hashes; parts without any of `hashes` may be missing.
+    `opened` returns the parts of a run in the order of their hashes. Parts without any of `hashes` may be missing.
     """
     search = _Search(hashes, keys, np.arange(len(hashes)))
     for run in reversed(spec.runs):
@@ -51,7 +52,7 @@ def find_rows(
 
 
 def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
-    """Keys found here, gone or not, are not looked for in older runs."""
+    """Search one part of a run. Keys found in it, alive or not, are not searched in older runs."""
     hashes = search.hashes[search.open]
     start = int(np.searchsorted(hashes, part.hashes[0], side="left"))
     stop = int(np.searchsorted(hashes, part.hashes[-1], side="right"))
@@ -76,12 +77,12 @@ def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
 def _same_keys(search: _Search, part: RunPart, positions: Ints, rows: Ints) -> Bools:
     names = search.keys.schema.names
     wanted, found = integers(positions), integers(rows)
-    mine = [one_chunk(search.keys.column(name)).take(wanted) for name in names]
-    return same_rows(mine, part.select(names, found).columns, len(rows))
+    searched = [one_chunk(search.keys.column(name)).take(wanted) for name in names]
+    return same_rows(searched, part.select(names, found).columns, len(rows))
 
 
 def _stepped(search: _Search, part: RunPart, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:
-    """Other keys may share the hash: step from row to row until the key, or the end of its hash, is reached."""
+    """Step from row to row until the key, or the end of its hash, is reached, because other keys may share the hash."""
     found_places, found_rows = [places[same]], [rows[same]]
     places, rows = places[~same], rows[~same]
     while len(rows):

@@ -1,12 +1,12 @@
-"""Copies of runs on the local disk, as Arrow files that are memory-mapped. Only a cache: losing it costs a download.
+"""Copies of runs on the local disk, as memory-mapped Arrow files. They are only a cache: losing one costs a download.
 
-They are of large runs, and of all that lie in remote storage. A small run in local storage stays decoded in memory
-instead: see `decoded_runs`. All processes of a user share the copies, up to `CACHE_BYTES`.
+Large runs have copies, and all runs in remote storage. A small run in local storage stays decoded in memory instead:
+see `decoded_runs`. All processes of a user share the copies, up to `CACHE_BYTES`.
 
 Copies lie in a private directory. They are named by the run's checksum and by this boot of the machine, and appear by a
 rename, so a copy that a crash or a power cut left half written is never found again. Each ends with a checksum of its
-own, which is checked once per process and file. Whoever adds one deletes what was used longest ago, beyond that bound,
-and what was not used for `CACHE_SECONDS`.
+own, which is checked once per process and file. Adding a copy deletes the least recently used ones beyond that bound,
+and those not used for `CACHE_SECONDS`.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ import pyarrow as pa
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.private_directories import private_directory, require_private, user_directory
 
-#: Bytes of copies on the disk of a machine, for each user.
+#: The maximum bytes of copies on the disk of a machine, for each user.
 CACHE_BYTES = 64 << 30
 CACHE_SECONDS = 3 * 24 * 3600
 
-#: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
+#: A run in local storage with at most this number of bytes (as a file, and in memory) has no copy. It is read in place.
 IN_PLACE_FILE = 3 << 20
 IN_PLACE_MEMORY = 8 << 20
 _TOUCH_SECONDS = 3600
@@ -41,13 +41,13 @@ _DIGEST = hashlib.sha256().digest_size
 _BLOCK = 1 << 20
 _OURS = re.compile(r"[0-9a-f]{64}-\w+\.copy|\.[0-9a-f]{32}\.tmp")
 
-#: Files whose checksum this process has verified: device, inode, size and time of writing.
+#: Files whose checksum this process has verified, by device, inode, size and time of writing.
 _believed: set[tuple[int, int, int, int]] = set()
 _MOST_BELIEVED = 10_000
 
 
 class _DamagedCopy(Exception):
-    """The copy is not what was written."""
+    """The copy differs from what the process wrote."""
 
 
 @lru_cache(maxsize=1)
@@ -59,14 +59,14 @@ def _boot() -> str:
 
 
 def directory(cache_dir: str | None) -> Path:
-    """Where copies lie: a directory of their own, so that nothing else is made private, trusted or deleted."""
+    """Return the directory of copies. It is separate, so that nothing else is made private, trusted or deleted."""
     return (Path(cache_dir) if cache_dir else user_directory()) / "runs"
 
 
 def find(cache_dir: str | None, checksum: str, rows: int) -> list[pa.RecordBatch] | None:
-    """The record batches of a run's copy, or None. A copy that cannot be the run is deleted.
+    """Return the record batches of a run's copy, or None. Delete a copy that cannot be the run.
 
-    Raises `ConfigurationError` if another user can write to the directory.
+    Raise `ConfigurationError` if another user can write to the directory.
     """
     try:
         path = _entry(directory(cache_dir), checksum)
@@ -88,7 +88,8 @@ def find(cache_dir: str | None, checksum: str, rows: int) -> list[pa.RecordBatch
 
 
 class Addition:
-    """A copy being written, batch by batch. It raises no error of the disk: `failure` has it, and nothing is kept.
+    """A copy being written, batch by batch. Errors of the disk are not raised; they are in `failure`, and no copy is
+    kept.
 
     Once kept, its `batches` stay valid even if the entry is evicted at once. A copy is only kept if it has more than
     `least` bytes in memory.
@@ -115,7 +116,7 @@ class Addition:
             self._attempt(self._flush)
 
     def keep(self, checksum: str) -> None:
-        """The copy is complete: publish it."""
+        """Publish the complete copy."""
         if self._bytes > self._least:
             self._attempt(lambda: self._publish(checksum))
 
@@ -128,7 +129,7 @@ class Addition:
                 self._temporary.unlink(missing_ok=True)
 
     def _flush(self) -> None:
-        """Write what is held."""
+        """Write the batches held so far."""
         if self._writer is None:
             self._temporary = _temporary(private_directory(directory(self._cache_dir)))
             self._file = self._stack.enter_context(_created(self._temporary))
@@ -145,10 +146,10 @@ class Addition:
         assert self._temporary is not None
         assert self._writer is not None
         self._writer.close()
-        self._hashing.deaf = True  # what the writer may still write does not belong to the copy
+        self._hashing.deaf = True  # later output of the writer does not belong to the copy
         self._file.write(self._hashing.digest())
         self._file.flush()
-        _believe(os.fstat(self._file.fileno()))  # by the process that wrote it
+        _believe(os.fstat(self._file.fileno()))  # verified, because this process wrote it
         self._stack.close()
         self.batches = _opened(self._temporary)
         os.replace(self._temporary, _entry(self._temporary.parent, checksum))
@@ -164,7 +165,7 @@ class Addition:
 
 @contextmanager
 def fetched(cache_dir: str | None) -> Iterator[tuple[Path, IO[bytes]]]:
-    """A file in the directory for a download. It is removed after the block."""
+    """Open a file in the directory for a download. It is removed after the block."""
     path = _temporary(private_directory(directory(cache_dir)))
     try:
         with _created(path) as file:
@@ -187,11 +188,11 @@ def _created(path: Path) -> IO[bytes]:
 
 
 def _opened(path: Path) -> list[pa.RecordBatch]:
-    """The record batches of a copy. Raises `_DamagedCopy`, or `OSError` for what is not a file of this user's."""
+    """Return the record batches of a copy. Raise `_DamagedCopy`, or `OSError` for anything but a file of this user."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not _is_ours(status):
-            raise PermissionError(f"{path} is not a file of this user's")
+            raise PermissionError(f"{path} is not a file of this user")
         content = status.st_size - _DIGEST
         if content <= 0:
             raise _DamagedCopy
@@ -204,11 +205,11 @@ def _opened(path: Path) -> list[pa.RecordBatch]:
 
 
 def _require_checksum(file: FileIO, size: int) -> None:
-    """The file is read, not mapped: mapped pages would count as the process's memory."""
+    """Verify the checksum. The file is read, not mapped, because mapped pages would count as the process's memory."""
     sha, block = hashlib.sha256(), memoryview(bytearray(_BLOCK))
-    while size and (got := file.readinto(block[: min(size, _BLOCK)])):
-        sha.update(block[:got])
-        size -= got
+    while size and (count := file.readinto(block[: min(size, _BLOCK)])):
+        sha.update(block[:count])
+        size -= count
     if size or file.read(_DIGEST) != sha.digest():
         raise _DamagedCopy
 
@@ -228,22 +229,23 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _mark_used(path: Path) -> None:
-    """Set the time of the last access. That of writing stays, because it identifies a verified file."""
+    """Set the time of the last access. The time of writing stays, because it identifies a verified file."""
     status, now = os.lstat(path), time.time_ns()
     if now - status.st_atime_ns > _TOUCH_SECONDS * 10**9:
         os.utime(path, ns=(now, status.st_mtime_ns), follow_symlinks=False)
 
 
 def _evict(directory: Path) -> None:
-    """Delete only files made here, by name and owner. A file in use may go too: a process that mapped it keeps it."""
-    found = []
+    """Delete old copies: only files created here, by name and owner. A process that has mapped a deleted file keeps
+    it."""
+    copies = []
     for item in os.scandir(directory):
         with suppress(FileNotFoundError):
             status = item.stat(follow_symlinks=False)
             if _OURS.fullmatch(item.name) and _is_ours(status):
-                found.append((status.st_atime, status.st_size, item.path))
+                copies.append((status.st_atime, status.st_size, item.path))
     total, now = 0, time.time()
-    for used, size, path in sorted(found, reverse=True):
+    for used, size, path in sorted(copies, reverse=True):
         total += size
         if total > CACHE_BYTES or now - used > CACHE_SECONDS:
             with suppress(FileNotFoundError):

@@ -1,6 +1,7 @@
-"""Opens runs: each is checked against its handle, brought to the reader's layout, and read through one of two caches.
+"""Opening of runs: each is checked against its handle, converted to the reader's layout, and read through one of two
+caches.
 
-`decoded_runs` has the small ones of local storage, because to decode one costs less than a copy, and `mapped_copies`
+`decoded_runs` holds the small runs of local storage, because decoding one costs less than a copy, and `mapped_copies`
 all others. A file that is missing, cut off or altered is an error that names it, never fewer rows.
 """
 
@@ -31,7 +32,7 @@ from tidegate.state.storage import open_storage
 
 _BLOCK = 4 << 20
 
-#: 10,000 events an epoch over a million keys make 16 MiB of them.
+#: 10,000 events an epoch over a million keys make 16 MiB of such runs.
 _in_memory = DecodedRuns(each=mapped_copies.IN_PLACE_MEMORY, most=32 << 20)
 
 #: Layouts of runs by their fingerprint.
@@ -41,8 +42,8 @@ _MOST_LAYOUTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch` with the
-    columns that the run was written with, and `fit` brings them to those of the reader. Some have expired."""
+    """A part of a run that lies in memory (or is mapped) as one piece. `rows` is a `pyarrow.RecordBatch` in the run's
+    own columns, `fit` converts them to those of the reader, and `limits` tells which have expired."""
 
     hashes: Hashes
     rows: pa.RecordBatch
@@ -50,25 +51,24 @@ class RunPart:
     limits: Limits | None = None
 
     def gone(self, places: Ints | None = None) -> Bools | None:
-        """Which rows stand for keys that were deleted or have expired, of those at `places` or of all; None if none
-        does."""
+        """Return which rows belong to deleted or expired keys, of those at `places` or of all; None if none does."""
         expired = self.expired(places)
         deleted = self.tombstones(places)
         return expired if deleted is None else deleted if expired is None else deleted | expired
 
     def tombstones(self, places: Ints | None = None) -> Bools | None:
-        """Which rows stand for deleted keys; None if the run has none."""
+        """Return which rows belong to deleted keys; None if the run has no tombstones."""
         if TOMBSTONE not in self.rows.schema.names:
             return None
         column = self.rows.column(TOMBSTONE)
         return flags(column if places is None else column.take(integers(places)))
 
     def expired(self, places: Ints | None = None) -> Bools | None:
-        """Which rows have expired, whether they were deleted or not; None if none can have."""
+        """Return which rows have expired, whether they were deleted or not; None if none can have."""
         return None if self.limits is None else self.limits.expired(self.rows, places)
 
     def select(self, names: Sequence[str], places: pa.Array | None = None) -> pa.RecordBatch:
-        """Columns as the reader knows them, of the rows at `places` or of all."""
+        """Return columns in the reader's layout, of the rows at `places` or of all."""
         rows = self.rows.select(names if self.fit is None else self.fit.stored_names(names))
         if places is not None:
             rows = rows.take(places)
@@ -77,16 +77,16 @@ class RunPart:
         return self.fit.applied(rows, names, len(self.hashes) if places is None else len(places))
 
     def slice(self, start: int, stop: int | None = None) -> "RunPart":
-        """The rows from `start` up to `stop`, without a copy."""
+        """Return the rows from `start` up to `stop`, without a copy."""
         hashes = self.hashes[start:stop]
         return RunPart(hashes, self.rows.slice(start, len(hashes)), self.fit, self.limits)
 
 
 def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
-    """The parts of a run in the order of their hashes, cut to the subtask's range.
+    """Return the parts of a run in the order of their hashes, cut to the subtask's range.
 
-    Raises `StateSchemaError` if the run cannot be read in the spec's layout, `StateIntegrityError` if the file differs
-    from what was written.
+    Raise `StateSchemaError` if the run cannot be read in the spec's layout, and `StateIntegrityError` if the file
+    differs from the recorded size or checksum.
     """
     reads = _reads(spec, run)
     low, high = spec.hashes_in(run)
@@ -99,24 +99,24 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
 
 
 def remember(spec: SubtaskSpec, run: StateHandle, rows: pa.Table) -> None:
-    """This process has written a run: it need not be read back, if it has no copy. `rows` are a `pyarrow.Table` of
-    it."""
+    """Cache a run that this process has written, so that it need not be read back if it has no copy. `rows` is its
+    `pyarrow.Table`."""
     if open_storage(spec.storage_url).is_local:
         _in_memory.keep(_key(spec, run), rows.combine_chunks().to_batches())
 
 
 def new_parts(spec: SubtaskSpec, rows: pa.Table) -> list[RunPart]:
-    """The parts of a run that is still to be written: a `pyarrow.Table` of its columns, sorted by unsigned hash."""
+    """Return the parts of a run that is not written yet: a `pyarrow.Table` of its columns, sorted by unsigned hash."""
     limits = limits_of(spec.layout, spec.layout, spec.horizon)
     batches = rows.combine_chunks().to_batches()
     return [RunPart(hashes_of_column(batch.column(HASH)), batch, None, limits) for batch in batches if batch.num_rows]
 
 
 def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
-    """The parts of a run that have a hash (unsigned); none if the run does not.
+    """Return the parts of a run that contain a hash (unsigned); empty if the run does not.
 
-    For a single key of a large run: only row groups that may have it are read, where they lie. So the file's length is
-    checked, but not its checksum. Raises like `open_run`.
+    This serves single keys of large runs: it reads only row groups that may contain the hash, directly from storage. So
+    the file's length is checked, but not its checksum. Raise as `open_run` does.
     """
     reads = _reads(spec, run)
     low, high = spec.hashes_in(run)
@@ -141,9 +141,9 @@ def _key(spec: SubtaskSpec, run: StateHandle) -> tuple[str, str, str]:
 
 
 def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None, limits: Limits | None) -> list[RunPart]:
-    """The rows of a row group with a hash. The other columns are decoded only if it is there."""
+    """Return the rows of a row group with a hash. The other columns are decoded only if it is there."""
     statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(HASH)).statistics
-    signed = value - (1 << 64) if value >> 63 else value  # as the column's type, and so its statistics
+    signed = value - (1 << 64) if value >> 63 else value  # the column's type, and so that of its statistics, is signed
     if statistics is not None and statistics.has_min_max and not statistics.min <= signed <= statistics.max:
         return []
     hashes = hashes_of_column(file.read_row_group(group, [HASH], use_threads=False).column(HASH))
@@ -156,9 +156,9 @@ def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None, limits:
 
 
 def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
-    """A run's layout as its own metadata has it, for a reader who has no definition.
+    """Return the layout in a run's own metadata, for a reader without a definition.
 
-    Raises `StateSchemaError`, `StateIntegrityError`. `where` says whose state it is.
+    Raise `StateSchemaError` and `StateIntegrityError`. `where` names the state in errors.
     """
     stored = _stored(where, run, _metadata_of(storage_url, where, run))
     if problems := _of_other_format(stored):
@@ -167,7 +167,7 @@ def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
 
 
 def known_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
-    """The same, of which this process remembers those that it has read. Raises likewise."""
+    """Return the layout of a run, cached by this process. Raise as `read_layout` does."""
     known = _layouts.get(run.details.get("layout", ""))
     return read_layout(storage_url, where, run) if known is None else known
 
@@ -192,7 +192,7 @@ def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
 
 
 def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
-    """The record batches of a small run, verified, in memory."""
+    """Return the record batches of a small run, verified, in memory."""
     content = b"".join(_verified_blocks(spec, run))
     return list(_batches(spec, run, pa.BufferReader(content)))
 
@@ -213,7 +213,7 @@ def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
 
 
 def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
-    """The file's content. Raises `StateIntegrityError` after the last block if it is not what was written."""
+    """Yield the file's content. Raise `StateIntegrityError` after the last block if its size or checksum differs."""
     sha, size = hashlib.sha256(), 0
     try:
         for block in open_storage(spec.storage_url).stream(run.path, _BLOCK):
@@ -246,7 +246,7 @@ def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[pa.Re
 
 
 def _batches(spec: SubtaskSpec, run: StateHandle, source: pa.NativeFile) -> Generator[pa.RecordBatch, None, None]:
-    """One record batch for each row group."""
+    """Yield one record batch for each row group."""
     with pq.ParquetFile(source) as file:
         _check_stored(spec, run, file.schema_arrow.metadata or {})
         for group in range(file.num_row_groups):
@@ -263,8 +263,8 @@ def _damaged(where: str, run: StateHandle, how: str) -> StateIntegrityError:
 
 
 def _reads(spec: SubtaskSpec, run: StateHandle) -> tuple[Fit | None, Limits | None]:
-    """How the run's rows become the reader's, None if they are, and which of them have expired. The handle is enough to
-    see that."""
+    """Return how the run's rows become the reader's, None if they need no change, and their expiry. The handle alone
+    tells this."""
     details = run.details
     if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
         return None, limits_of(spec.layout, spec.layout, spec.horizon)
@@ -299,7 +299,8 @@ def _of_other_format(stored: Mapping[str, Any]) -> list[str]:
 
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> StateLayout:
-    """The layout of a run, which the reader's succeeds or equals."""
+    """Return the layout of a run, which equals the reader's or is succeeded by it. Raise `StateSchemaError`
+    otherwise."""
     stored = _stored(spec.where(), run, metadata)
     if problems := _of_other_format(stored):
         raise _unfit(spec, run, problems)

@@ -1,4 +1,4 @@
-"""Directories that no other user can write to: what makes one trustworthy, and where the user's own one is.
+"""Directories that no other user can write to: the checks of one, and the place of the user's own.
 
 Before anything in a directory is trusted or started, this module checks who owns the directory, who may write to it,
 and who may replace anything on the way to it.
@@ -17,9 +17,9 @@ _MOST_LINKS = 40  # as many as the kernel follows
 
 
 def private_directory(path: Path) -> Path:
-    """The directory, made with mode 0700 if it is not there.
+    """Return the directory, created with mode 0700 if it does not exist.
 
-    Raises `ConfigurationError` if another user can write to it or replace it, `OSError` if it cannot be made.
+    Raise `ConfigurationError` if another user can write to it or replace it, and `OSError` if it cannot be created.
     """
     _make(path)
     require_private(path)
@@ -27,8 +27,8 @@ def private_directory(path: Path) -> Path:
 
 
 def require_private(path: Path) -> None:
-    """Raises `ConfigurationError` if another user can write to the directory or replace it, `FileNotFoundError` if it
-    does not exist. If others can only read it, its mode becomes 0700."""
+    """Raise `ConfigurationError` if another user can write to the directory or replace it, and `FileNotFoundError` if
+    it does not exist. If others can only read it, set its mode to 0700."""
     status = _walked(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
@@ -41,7 +41,7 @@ def require_private(path: Path) -> None:
 
 
 def user_directory() -> Path:
-    """A private directory of this user on this machine: below the cache home if possible, else a temporary one.
+    """Return a private directory of this user on this machine: below the cache home if possible, else a temporary one.
 
     Executors may have no home, or one that they cannot write to.
     """
@@ -61,32 +61,32 @@ def _user_directory(home: str, temporary: str) -> Path:
 
 
 def _own_temporary(directory: Path, prefix: str) -> Path:
-    """The first one that is really this user's. Its name proves nothing, because any user can take it."""
-    for found in sorted(directory.glob(f"{prefix}*")):
+    """Return the first directory that this user really owns. Its name proves nothing, because any user can take it."""
+    for candidate in sorted(directory.glob(f"{prefix}*")):
         try:
-            require_private(found)
+            require_private(candidate)
         except (OSError, ConfigurationError):
             continue
-        return found
+        return candidate
     return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
 
 
 def _make(path: Path) -> None:
-    missing, there = [], path
-    while not os.path.lexists(there):
-        missing.append(there)
-        there = there.parent
+    missing, existing = [], path
+    while not os.path.lexists(existing):
+        missing.append(existing)
+        existing = existing.parent
     if missing:
-        _require_safe(there, _walked(there), path)
+        _require_safe(existing, _walked(existing), path)
     for directory in reversed(missing):
         try:
             directory.mkdir(mode=0o700)
         except FileExistsError:
-            continue  # another process was faster; whether that does harm is checked afterwards
+            continue  # another process was faster; its directory is checked afterwards
 
 
 def _walked(path: Path) -> os.stat_result:
-    """The status of what `path` leads to. Each step is checked by itself, and links are followed one by one."""
+    """Return the status of the target of `path`. Each step is checked by itself, and links are followed one by one."""
     at, links = Path("/"), 0
     steps = list(Path(os.path.abspath(path)).parts[1:])
     status = os.lstat(at)
@@ -109,7 +109,7 @@ def _walked(path: Path) -> os.stat_result:
 
 
 def _require_safe(directory: Path, status: os.stat_result, path: Path) -> None:
-    """Require that only this user and root can replace what lies in a directory on the way."""
+    """Require that only this user and root can replace the entries of a directory on the way."""
     _require_trusted(directory, status, path)
     mode = status.st_mode
     if mode & stat.S_ISVTX or not stat.S_ISDIR(mode):

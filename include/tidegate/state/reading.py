@@ -1,7 +1,7 @@
-"""Reads an operator's state from its files alone: current rows, a key's row, or what has changed since a checkpoint.
+"""Reading of an operator's state from its files alone: current rows, a key's row, or the changes since a checkpoint.
 
 Neither the pipeline's definition nor the store is needed: key columns, types and aggregates are in the metadata of the
-runs. What is read is divided into parts that can be read in several places at once.
+runs. A reading is divided into parts, which can be read in several places at once.
 """
 
 import json
@@ -29,7 +29,7 @@ from tidegate.state.subtask import scan, visible_rows
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """Where an operator's state lies at a checkpoint, and at the one `since` which its changes are wanted if any.
+    """The files of an operator's state at a checkpoint, and at the checkpoint `since` to read changes.
 
     `cache_dir` None stands for the user's own directory on the machine that reads.
     """
@@ -54,9 +54,9 @@ class StateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is read in one go: the state of one subtask, or its changes since `before`; small and picklable.
+    """A part of a reading: the state of one subtask, or its changes since `before`. Small and picklable.
 
-    With `keys`, only that of a single key.
+    With `keys`, only the row of a single key.
     """
 
     now: SubtaskSpec
@@ -64,7 +64,7 @@ class Part:
     keys: Keys | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows in batches of bounded size. Raises `StateIntegrityError`, `StateSchemaError`, `StorageError`."""
+        """Yield rows in batches of bounded size. Raise `StateIntegrityError`, `StateSchemaError` and `StorageError`."""
         opened = open_run if self.keys is None else partial(open_near, value=int(self.keys.hashes[0]))
         if self.before is not None:
             slices = touched_keys(self.before, self.now) if self.keys is None else iter((self.keys,))
@@ -80,21 +80,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was asked for: the `pyarrow.Schema` of its rows, and its parts."""
+    """A planned reading: the `pyarrow.Schema` of its rows, and its parts."""
 
     schema: pa.Schema
     parts: tuple[Part, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Those of all parts, one after the other."""
+        """Yield the batches of all parts, one part after the other."""
         for part in self.parts:
             yield from part.batches()
 
 
 def open_state(files: StateFiles, key: object = None) -> Reading:
-    """Plans what to read; reads no row yet. With `key` (see `keys.one_key`) only the subtask that owns it.
+    """Plan a reading, without reading a row yet. With `key` (see `keys.one_key`), plan only the subtask that owns it.
 
-    Raises `ConfigurationError` for a key that does not fit, `StateSchemaError`, `StateIntegrityError`, `StorageError`.
+    Raise `ConfigurationError` for a key that does not fit, `StateSchemaError`, `StateIntegrityError` and
+    `StorageError`.
     """
     layout = _layout(files, files.state)
     if files.since is not None and files.since.runs:
@@ -107,13 +108,13 @@ def open_state(files: StateFiles, key: object = None) -> Reading:
 
 
 def _layout(files: StateFiles, state: OperatorState) -> StateLayout:
-    """The newest layout: all runs can be read in it."""
+    """Return the newest layout, in which all runs can be read."""
     return read_layout(files.storage_url, state.where(), newest_of(state.runs))
 
 
 def _common_layout(files: StateFiles, since: OperatorState, layout: StateLayout) -> StateLayout:
-    """The newer layout of two checkpoints, in which both are read: what a change of the definition made of a row is no
-    change of the row."""
+    """Return the newer layout of two checkpoints, in which both are read. A change of the definition is not a change of
+    the rows."""
     now, older = files.state, _layout(files, since)
     if older.version > layout.version:
         older, layout = layout, older
@@ -164,7 +165,7 @@ def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list
 
 
 def _judged(files: StateFiles, state: OperatorState, layout: StateLayout) -> tuple[StateLayout, int | None]:
-    """How a reader in `layout` sees what had expired at a checkpoint by the layout that it had then."""
+    """Return the layout for a reader in `layout`, and its horizon, with the expiry that held at the checkpoint."""
     moment = Moment(state.checkpoint_id, microseconds(state.triggered_at))
     own = _layout(files, state) if state.runs else layout
     if own.schema.lives_by() == layout.schema.lives_by():
@@ -173,7 +174,7 @@ def _judged(files: StateFiles, state: OperatorState, layout: StateLayout) -> tup
 
 
 def _common(one: KeyGroupRange, other: KeyGroupRange) -> KeyGroupRange | None:
-    """The key groups that both have. After a rescale a subtask shares some with several."""
+    """Return the key groups that both ranges have. After a rescale a subtask shares some with several."""
     if not one.overlaps(other):
         return None
     return KeyGroupRange(max(one.first, other.first), min(one.last, other.last))

@@ -1,4 +1,4 @@
-"""Runs: immutable Parquet files of state, sorted by unsigned hash. Decides how one is laid out and written.
+"""Runs: immutable Parquet files of state, sorted by unsigned hash. This module lays them out and writes them.
 
 `opening.py` reads them back. `lookup.py` and `slices.py` decide which row of a key is current.
 """
@@ -28,18 +28,18 @@ _GROUP_BYTES = 64 << 20
 
 
 def run_schema(layout: StateLayout, tombstones: bool) -> pa.Schema:
-    """`pyarrow.Schema` of a run's columns."""
+    """Return the `pyarrow.Schema` of a run's columns."""
     fields: Sequence[pa.Field] = [pa.field(HASH, pa.int64(), nullable=False), *layout.stored]
     return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_(), nullable=False)] if tombstones else fields)
 
 
 @contextmanager
 def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) -> Iterator["RunWriter"]:
-    """Write a run at `spec.prefix`. After the block the writer has its `handle`. `span`: what is known of the times of
-    its rows already.
+    """Write a run at `spec.prefix`. After the block the writer has its `handle`. `span` holds times of its rows that
+    are already known.
 
-    The local cache gets a copy, so that the next checkpoint need not download what was written here. A small run on
-    local storage needs none. Raises `StorageError` if the run cannot be written; then nothing is left of it.
+    The local cache gets a copy, so that the next checkpoint need not download the run. A small run on local storage
+    needs none. Raise `StorageError` if the run cannot be written; then no file is left of it.
     """
     storage = open_storage(spec.storage_url)
     copy = mapped_copies.Addition(spec.cache_dir, schema, mapped_copies.IN_PLACE_MEMORY if storage.is_local else 0)
@@ -59,9 +59,9 @@ def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) 
 
 
 class RunWriter:
-    """Takes rows sorted by unsigned hash; each `write` becomes one or more row groups.
+    """A writer of rows sorted by unsigned hash. Each `write` becomes one or more row groups.
 
-    Integers are delta-packed: measured faster to write than any codec, and a third smaller than with LZ4.
+    Integers are delta-packed, which is faster to write than any codec, and smaller than LZ4.
     """
 
     handle: StateHandle
@@ -139,7 +139,7 @@ def _metadata(spec: SubtaskSpec) -> bytes:
 
 
 def newest_of(runs: Iterable[StateHandle]) -> StateHandle:
-    """The run with the newest layout, to which the rows of all others can be brought."""
+    """Return the run with the newest layout, to which the rows of all others can be converted."""
     return max(runs, key=lambda run: (layout_version(run), run.created_by))
 
 

@@ -11,8 +11,7 @@ from tidegate.state.runs import newest_of
 
 
 class StoredSchemas(KnownSchemas):
-    """Implements `ports.StateSchemas`. `open_types` opens what knows the types of a definition, as soon as one is asked
-    for."""
+    """See `ports.StateSchemas`. `open_types` opens the source of a definition's types on the first request."""
 
     def __init__(self, graph: Graph, storage_url: str, open_types: Callable[[], Callable[[str], StateSchema]]) -> None:
         super().__init__(graph)

@@ -1,8 +1,8 @@
-"""What a subtask does with rows by session: each is one that lasts for the gap, and those of a key that overlap or
-touch are one. Vectorised, over the rows that arrive and the open sessions of their keys together.
+"""The sessions of a subtask. Each row is a session that lasts for the gap, and sessions of a key that overlap or touch
+merge. Vectorised, over the arriving rows and the open sessions of their keys together.
 
-The bounds are key columns of the state, which the hash leaves out: all sessions of a key lie beside each other. One
-that grows gets a row under its new bounds, and those that it has taken in are deleted.
+The bounds are key columns of the state, which the hash leaves out, so all sessions of a key are neighbours. A session
+that grows gets a row under its new bounds, and the sessions merged into it are deleted.
 """
 
 import time
@@ -37,16 +37,15 @@ from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, accumulated, changed, check_inputs, outgrown, unchanged, visible_rows
 from tidegate.state.value_lists import TooManyValuesError
 
-#: Of a row: whether its own session is open; and the row as it came, as a struct, if it may be late.
+#: Columns of an input row: whether its own session is open; and the row as it arrived, as a struct, if it may be late.
 OPEN, ROW = "_open", "_row"
 
 
 def take_in_sessions(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
-    """Take rows into open sessions. Batches: `_hash`, key columns with the bounds of a row's own session, the
+    """Merge rows into open sessions. Batches: `_hash`, key columns with the bounds of a row's own session, the
     aggregates' inputs, `OPEN`, and perhaps `ROW`.
 
-    A row is late if the session that it belongs to, with all that have arrived and are open, is over. Raises as
-    `aggregate` does.
+    A row is late if its session, merged with all arrived and open ones, is over. Raise as `aggregate` does.
     """
     kept = [batch for batch in batches if batch.num_rows]
     inputs = dict.fromkeys(name for _, declared in spec.layout.aggregates for name in declared.columns())
@@ -67,15 +66,16 @@ def take_in_sessions(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Ch
 
 
 def _rows(batches: list[pa.RecordBatch], places: Ints) -> pa.Table:
-    """Those rows as they came."""
+    """Return the rows at `places` as they arrived."""
     rows = pa.chunked_array([batch.column(ROW) for batch in batches]).take(integers(places))
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(one_chunk(rows))])
 
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """Of new rows and stored sessions, in the order `order`, the sessions they make: `of` each its number. Those that
-    are `open` and have new rows are `taken`; `begin` and `end` are their bounds. Stored ones follow the `new` rows."""
+    """The sessions of new rows and stored sessions, both in the order `order`; `of` is the session number of each.
+    `open` sessions with new rows are `taken`; `begin` and `end` are their bounds. Stored sessions follow the `new`
+    rows."""
 
     order: Ints
     of: Ints
@@ -86,18 +86,19 @@ class _Sessions:
     new: int
 
     def members(self, stored: bool) -> tuple[Ints, Ints]:
-        """Places of new rows, or of stored sessions, that are taken, and the number of each among those taken."""
+        """Return the places of taken new rows, or of taken stored sessions, and the number of each among those
+        taken."""
         chosen = self.taken[self.of] & ((self.order >= self.new) == stored)
         numbers = np.cumsum(self.taken) - 1
         return self.order[chosen] - (self.new if stored else 0), numbers[self.of[chosen]]
 
     def over(self) -> Ints:
-        """The places of new rows whose session is over."""
+        """Return the places of new rows whose session is over."""
         return self.order[(self.order < self.new) & ~self.open[self.of]]
 
 
 def _merged(table: pa.Table, inputs: list[str], spec: SubtaskSpec, began: float) -> tuple[Changed, Ints]:
-    """What rows with an event time change, and which of them are late."""
+    """Return the changes by rows with an event time, and which of these rows are late."""
     layout, hashes = spec.layout, hashes_of_column(table.column(HASH))
     require_owned(table, int(hashes.min()), int(hashes.max()), spec)
     stored = rows_with(spec, distinct(hashes))
@@ -112,15 +113,15 @@ def _merged(table: pa.Table, inputs: list[str], spec: SubtaskSpec, began: float)
     for name, times in zip(BOUNDS, bounds, strict=True):
         kind = layout.key_schema.field(name).type
         keys = keys.set_column(layout.key_names.index(name), name, from_fixed(kind, times))
-    before, their = sessions.members(stored=True)
-    were = stored.take(integers(before))
+    before, session_numbers = sessions.members(stored=True)
+    earlier = stored.take(integers(before))
     columns = {name: one_chunk(table.column(name).take(integers(places))) for name in inputs}
-    values = accumulated(columns, groups, keys, _found(were, their, keys, spec), spec)
+    values = accumulated(columns, groups, keys, _found(earlier, session_numbers, keys, spec), spec)
     now = pa.Table.from_arrays([*keys.columns, *values], schema=layout.stored)
-    gone = _are_gone(were, their, bounds)
-    rows = pa.concat_tables([now, were.drop_columns([HASH]).filter(booleans(gone))])
+    gone = _are_gone(earlier, session_numbers, bounds)
+    rows = pa.concat_tables([now, earlier.drop_columns([HASH]).filter(booleans(gone))])
     marks = np.arange(len(rows)) >= len(now)
-    all_hashes = np.concatenate([hashes[first], hashes_of_column(were.column(HASH))[gone]])
+    all_hashes = np.concatenate([hashes[first], hashes_of_column(earlier.column(HASH))[gone]])
     order = np.argsort(all_hashes, kind="stable")
     visible = visible_rows(now, layout)
     sorted_rows = rows.take(integers(order))
@@ -129,15 +130,15 @@ def _merged(table: pa.Table, inputs: list[str], spec: SubtaskSpec, began: float)
 
 
 def _sessions(table: pa.Table, stored: pa.Table, spec: SubtaskSpec) -> _Sessions:
-    """Which sessions new rows and stored ones make together."""
+    """Return the sessions that new rows and stored sessions make together."""
     new = table.num_rows
     names = [column.name for column in spec.layout.hashed]
-    keys = [pa.concat_arrays([one_chunk(each.column(name)) for each in (table, stored)]) for name in names]
-    hashes = np.concatenate([hashes_of_column(each.column(HASH)) for each in (table, stored)])
+    keys = [pa.concat_arrays([one_chunk(part.column(name)) for part in (table, stored)]) for name in names]
+    hashes = np.concatenate([hashes_of_column(part.column(HASH)) for part in (table, stored)])
     order = sorted_order(hashes)
     starts, order = key_starts(order, hashes[order], pa.Table.from_arrays(keys, names=names))
     key = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-    begin, end = (np.concatenate([fixed(one_chunk(each.column(name))) for each in (table, stored)]) for name in BOUNDS)
+    begin, end = (np.concatenate([fixed(one_chunk(part.column(name))) for part in (table, stored)]) for name in BOUNDS)
     by_time = np.lexsort((begin[order], key))
     order = order[by_time]
     begin, end = begin[order], end[order]
@@ -152,7 +153,8 @@ def _sessions(table: pa.Table, stored: pa.Table, spec: SubtaskSpec) -> _Sessions
 
 
 def _first_of_sessions(key: Ints, begin: Ints, end: Ints) -> Bools:
-    """Which rows, by key and then by beginning, begin after all before them have ended: these touch no other one."""
+    """Return which rows, by key and then by beginning, begin after all earlier ones have ended. They start a
+    session."""
     ends, rank = np.unique(end, return_inverse=True)
     latest = ends[np.maximum.accumulate(key * len(ends) + rank) - key * len(ends)]
     first = np.ones(len(key), np.bool_)
@@ -160,10 +162,10 @@ def _first_of_sessions(key: Ints, begin: Ints, end: Ints) -> Bools:
     return first
 
 
-def _found(were: pa.Table, numbers: Ints, keys: pa.Table, spec: SubtaskSpec) -> Found:
-    """What is stored of the sessions with these numbers, as one row each."""
+def _found(earlier: pa.Table, numbers: Ints, keys: pa.Table, spec: SubtaskSpec) -> Found:
+    """Return the stored accumulators of the sessions with these numbers, as one row each."""
     layout = spec.layout
-    rows = were.select([column.name for column in layout.values])
+    rows = earlier.select([column.name for column in layout.values])
     groups = Groups(np.flatnonzero(np.diff(numbers, prepend=-1)), len(numbers))
     if groups.single:
         return Found(numbers, rows)
@@ -180,8 +182,8 @@ def _found(were: pa.Table, numbers: Ints, keys: pa.Table, spec: SubtaskSpec) -> 
     return Found(numbers[groups.starts], pa.table([columns[name] for name in rows.column_names], rows.schema))
 
 
-def _are_gone(were: pa.Table, numbers: Ints, bounds: tuple[Ints, Ints]) -> Bools:
-    """Which stored sessions are no longer under their bounds."""
-    begin, end = (fixed(one_chunk(were.column(name))) for name in (WINDOW_START, WINDOW_END))
+def _are_gone(earlier: pa.Table, numbers: Ints, bounds: tuple[Ints, Ints]) -> Bools:
+    """Return which stored sessions are no longer under their bounds."""
+    begin, end = (fixed(one_chunk(earlier.column(name))) for name in (WINDOW_START, WINDOW_END))
     changed_bounds: Bools = (begin != bounds[0][numbers]) | (end != bounds[1][numbers])
     return changed_bounds

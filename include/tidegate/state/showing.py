@@ -1,4 +1,4 @@
-"""Rows of state as JSON, for people and other programs: nothing is lost, and every reader accepts it."""
+"""Rows of state as JSON, for people and other programs. No value is lost, and every reader accepts it."""
 
 import math
 from typing import Any
@@ -9,23 +9,22 @@ from tidegate.state.columns import one_chunk
 
 
 def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """One object a row. Decimals, dates, times and intervals are text, binary is text in hex, and floats that JSON does
-    not have are "NaN", "Infinity" and "-Infinity". Arrays are lists of these,
-    and structs are objects."""
+    """Return one object per row. Decimals, dates, times and intervals are text, binary is text in hex, and floats that
+    JSON lacks are "NaN", "Infinity" and "-Infinity". Arrays are lists of these, and structs are objects."""
     columns = {name: _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def key_text(keys: pa.Table, row: int) -> str:
-    """The key in one row of a `pyarrow.Table`, for a message. Dates and timestamps are text, because Python's types
-    cannot hold all of Spark's values."""
+    """Return the key in one row of a `pyarrow.Table` as text for a message. Arrow converts dates and timestamps,
+    because Python's types cannot hold all of Spark's values."""
     columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
     shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
     return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Converted by Arrow where Python's types cannot hold all values."""
+    """Convert a column to Python values; Arrow converts where Python's types cannot hold all values."""
     kind = column.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
@@ -46,7 +45,7 @@ def _plain(column: pa.Array) -> list[Any]:
 
 
 def _interval(microseconds: int) -> str:
-    """Days, hours, minutes and seconds, like `-3 04:05:06.000007`."""
+    """Return days, hours, minutes and seconds, such as `-3 04:05:06.000007`."""
     seconds, fraction = divmod(abs(microseconds), 1_000_000)
     days, rest = divmod(seconds, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}.{fraction:06}"

@@ -1,9 +1,9 @@
-"""Accumulators that are sketches of Apache DataSketches, in its format: Spark's functions read them, too.
+"""Accumulators that are sketches of Apache DataSketches, in its format, which Spark's functions also read.
 
-What a sketch holds depends on the rows of each step and not on their order, so a retry stages the same rows. Values
-enter sorted. Where its bytes say in which order it was filled, they are brought to one form. A HyperLogLog sketch
-does not even depend on how rows are divided into steps. One Python call per key and step is what the library costs, and
-one per distinct value; KLL sketches are filled by numpy (`kll.py`).
+The content of a sketch depends on the rows of each step and not on their order, so a retry stages the same rows. Values
+enter sorted. If a sketch's bytes depend on the order of its updates, they are brought to one form. A HyperLogLog sketch
+does not even depend on how rows are divided into steps. The library costs one Python call per key and step, and one per
+distinct value. KLL sketches are filled by numpy (`kll.py`).
 """
 
 import struct
@@ -25,16 +25,17 @@ from tidegate.state.sketch_library import library
 from tidegate.state.type_names import list_of
 from tidegate.state.value_lists import Members, counted, offsets_of, ordered
 
-#: Java's sketches of items end so, and are not read without.
+#: The last bytes of Java's sketches of items, which are required to read them.
 _END = bytes(8)
 _ITEMS = list_of(pa.struct([("item", pa.string()), ("count", pa.int64())]))
 
 
 class _Kind(Protocol):
-    """One kind of sketch. Bytes are those of a sketch that is not empty."""
+    """One kind of sketch. Bytes are always those of a sketch that is not empty."""
 
     def additions(self, members: Members, groups: int) -> tuple[Ints, Iterator[Any]]:
-        """How many values each group adds, and, of those that add some, in turn, what is handed to `updated`."""
+        """Return how many values each group adds, and the argument of `updated` for each group that adds some, in
+        order."""
 
     def updated(self, stored: bytes | None, addition: Any) -> bytes: ...
 
@@ -44,7 +45,8 @@ class _Kind(Protocol):
 
 
 def updated(aggregate: Aggregate, members: Members, groups: int, known: Ints, stored: pa.Array | None) -> pa.Array:
-    """A sketch a group, of its values and of what is `stored` for the groups `known`; null without any."""
+    """Return a sketch per group, of its values and of the sketches `stored` for the groups `known`; null without
+    any."""
     kind = _kind_of(aggregate)
     sketches: list[bytes | None] = [None] * groups
     if stored is not None:
@@ -58,31 +60,32 @@ def updated(aggregate: Aggregate, members: Members, groups: int, known: Ints, st
 
 
 def united(aggregate: Aggregate, stored: pa.Array, starts: Ints) -> pa.Array:
-    """A sketch a group, of all stored ones from one start to the next."""
+    """Return a sketch per group, of all stored ones from one start to the next."""
     kind, rows = _kind_of(aggregate), stored.to_pylist()
     sketches: list[bytes | None] = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-        there = sorted(sketch for sketch in rows[start:stop] if sketch is not None)
+        present = sorted(sketch for sketch in rows[start:stop] if sketch is not None)
         with _reading(aggregate):
-            sketches.append(kind.united(there) if len(there) > 1 else there[0] if there else None)
+            sketches.append(kind.united(present) if len(present) > 1 else present[0] if present else None)
     return _binary(sketches, pa.binary())
 
 
 def shown(aggregate: Aggregate, stored: pa.Array) -> pa.Array:
-    """What is seen of the aggregate."""
+    """Return the visible values of the aggregate."""
     with _reading(aggregate):
         return _kind_of(aggregate).shown(stored.to_pylist())
 
 
 @contextmanager
 def _reading(aggregate: Aggregate) -> Iterator[None]:
-    """Raise `StateSchemaError` for bytes that are no sketch: a user may have given them to `savepoint.edit`."""
+    """Raise `StateSchemaError` for bytes that are not a sketch. A user may have given them to `savepoint.edit`."""
     try:
         yield
     except (ValueError, RuntimeError, IndexError, struct.error) as error:
         raise StateSchemaError(
-            f"What is stored for {aggregate.in_state('_')} is no sketch of Apache DataSketches of its kind ({error}). "
-            "Nothing was written. If the state was edited, edit it again, with bytes that Spark's function returns."
+            f"The value stored for {aggregate.in_state('_')} is not a sketch of Apache DataSketches of its kind "
+            f"({error}). Nothing was written. If the state was edited, edit it again, with bytes that "
+            "Spark's function returns."
         ) from error
 
 
@@ -96,8 +99,8 @@ def _kind_of(aggregate: Aggregate) -> _Kind:
 
 
 class _Distinct:
-    """HyperLogLog. Integers and strings are hashed as Spark's `hll_sketch_agg` hashes them, so that the two can be
-    united; values of other types by Spark's `xxhash64`."""
+    """HyperLogLog. Integers and strings are hashed as by Spark's `hll_sketch_agg`, so that the two can be united.
+    Values of other types are hashed by Spark's `xxhash64`."""
 
     _OUT_OF_ORDER, _LIST, _SET, _REGISTERS = 16, 0, 1, 2
 
@@ -117,7 +120,7 @@ class _Distinct:
         hll = library().hll_sketch
         sketch = hll(self._size, library().HLL_8) if stored is None else hll.deserialize(stored)
         for value in addition:
-            sketch.update("\0" if value == "" else value)  # it would pass over an empty string
+            sketch.update("\0" if value == "" else value)  # the library ignores an empty string
         return self._in_one_form(sketch)
 
     def united(self, sketches: Sequence[bytes]) -> bytes:
@@ -131,8 +134,8 @@ class _Distinct:
         return integers(np.array([0 if s is None else round(read(s).get_estimate()) for s in sketches], np.int64))
 
     def _in_one_form(self, sketch: Any) -> bytes:
-        """While it is a list or set, its entries sorted; then without what it knows of the order of its updates, by
-        which it would be a little more exact."""
+        """Return bytes that do not depend on the order of updates. The entries of a list or set are sorted. From
+        registers, the record of the order is removed, which would make the estimate slightly more exact."""
         data = bytearray(sketch.serialize_compact())
         mode = data[7] & 3
         if mode == self._REGISTERS:
@@ -145,7 +148,7 @@ class _Distinct:
 
 
 class _Quantiles:
-    """KLL, of doubles."""
+    """KLL sketches of doubles."""
 
     def __init__(self, k: int, percentage: float | tuple[float, ...]) -> None:
         self._k = k
@@ -154,8 +157,10 @@ class _Quantiles:
     def additions(self, members: Members, groups: int) -> tuple[Ints, Iterator[Any]]:
         (column,) = members.columns
         numbers = fixed(column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column).astype(np.float64)
-        there = ~np.isnan(numbers)
-        values, sizes = ordered(Members(members.groups[there], [from_fixed(pa.float64(), numbers[there])]), groups)
+        is_number = ~np.isnan(numbers)
+        values, sizes = ordered(
+            Members(members.groups[is_number], [from_fixed(pa.float64(), numbers[is_number])]), groups
+        )
         return sizes, _divided(fixed(values), sizes)
 
     def updated(self, stored: bytes | None, addition: Any) -> bytes:
@@ -179,7 +184,7 @@ class _Quantiles:
 
 
 class _Frequent:
-    """Frequent items, by their text. Spark's `approx_top_k_estimate` reads such sketches of strings."""
+    """Frequent items by their text. Spark's `approx_top_k_estimate` reads such sketches of strings."""
 
     def __init__(self, k: int, tracked: int) -> None:
         self._k = k
@@ -212,7 +217,7 @@ class _Frequent:
         counts = integers(np.array([often for _, often in pairs], np.int64))
         structs = pa.StructArray.from_arrays([items, counts], fields=list(_ITEMS.value_type))
         there = np.array([sketch is not None for sketch in sketches], np.bool_)
-        return _lists(structs, np.array([len(each) for each in found], np.int64), there)
+        return _lists(structs, np.array([len(best) for best in found], np.int64), there)
 
     def _best(self, data: bytes) -> list[tuple[str, int]]:
         every = library().frequent_strings_sketch.deserialize(data).get_frequent_items(self._every)
@@ -225,7 +230,7 @@ def _text_of(values: pa.Array, kind: pa.DataType) -> list[str]:
 
 
 def _divided(values: Any, sizes: Ints) -> Iterator[Any]:
-    """The values of each group that has some."""
+    """Yield the values of each group that has some."""
     start = 0
     for size in sizes[sizes > 0].tolist():
         yield values[start : start + size]
@@ -233,7 +238,7 @@ def _divided(values: Any, sizes: Ints) -> Iterator[Any]:
 
 
 def _binary(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
-    """An Arrow array of bytes or texts, without pandas."""
+    """Return an Arrow array of bytes or texts, without pandas."""
     sizes = np.array([0 if value is None else len(value) for value in values], np.int64)
     offsets = offsets_of(sizes)
     there = from_fixed(pa.int64(), sizes, np.array([value is not None for value in values], np.bool_))

@@ -1,4 +1,4 @@
-"""Reads several runs as one: in slices of ascending hash, each key once, with its newest row.
+"""Several runs read as one, in slices of ascending hash, each key once, with its newest row.
 
 Memory is bounded by the slice, whatever the size of the runs and of their rows.
 """
@@ -27,7 +27,7 @@ from tidegate.state.opening import RunPart, open_run
 from tidegate.state.runs import run_schema
 from tidegate.state.spec import SubtaskSpec
 
-#: Of each run, at most.
+#: Bounds of the slice taken from each run.
 _SLICE_ROWS, _SLICE_BYTES = 1 << 18, 64 << 20
 _LARGEST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
@@ -40,8 +40,8 @@ def merged_slices(
     newest: Sequence[RunPart] = (),
     span: Span | None = None,
 ) -> Iterator[pa.Table]:
-    """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them. `newest` are the
-    parts of one more run, which is no file. `span` counts the rows that have expired."""
+    """Yield `pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them. `newest` are
+    the parts of one more run, which is not a file. `span` counts the rows that have expired."""
     opened = [_Cursor(parts) for run in runs if (parts := open_run(spec, run))]
     opened += [_Cursor(list(newest))] if newest else []
     while opened:
@@ -52,8 +52,8 @@ def merged_slices(
 
 
 def rows_with(spec: SubtaskSpec, hashes: Hashes) -> pa.Table:
-    """All current rows with one of these hashes, which are sorted and distinct: a `pyarrow.Table` of a run's columns,
-    sorted by them."""
+    """Return all current rows with one of these hashes, which are sorted and distinct. The result is a `pyarrow.Table`
+    of a run's columns, sorted by hash."""
     schema, found = run_schema(spec.layout, tombstones=False), list[RunPart]()
     for run in spec.runs:
         for part in open_run(spec, run):
@@ -66,14 +66,14 @@ def rows_with(spec: SubtaskSpec, hashes: Hashes) -> pa.Table:
 
 
 class _Cursor:
-    """How far one run has been read."""
+    """The position of a reader in one run."""
 
     def __init__(self, parts: list[RunPart]) -> None:
         self.parts = parts
 
     def last_of_slice(self) -> np.uint64:
-        """The last hash up to which a slice may take its rows. A run of which no more is left than one slice takes does
-        not end it: else each run's last rows would be a slice, and a part of what is merged, of their own."""
+        """Return the last hash up to which a slice may take rows. A run whose remaining rows fit into one slice does
+        not end the slice. Otherwise each run's last rows would be a slice of their own."""
         rows, size = _SLICE_ROWS, _SLICE_BYTES
         for part in self.parts:
             length, width = len(part.hashes), max(1, part.rows.nbytes // len(part.hashes))
@@ -83,7 +83,7 @@ class _Cursor:
         return _LARGEST
 
     def take_to(self, last: np.uint64) -> list[RunPart]:
-        """The rows with hashes up to `last`. The cursor moves past them."""
+        """Return the rows with hashes up to `last`. The cursor moves past them."""
         taken = []
         while self.parts:
             part = self.parts[0]
@@ -100,7 +100,8 @@ class _Cursor:
 def _newest(
     spec: SubtaskSpec, parts: list[RunPart], schema: pa.Schema, keep_tombstones: bool, span: Span | None
 ) -> pa.Table:
-    """`parts` are oldest first, so a stable sort by hash puts the newest row of a key last."""
+    """Return the newest row of each key. `parts` are oldest first, so a stable sort by hash puts the newest row
+    last."""
     table = _stacked(parts, schema)
     hashes = np.concatenate([part.hashes for part in parts])
     order = np.argsort(hashes, kind="stable") if len(parts) > 1 else np.arange(len(hashes))
@@ -116,17 +117,17 @@ def _newest(
 
 
 def _expired(parts: list[RunPart]) -> Bools:
-    """Which rows have expired that nobody had deleted."""
-    found = []
+    """Return which rows have expired without having been deleted."""
+    marks = []
     for part in parts:
         expired, deleted = part.expired(), part.tombstones()
         expired = np.zeros(len(part.hashes), np.bool_) if expired is None else expired
-        found.append(expired if deleted is None else expired & ~deleted)
-    return np.concatenate(found)
+        marks.append(expired if deleted is None else expired & ~deleted)
+    return np.concatenate(marks)
 
 
 def _stacked(parts: list[RunPart], schema: pa.Schema) -> pa.Table:
-    """All parts as one table. A tombstone column is filled in if only some of the runs have one."""
+    """Return all parts as one table. A tombstone column is filled in if only some of the runs have one."""
     gone = [part.gone() for part in parts]
     if any(marks is not None for marks in gone) and TOMBSTONE not in schema.names:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
@@ -140,7 +141,7 @@ def _stacked(parts: list[RunPart], schema: pa.Schema) -> pa.Table:
 
 
 def _last_of_key(hashes: Hashes, order: Ints, keys: pa.Table) -> Bools:
-    """Which rows, sorted by hash, are not followed by a newer row of the same key."""
+    """Return which rows, sorted by hash, are not followed by a newer row of the same key."""
     last = np.ones(len(order), np.bool_)
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(repeated) == 0:

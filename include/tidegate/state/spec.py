@@ -1,4 +1,4 @@
-"""What a subtask is given: where its state lies, which part of it is its own, and what to name in an error."""
+"""The specification of a subtask: the place of its state, its part of it, and its name in errors."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from tidegate.state.layout import StateLayout
 class SubtaskSpec:
     """Everything a subtask needs to find and write its state; small and picklable.
 
-    `cache_dir` None stands for the user's own directory on the machine where the subtask runs.
-    `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first. Each is read only where its
-    key groups and the subtask's overlap, so after a rescale several subtasks may read one run. Rows up to the `horizon`
-    have expired, and one that is written now is changed `at` that time: see `protocol.schema.expiry`.
+    `cache_dir` None stands for the user's own directory on the machine where the subtask runs. `prefix` names the file
+    it may write (".parquet" is appended). `runs` are oldest first. Each is read only where its key groups and the
+    subtask's overlap, so after a rescale several subtasks may read one run. Rows up to the `horizon` have expired, and
+    a row written now is changed `at` that time: see `protocol.schema.expiry`.
     """
 
     storage_url: str
@@ -34,11 +34,11 @@ class SubtaskSpec:
         return f"operator {self.operator} of pipeline {self.pipeline}, checkpoint {self.checkpoint_id}"
 
     def hashes(self) -> tuple[int, int]:
-        """The smallest and largest unsigned hash of this subtask, both included."""
+        """Return the smallest and largest unsigned hash of this subtask, both included."""
         return hashes_of(self.key_groups, self.max_parallelism)
 
     def hashes_in(self, run: StateHandle) -> tuple[int, int]:
-        """The part of that range that a run covers. The first is larger than the second if there is none."""
+        """Return the part of that range that a run covers. The first is larger than the second if there is none."""
         low, high = self.hashes()
         if run.key_groups is not None:
             run_low, run_high = hashes_of(run.key_groups, self.max_parallelism)

@@ -1,7 +1,7 @@
 """Checkpoint storage over `pyarrow.fs`: a local path, file://, s3://, gs:// or hdfs:// URL.
 
-Decides how a file becomes visible, whole and durable, and how a failure is explained to the user. Other modules decide
-what the files hold and when they may be deleted.
+This module makes a file visible, whole and durable, and explains failures to the user. Other modules decide on the
+content of files and on their deletion.
 """
 
 import errno
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK = 4 << 20
-_ASKED_AT_ONCE = 16  # each waits for the network
-_HASHED_AT_ONCE = 2  # local files: each takes a processor
+_REQUESTS_AT_ONCE = 16  # each request waits for the network
+_HASHED_AT_ONCE = 2  # hashing a local file takes a processor
 
 
 @lru_cache(maxsize=32)
 def open_storage(url: str) -> "ArrowCheckpointStorage":
-    """The storage at a URL, opened once per process."""
+    """Return the storage at a URL, opened once per process."""
     return ArrowCheckpointStorage(url)
 
 
 class ArrowCheckpointStorage:
-    """Implements `ports.CheckpointStorage`, and streams for files too large to hold.
+    """See `ports.CheckpointStorage`. It also streams files too large for memory.
 
     Locally a file is written under a temporary name, synced and renamed, and its directory is synced. On HDFS it is
     renamed likewise. Object stores publish an object when it is complete. Credentials come from the environment, as
@@ -85,7 +85,7 @@ class ArrowCheckpointStorage:
             return None
 
     def mark(self, path: str, content: bytes, anew: bool = False) -> bytes:
-        """See `ports.CheckpointStorage`. Locally one step; object stores and HDFS have none for it."""
+        """See `ports.CheckpointStorage`. Locally this is one step; object stores and HDFS offer none."""
         if anew:
             self.write(path, content)
             return content
@@ -99,7 +99,8 @@ class ArrowCheckpointStorage:
         return self.marked(path) or content
 
     def list(self, prefix: str) -> list[str]:
-        """What links lead to is not listed: it is somebody else's, or listed under its own name, and may be deleted."""
+        """See `ports.CheckpointStorage`. Targets of links are not listed: they are not this storage's files, or are
+        listed under their own names, and listed files may be deleted."""
         below = self._absolute(prefix) if prefix else self._root
         start = len(self._root.rstrip("/")) + 1
         with self._explained("list", prefix):
@@ -126,16 +127,17 @@ class ArrowCheckpointStorage:
                 self._remove_markers(directory)
 
     def elsewhere(self, url: str) -> "ArrowCheckpointStorage":
-        """See `ports.CheckpointStorage`. Credentials are not part of a URL: it is written down and shown."""
+        """See `ports.CheckpointStorage`. Credentials are not part of a URL, because it is recorded and shown."""
         if "@" in urlsplit(url).netloc or urlsplit(url).query:
             raise ConfigurationError(
-                f"{self._shown_of(url)!r} was given with credentials or options, and where a savepoint is, is written "
-                "down and shown. Nothing was changed. Give the URL without them: credentials come from the environment."
+                f"{self._shown_of(url)!r} contains credentials or options, but the place of a savepoint is recorded "
+                "and shown. Nothing was changed. Give the URL without them: credentials come from the environment."
             )
         return open_storage(url)
 
     def copy(self, file: StateHandle, source: Any, path: str, keep: Callable[[], None]) -> None:
-        """See `ports.CheckpointStorage`; in blocks, from another storage of this kind: `source` is `Any` for that."""
+        """See `ports.CheckpointStorage`. Copy in blocks from another storage of this kind; that is why `source` is
+        `Any`."""
         try:
             with self.open_output(path) as opened:
                 hashing = HashingFile(opened)
@@ -145,13 +147,13 @@ class ArrowCheckpointStorage:
                 if (hashing.size, hashing.checksum()) != (file.bytes, file.checksum):
                     raise source.differs(file, f"its SHA-256 is {hashing.checksum()} where {file.checksum} was written")
         except StateIntegrityError:
-            self.delete([path])  # an object store has published what there was
+            self.delete([path])  # an object store has already published the copy
             raise
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
         read = [handle for handle in files if handle.path in in_full]
-        _each(files, self._verify_length, 1 if self.is_local else _ASKED_AT_ONCE)
-        _each(read, self._verify_content, _HASHED_AT_ONCE if self.is_local else _ASKED_AT_ONCE)
+        _check_all(files, self._verify_length, 1 if self.is_local else _REQUESTS_AT_ONCE)
+        _check_all(read, self._verify_content, _HASHED_AT_ONCE if self.is_local else _REQUESTS_AT_ONCE)
 
     def _verify_length(self, handle: StateHandle) -> None:
         with self._explained("read", handle.path):
@@ -169,7 +171,7 @@ class ArrowCheckpointStorage:
             raise self.differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
 
     def differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
-        """The error to raise if a file is not what was written."""
+        """Return the error for a file that differs from its record."""
         return StateIntegrityError(
             f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, "
             f"is damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
@@ -178,13 +180,13 @@ class ArrowCheckpointStorage:
 
     @contextmanager
     def open_input(self, path: str) -> Iterator[Any]:
-        """A `pyarrow.NativeFile` to read and seek in."""
+        """Open a `pyarrow.NativeFile` to read and seek in."""
         absolute = self._absolute(path)
         with self._explained("read", path), self._fs.open_input_file(absolute) as file:
             yield file
 
     def stream(self, path: str, size: int) -> Iterator[bytes]:
-        """A file's content in blocks of at most `size` bytes. Errors of the consumer are left as they are."""
+        """Yield a file's content in blocks of at most `size` bytes. Errors of the consumer are left as they are."""
         with self._explained("read", path):
             file = self._fs.open_input_stream(self._absolute(path), compression=None)
         with file:
@@ -198,7 +200,8 @@ class ArrowCheckpointStorage:
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Any]:
-        """A file to `write` to. It appears under its name, whole and durable, when the block ends without an error."""
+        """Open a file to `write` to. It appears under its name, whole and durable, when the block ends without an
+        error."""
         absolute = self._absolute(path)
         with self._explained("write", path):
             if self.is_local:
@@ -235,16 +238,16 @@ class ArrowCheckpointStorage:
     def _remove_markers(self, path: str) -> None:
         """Remove a directory of an object store, or those below it, if only directory markers are left in it.
 
-        Deleting an object makes a marker for its directory, which can be deleted only with everything in it.
+        Deleting an object creates a marker for its directory, which can be deleted only with everything in it.
         """
         directory = self._absolute(path)
         with self._explained("delete", path), suppress(FileNotFoundError):
             found = self._fs.get_file_info(fs.FileSelector(directory, recursive=True, allow_not_found=True))
             files = [info.path for info in found if info.type is fs.FileType.File]
             directories = [directory, *(info.path for info in found if info.type is fs.FileType.Directory)]
-            empty = {each for each in directories if not any(file.startswith(f"{each}/") for file in files)}
-            for each in sorted(each for each in empty if os.path.dirname(each) not in empty):
-                self._fs.delete_dir(each)
+            empty = {path_ for path_ in directories if not any(file.startswith(f"{path_}/") for file in files)}
+            for topmost in sorted(path_ for path_ in empty if os.path.dirname(path_) not in empty):
+                self._fs.delete_dir(topmost)
 
     def _remove_empty(self, directory: str) -> None:
         root = self._root.rstrip("/")
@@ -286,7 +289,8 @@ class ArrowCheckpointStorage:
         )
 
     def _lacks_bucket(self) -> bool:
-        """Of an object store, which says of a file without a bucket only that it is missing."""
+        """Return whether an object store lacks the bucket. For a file in such a bucket it reports only that the file is
+        missing."""
         with suppress(OSError):
             bucket = self._root.split("/")[0]
             return not self._renames and self._fs.get_file_info(bucket).type is fs.FileType.NotFound
@@ -301,8 +305,8 @@ class ArrowCheckpointStorage:
         )
 
 
-def _each(files: Sequence[StateHandle], check: Callable[[StateHandle], None], at_once: int) -> None:
-    """Check all of them, and raise what the first one raises that fails."""
+def _check_all(files: Sequence[StateHandle], check: Callable[[StateHandle], None], at_once: int) -> None:
+    """Check all files, and raise the error of the first that fails."""
     if at_once == 1 or len(files) <= 1:
         for handle in files:
             check(handle)
@@ -320,7 +324,7 @@ def _free(root: str) -> str:
 
 
 def _files_below(directory: str) -> Iterator[str]:
-    """Of a local directory. What disappears meanwhile is left out."""
+    """Yield the files below a local directory. Files that disappear meanwhile are left out."""
     directories = [directory]
     while directories:
         try:

@@ -1,6 +1,7 @@
-"""The checkpoint storage as pages read it: files as they are, and single keys of state.
+"""Checkpoint storage for the pages: files unchanged, and single keys of state.
 
-Everything is imported when it is first used: who asks only for rows of the database loads neither numpy nor Arrow.
+Everything is imported on first use, so that a process that reads only rows of the database loads neither numpy nor
+Arrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StoredState:
-    """Implements `ports.KeyReader`."""
+    """See `ports.KeyReader`."""
 
     def __init__(self, storage_url: str, cache_dir: str | None) -> None:
         self._storage_url = storage_url
@@ -48,21 +49,21 @@ class StoredState:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        if "file" in position.details:  # it is the copy of a version, and no list
+        if "file" in position.details:  # it is the copy of a version, not a list
             return [(position.details["file"], position.bytes)]
         content = self.open().read(position.path)
         if len(content) != position.bytes or sha256(content).hexdigest() != position.checksum:
-            raise self.open().differs(position, "its content is not what was written")
+            raise self.open().differs(position, "its content differs from its recorded size or checksum")
         try:
             file = pq.ParquetFile(pa.BufferReader(content))
             table = file.read(use_threads=False)
-            if "touched" in table.column_names:  # what was read before and only looks different since
+            if "touched" in table.column_names:  # files read earlier that only look different since
                 table = table.filter(pc.invert(table.column("touched")))
             table = table.select(["path", "size", "checkpoint"])
         except (pa.ArrowException, ValueError, KeyError) as error:
-            raise StateSchemaError(f"{position.path} is no list of files that a source has read.") from error
-        mine = table.filter(pc.equal(table.column("checkpoint"), checkpoint_id))
-        return list(zip(mine.column("path").to_pylist(), mine.column("size").to_pylist(), strict=True))
+            raise StateSchemaError(f"{position.path} is not a list of files that a source has read.") from error
+        read_then = table.filter(pc.equal(table.column("checkpoint"), checkpoint_id))
+        return list(zip(read_then.column("path").to_pylist(), read_then.column("size").to_pylist(), strict=True))
 
     def _layout(self, state: OperatorState) -> "StateLayout":
         from tidegate.state.opening import known_layout

@@ -1,7 +1,8 @@
-"""The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
+"""The operations of a subtask on its keyed state: aggregate, look up, upsert, scan.
 
-Each is one call inside a Spark task: rows in, what changes out, which is then written as at most one new run. The
-coordinator decides what a checkpoint does with the handle. The format of a run is in docs/reference/state-format.md.
+Each is one call inside a Spark task. It takes rows and returns changes, which are then written as at most one new run.
+The coordinator decides what a checkpoint does with the handle. The format of a run is in
+docs/reference/state-format.md.
 """
 
 import time
@@ -31,11 +32,11 @@ __all__ = ["Changed", "SubtaskSpec", "aggregate", "lookup", "scan", "upsert"]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What one call changes. Nothing is written yet: that is the asynchronous part of a snapshot.
+    """The changes of one call. Nothing is written yet: that is the asynchronous part of a snapshot.
 
-    `rows`: `pyarrow.Table` of the visible rows of changed keys (`layout.rows`), without deleted ones. `deleted`: the
-    keys that existed and were deleted (`layout.key_schema`). `run`: the rows that state gets, in the columns of a run.
-    `sync_ms`: from the last input row to the finished rows.
+    `rows` is a `pyarrow.Table` of the visible rows of changed keys (`layout.rows`), without deleted ones. `deleted` are
+    the keys that existed and were deleted (`layout.key_schema`). `run` holds the rows that the state gets, in the
+    columns of a run. `sync_ms` is the time from the last input row to the finished rows, in milliseconds.
     """
 
     spec: SubtaskSpec
@@ -44,12 +45,12 @@ class Changed:
     run: pa.Table
     rows_in: int
     sync_ms: int
-    rows_late: int | None = None  # that no window took, if there are windows
-    late: pa.Table | None = None  # these rows, if sessions are asked for them
+    rows_late: int | None = None  # rows that no window took, if there are windows
+    late: pa.Table | None = None  # these rows, if sessions return them
 
     def write(self) -> StateHandle | None:
-        """Write the run at the spec's prefix and make it durable; None if there is nothing to write. Raises
-        `StorageError` if that fails; then nothing is left of it."""
+        """Write the run at the spec's prefix and make it durable; None if there is nothing to write. Raise
+        `StorageError` if that fails; then no file is left of it."""
         if not self.run.num_rows:
             return None
         with writing_run(self.spec, self.run.schema) as writer:
@@ -58,16 +59,15 @@ class Changed:
         return writer.handle
 
     def current(self) -> Iterator[pa.RecordBatch]:
-        """All rows that `scan` finds once this is written, whether it is or not."""
+        """Return all rows that `scan` finds once this is written, whether it is or not."""
         return _scanned(self.spec, new_parts(self.spec, self.run))
 
 
 def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     """Merge input rows into declared aggregates. Batches: `_hash` (bigint), key columns, the aggregates' inputs.
 
-    Raises `CheckpointDeclinedError` on a sum that does not fit its type, on more values than a key may have, and on
-    rows of other subtasks. Raises
-    `StateSchemaError`, `StateIntegrityError` and `StorageError` as reading and writing do.
+    Raise `CheckpointDeclinedError` on a sum that does not fit its type, on more values than a key may have, and on rows
+    of other subtasks. Raise `StateSchemaError`, `StateIntegrityError` and `StorageError` as reading and writing do.
     """
     layout = spec.layout
     inputs = dict.fromkeys(name for _, declared in layout.aggregates for name in declared.columns())
@@ -89,7 +89,8 @@ def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
 
 
 def lookup(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> pa.Table:
-    """Current visible rows of the keys in the batches (`_hash`, key columns), each key once: a `pyarrow.Table`."""
+    """Return the current visible rows of the keys in the batches (`_hash`, key columns), each key once: a
+    `pyarrow.Table`."""
     layout = spec.layout
     table = gather(batches, layout.key_names, spec)
     if table is None:
@@ -105,7 +106,7 @@ def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     """Replace rows. Batches: `_hash`, the layout's declared columns, and perhaps a boolean `_delete`, whose true rows
     delete.
 
-    Raises `CheckpointDeclinedError` on two rows of one key, and otherwise like `aggregate`.
+    Raise `CheckpointDeclinedError` on two rows of one key, and otherwise as `aggregate` does.
     """
     layout = spec.layout
     kept = [batch for batch in batches if batch.num_rows]
@@ -130,7 +131,7 @@ def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
 
 
 def scan(spec: SubtaskSpec) -> Iterator[pa.RecordBatch]:
-    """All current visible rows of the subtask's key groups, as `pyarrow.RecordBatch`es of bounded size."""
+    """Yield all current visible rows of the subtask's key groups, as `pyarrow.RecordBatch`es of bounded size."""
     return _scanned(spec)
 
 
@@ -140,7 +141,7 @@ def _scanned(spec: SubtaskSpec, newest: Sequence[RunPart] = ()) -> Iterator[pa.R
 
 
 def visible_rows(stored: pa.Table, layout: StateLayout) -> pa.Table:
-    """A `pyarrow.Table` of `layout.rows` from one of `layout.stored`."""
+    """Return a `pyarrow.Table` of `layout.rows` from one of `layout.stored`."""
     if not layout.aggregates:
         return stored.select(layout.rows.names).cast(layout.rows)
     columns = [stored.column(name) for name in layout.key_names]
@@ -152,8 +153,9 @@ def visible_rows(stored: pa.Table, layout: StateLayout) -> pa.Table:
 def accumulated(
     columns: Mapping[str, pa.Array], groups: Groups, keys: pa.Table, found: Found, spec: SubtaskSpec
 ) -> list[pa.Array]:
-    """Every accumulator column of the layout, one row per group: of new rows, whose input `columns` are sorted by
-    group, and of those that are `found` in state. `keys` are the groups' keys. Raises `CheckpointDeclinedError`."""
+    """Return every accumulator column of the layout, one row per group. They include new rows, whose input `columns`
+    are sorted by group, and the rows `found` in state. `keys` are the groups' keys. Raise `CheckpointDeclinedError` if
+    a sum or list outgrows its bounds."""
     layout = spec.layout
     result: dict[str, pa.Array] = {}
     for name, declared in layout.aggregates:
@@ -177,7 +179,7 @@ def outgrown(
     key: str,
     spec: SubtaskSpec,
 ) -> CheckpointDeclinedError:
-    """Why an aggregate cannot take the rows of a key."""
+    """Return the error for an aggregate that cannot take the rows of a key."""
     if isinstance(error, SumOverflowError):
         return CheckpointDeclinedError(
             f"Aggregate {name!r} of {spec.where()}, no longer fits {kind} for the key {key}. Nothing was written and "
@@ -192,14 +194,14 @@ def outgrown(
 
 
 def _updated(length: int, spec: SubtaskSpec) -> list[pa.Array]:
-    """The column that says when these rows were changed, if the layout has it."""
+    """Return the column with the time of change of these rows, if the layout has it."""
     if not spec.layout.keeps_updated:
         return []
     return [from_fixed(spec.layout.values[-1].type, np.full(length, spec.at, np.int64))]
 
 
 def _existing(stored: pa.Table, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
-    """Which rows to write, and which rows delete a key that exists. Other deletions need no tombstone."""
+    """Return which rows to write, and which rows delete a key that exists. Other deletions need no tombstone."""
     keys = stored.select(spec.layout.key_names).filter(booleans(doomed))
     found = find_rows(spec, hashes[doomed], keys, [])
     gone = np.zeros(len(doomed), np.bool_)
@@ -216,7 +218,8 @@ def changed(
     rows_in: int,
     began: float,
 ) -> Changed:
-    """State gets `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
+    """Return the changes in which state gets `stored`, and `gone` marks the tombstones. `rows` are the new rows of the
+    remaining keys."""
     layout = spec.layout
     columns, deleted = [integers(hashes), *stored.columns], no_rows(layout.key_schema)
     tombstones = gone is not None and bool(gone.any())
@@ -235,14 +238,14 @@ def _true(column: pa.Array) -> Bools:
 
 
 def unchanged(spec: SubtaskSpec) -> Changed:
-    """What no rows change."""
+    """Return the result for no rows."""
     layout = spec.layout
     run = no_rows(run_schema(layout, tombstones=False))
     return Changed(spec, no_rows(layout.rows), no_rows(layout.key_schema), run, 0, 0)
 
 
 def check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:
-    """Raises `StateSchemaError` if the rows of a declared aggregate do not have the types that it was defined with."""
+    """Raise `StateSchemaError` if the rows of a declared aggregate do not have the types that it was defined with."""
     layout = spec.layout
     try:
         now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates).living(layout.ttl)

@@ -1,5 +1,5 @@
-"""The types of state columns: one Arrow type for each atomic type of Spark, and for arrays of them, named as in Spark
-SQL, so that anyone can read what is kept in Parquet metadata."""
+"""The types of state columns: one Arrow type for each atomic type of Spark, and for arrays of them. They are named as
+in Spark SQL, so that anyone can read Parquet metadata."""
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ _ARRAY = "array<"
 
 
 def type_name(arrow: pa.DataType) -> str:
-    """The Spark SQL name of an Arrow type."""
+    """Return the Spark SQL name of an Arrow type."""
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_struct(arrow):
@@ -38,7 +38,7 @@ def type_name(arrow: pa.DataType) -> str:
 
 
 def type_of(sql: str) -> pa.DataType:
-    """The Arrow type of a Spark SQL name. Raises `StateSchemaError` for one that this version does not know."""
+    """Return the Arrow type of a Spark SQL name. Raise `StateSchemaError` for one that this version does not know."""
     if sql.startswith(_ARRAY):
         return list_of(type_of(sql.removeprefix(_ARRAY).removesuffix(">")))
     if sql.startswith("decimal("):
@@ -53,12 +53,12 @@ def type_of(sql: str) -> pa.DataType:
 
 
 def list_of(arrow: pa.DataType) -> pa.DataType:
-    """An Arrow list as Parquet and Spark name its parts."""
+    """Return an Arrow list with the part names of Parquet and Spark."""
     return pa.list_(pa.field("element", arrow))
 
 
 def stored_type(name: str, arrow: pa.DataType) -> pa.DataType:
-    """As `plain_type`, also for lists, which only aggregates keep."""
+    """Return the type of `plain_type`, or a list of it for lists, which only aggregates keep."""
     return list_of(plain_type(name, arrow.value_type)) if pa.types.is_list(arrow) else plain_type(name, arrow)
 
 
@@ -67,14 +67,14 @@ def is_number(arrow: pa.DataType) -> bool:
 
 
 def has_text(arrow: pa.DataType) -> bool:
-    """Whether each value has one text, by which it can be told apart."""
+    """Return whether values have distinct texts."""
     exact = pa.types.is_string(arrow) or pa.types.is_integer(arrow) or pa.types.is_decimal128(arrow)
     moment = pa.types.is_date32(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_boolean(arrow)
     return bool(exact or moment)
 
 
 def plain_type(name: str, arrow: pa.DataType) -> pa.DataType:
-    """The one Arrow type that state uses for what Spark may send in several (time zones, large strings)."""
+    """Return the one Arrow type that state uses for the types that Spark may send (time zones, large strings)."""
     if pa.types.is_timestamp(arrow):
         return pa.timestamp("us", tz="UTC" if arrow.tz else None)
     if pa.types.is_large_string(arrow):

@@ -1,6 +1,6 @@
 """Accumulators that are lists of a key's values: the distinct ones, or the first ones in an order.
 
-A merge takes any number of lists and of single values for a group, in any order, and gives the same list. All groups
+A merge takes any number of lists and of single values for a group, in any order, and returns the same list. All groups
 are merged together: the work is a sort of all values.
 """
 
@@ -25,12 +25,12 @@ from tidegate.state.columns import (
 )
 from tidegate.state.type_names import list_of
 
-#: Values in all lists of an Arrow array together, or bytes in all its strings.
+#: The maximum values in all lists of an Arrow array together, or bytes in all its strings.
 MOST_IN_AN_ARRAY = 2**31 - 1
 
 
 class TooManyValuesError(ArithmeticError):
-    """Group `group` has `values` of them, more than it may."""
+    """Group `group` has `values` values, more than its limit."""
 
     def __init__(self, group: int, values: int) -> None:
         super().__init__(f"group {group} has {values} values")
@@ -47,10 +47,10 @@ class Members:
 
     @classmethod
     def of_rows(cls, groups: Ints, columns: Sequence[pa.Array]) -> "Members":
-        """Single values, those with a null left out. Equal values have equal bits: one NaN, one zero."""
+        """Return single values, those with a null left out. Equal values have equal bits: one NaN, one zero."""
         kept: Bools | None = None
-        for there in map(valid, columns):
-            kept = there if kept is None else kept if there is None else kept & there
+        for is_valid in map(valid, columns):
+            kept = is_valid if kept is None else kept if is_valid is None else kept & is_valid
         columns = [canonical_key(column) for column in columns]
         if kept is None:
             return cls(groups, columns)
@@ -58,7 +58,7 @@ class Members:
 
     @classmethod
     def of_lists(cls, groups: Ints, lists: Sequence[pa.Array]) -> "Members":
-        """What lists hold, which are as long in all columns."""
+        """Return the values in lists, which have the same length in all columns."""
         return cls(np.repeat(groups, lengths(lists[0])), [column.flatten() for column in lists])
 
     def with_others(self, others: "Members") -> "Members":
@@ -67,7 +67,7 @@ class Members:
 
 
 def distinct(members: Members, groups: int, limit: int) -> pa.Array:
-    """The distinct values of each group, ascending: an Arrow list a group. Raises `TooManyValuesError`."""
+    """Return the distinct values of each group, ascending: an Arrow list per group. Raise `TooManyValuesError`."""
     values, sizes, _ = counted(members, groups)
     if len(sizes) and int(sizes.max()) > limit:
         group = int(np.argmax(sizes))
@@ -76,8 +76,8 @@ def distinct(members: Members, groups: int, limit: int) -> pa.Array:
 
 
 def counted(members: Members, groups: int) -> tuple[pa.Array, Ints, Ints]:
-    """The distinct values of all groups, in order of group and value; how many each group has; and how often each
-    value is there."""
+    """Return the distinct values of all groups, in order of group and value; the number of them in each group; and the
+    number of occurrences of each value."""
     order, codes = _ordered(members)
     of = members.groups[order]
     new = np.ones(len(order), np.bool_)
@@ -87,14 +87,14 @@ def counted(members: Members, groups: int) -> tuple[pa.Array, Ints, Ints]:
 
 
 def ordered(members: Members, groups: int) -> tuple[pa.Array, Ints]:
-    """All values in order of group and value, and how many each group has."""
+    """Return all values in order of group and value, and the number in each group."""
     order, _ = _ordered(members)
     return members.columns[0].take(integers(order)), np.bincount(members.groups, minlength=groups)
 
 
 def smallest(members: Members, groups: int, limit: int) -> list[pa.Array]:
-    """The first `limit` values of each group by the last column, then by the one before: an Arrow list a group, for
-    each column."""
+    """Return the first `limit` values of each group by the last column, then by the one before: an Arrow list per
+    group, for each column."""
     order, _ = _ordered(members)
     sizes = np.bincount(members.groups, minlength=groups)
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -103,10 +103,10 @@ def smallest(members: Members, groups: int, limit: int) -> list[pa.Array]:
 
 
 def _ordered(members: Members) -> tuple[Ints, list[Ints]]:
-    """The order by group, then by the last column and so on, and the codes of the columns in this order."""
+    """Return the order by group, then by the last column and so on, and the codes of the columns in this order."""
     codes = [order_codes(column) for column in members.columns]
     order = np.lexsort([*codes, members.groups])
-    return order, [each[order] for each in codes]
+    return order, [column[order] for column in codes]
 
 
 def _lists(values: pa.Array, sizes: Ints) -> pa.Array:
@@ -114,8 +114,8 @@ def _lists(values: pa.Array, sizes: Ints) -> pa.Array:
 
 
 def offsets_of(sizes: Ints) -> npt.NDArray[np.int32]:
-    """Where each of many lists or byte strings begins in an Arrow array, and the last one ends. Raises
-    `CheckpointDeclinedError` if there is more in them than an array holds."""
+    """Return the offsets of many lists or byte strings in an Arrow array, including the last end. Raise
+    `CheckpointDeclinedError` if they hold more than an array can."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     if offsets[-1] > MOST_IN_AN_ARRAY:
         raise CheckpointDeclinedError(

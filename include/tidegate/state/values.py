@@ -1,4 +1,4 @@
-"""Single values in the types of state columns: what a person gives as a key, or a definition as a default."""
+"""Single values in the types of state columns: a key given by a user, or a default in a definition."""
 
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -11,8 +11,8 @@ NOT_A_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def value_array(kind: pa.DataType, value: object) -> pa.Array:
-    """An Arrow array of one value. Text stands for a value of any type, as Spark writes it; moments without a zone are
-    in UTC. Raises one of `NOT_A_VALUE`."""
+    """Return an Arrow array of one value. Text stands for a value of any type, as Spark writes it. Moments without a
+    zone are in UTC. Raise one of `NOT_A_VALUE` if the value does not fit."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and pa.types.is_temporal(kind):  # Arrow would count its units
         raise TypeError
@@ -32,8 +32,8 @@ def value_array(kind: pa.DataType, value: object) -> pa.Array:
 
 
 def stored_default(name: str, kind: pa.DataType, value: object) -> bool | int | float | str:
-    """A default as it is kept in the metadata of runs (JSON). Raises `PipelineDefinitionError` if it is no value of the
-    column's type."""
+    """Return a default in the form of the metadata of runs (JSON). Raise `PipelineDefinitionError` if it is not a value
+    of the column's type."""
     kept = str(value) if isinstance(value, Decimal | date | datetime | time) else value
     try:
         if not isinstance(kept, bool | int | float | str):
@@ -42,5 +42,5 @@ def stored_default(name: str, kind: pa.DataType, value: object) -> bool | int | 
             raise TypeError
         value_array(kind, kept)
     except NOT_A_VALUE as error:
-        raise PipelineDefinitionError(f"The default {value!r} of column {name!r} is no {kind}.") from error
+        raise PipelineDefinitionError(f"The default {value!r} of column {name!r} is not of type {kind}.") from error
     return kept

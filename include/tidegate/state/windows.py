@@ -1,7 +1,7 @@
-"""What a subtask of a windowed aggregate does with its state: takes rows into open windows, and emits those that ended.
+"""The state of a windowed aggregate in a subtask: rows enter open windows, and windows that ended are emitted.
 
-The bounds of a window are key columns of the state. A row without a window came too late for all of its own. A window
-may stay in state after it has left: then rows still change it, and it leaves again.
+The bounds of a window are key columns of the state. A row without a window arrived too late for all of its windows. A
+window may stay in state after it has been emitted: then rows still change it, and it is emitted again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from tidegate.state.subtask import Changed, aggregate, visible_rows
 
 
 def take_in(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
-    """`aggregate` for the rows that have a window; the others are counted."""
+    """Run `aggregate` on the rows that have a window, and count the others."""
     late = 0
 
     def with_window() -> Iterator[pa.RecordBatch]:
@@ -39,15 +39,15 @@ def take_in(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     return replace(changed, rows_in=changed.rows_in + late, rows_late=late)
 
 
-#: Keys whose windows are in memory together.
+#: The maximum number of keys whose windows are in memory together.
 _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A watermark that goes on from `closed` to `watermark`: windows that end in between leave. Those that end up to
-    `goes` are removed from state; others may be corrected, and then leave again, with a number if they are `numbered`.
-    If it `withdraws`, a row of a window that has become part of another one is taken back."""
+    """A watermark that advances from `closed` to `watermark`. Windows that end in between are emitted. Those that end
+    up to `goes` are removed from state. Others may be corrected and are then emitted again, with a number if they are
+    `numbered`. With `withdraws`, the row of a window that has become part of another one is taken back."""
 
     closed: int | None
     watermark: int
@@ -58,8 +58,8 @@ class Passing:
 
 @dataclass(eq=False)
 class EndedWindows:
-    """The windows of a subtask that leave: their rows, and then the run in which they are removed from its state or
-    have other numbers, if there are any. `changed` is the run of the rows that have just been taken in."""
+    """The windows of a subtask to emit: their rows, and then the run, if any, in which they are removed from its state
+    or have other numbers. `changed` is the run of the rows that have just been merged."""
 
     spec: SubtaskSpec
     passing: Passing
@@ -67,7 +67,7 @@ class EndedWindows:
     written: StateHandle | None = field(default=None, init=False)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Visible rows, slice by slice. `written` is there once they have all been taken."""
+        """Yield visible rows, slice by slice. `written` is set once they have all been taken."""
         yield from self._withdrawn()
         schema, writer = run_schema(self.spec.layout, tombstones=True), None
         with ExitStack() as stack:
@@ -82,7 +82,8 @@ class EndedWindows:
         self.written = None if writer is None else writer.handle
 
     def _due(self) -> Iterator[tuple[pa.Table, Bools, Bools]]:
-        """Rows with their hashes, by which a run is sorted; which of them leave, and which go."""
+        """Yield rows with their hashes, by which a run is sorted, and which of them are emitted, and which are
+        removed."""
         passing, hashes = self.passing, self._hashes()
         for first in range(0, len(hashes), _AT_ONCE):
             table = rows_with(self.spec, hashes[first : first + _AT_ONCE])
@@ -99,7 +100,7 @@ class EndedWindows:
                 yield found, leaves[due], goes[due]
 
     def _hashes(self) -> Hashes:
-        """Of the keys that may have such a window: of most runs, only the ends of windows are looked at."""
+        """Return the hashes of keys that may have such a window. In most runs, only the ends of windows are read."""
         passing, found = self.passing, [np.empty(0, np.uint64)]
         for run in self.spec.runs:
             for part in open_run(self.spec, run):
@@ -111,7 +112,7 @@ class EndedWindows:
         return distinct(np.concatenate(found))
 
     def _corrected(self, table: pa.Table, had_left: Bools) -> Bools:
-        """Which rows of windows that had left have changed."""
+        """Return which rows of windows that had been emitted have changed."""
         corrected = np.zeros(len(had_left), np.bool_)
         before = np.flatnonzero(had_left)
         if self.changed is not None and len(before):
@@ -122,7 +123,7 @@ class EndedWindows:
         return corrected
 
     def _withdrawn(self) -> Iterator[pa.RecordBatch]:
-        """Sessions that had left and are part of others now."""
+        """Yield the sessions that had been emitted and are part of others now."""
         if not self.passing.withdraws or self.changed is None or self.passing.closed is None:
             return
         for part in open_run(self.spec, self.changed):
@@ -141,7 +142,7 @@ class EndedWindows:
 
 
 def _numbered(table: pa.Table, leaves: Bools) -> pa.Table:
-    """Each row that leaves has been emitted once more."""
+    """Count another emission in each row that is emitted."""
     at = table.column_names.index(WINDOW_VERSION)
     numbers = fixed(one_chunk(table.column(WINDOW_VERSION))) + leaves
     return table.set_column(at, table.schema.field(at), integers(numbers))
