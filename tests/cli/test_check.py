@@ -76,7 +76,7 @@ def test_a_run_checks_a_definition_once_before_it_reads(tmp_path, connect_server
 
     refused, _ = run("amount", "a.csv")
     assert refused.returncode == ExitCode.USAGE, refused.stderr
-    assert "needs column 'amount', and its input has only customer." in refused.stderr
+    assert "needs column 'amount', but its input has only customer." in refused.stderr
     assert "Nothing was read, and committed data is untouched." in refused.stderr
     assert "snapshot" not in refused.stderr
     assert command("checkpoints", "counted").returncode == ExitCode.NOT_FOUND, "nothing was triggered"

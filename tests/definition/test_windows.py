@@ -52,15 +52,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no window": (lambda o: o.key_by("city").aggregate("n", "1 hour", n=count()), "'1 hour', which is not a window"),
     "a name that a bound has": (
         lambda o: o.key_by("city").aggregate("n", window("at", "1 h"), window_start=count()),
-        "aggregates name window_start, too",
+        "aggregates also name window_start",
     ),
     "a column that a bound has": (
         lambda o: o.key_by("city").aggregate("n", window("at", "1 h"), n=max_("window_end")),
-        "aggregates name window_end, too",
+        "aggregates also name window_end",
     ),
     "a key that a bound has": (
         lambda o: o.key_by("window_end").aggregate("n", window("at", "1 h"), n=count()),
-        "aggregates name window_end, too",
+        "aggregates also name window_end",
     ),
     "late rows without windows": (
         lambda o: o.key_by("city").aggregate("n", n=count()).late,

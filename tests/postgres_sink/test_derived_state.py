@@ -87,5 +87,5 @@ def test_rows_come_go_and_are_put_back(marts: Deriving, home: Path) -> None:
 def test_a_key_that_the_table_does_not_have_is_refused_before_anything_is_written(marts: Deriving) -> None:
     sinks = marts.sinks() | {"mart": PostgresSink("mart", "upsert", key="times")}
     marts.reopen(**sinks)
-    with pytest.raises(PipelineDefinitionError, match="has the key id, and the sink has times: rows would take each"):
+    with pytest.raises(PipelineDefinitionError, match="has the key id, but the sink has times: rows would overwrite"):
         marts.take(a=2)

@@ -92,7 +92,7 @@ def test_without_a_quarantine_the_checkpoint_fails_and_names_the_row(spark: Any,
         checkpoints.attempt_once()
     said = str(raised.value)
     assert "1 of the rows that source 'rows' of pipeline 'clicks' has read are malformed: their at is more than" in said
-    assert 'One is of 2999-01-01 00:00:00: {"k":"b","at":"2999-01-01T00:00:00.000Z"}' in said
+    assert 'One has 2999-01-01 00:00:00: {"k":"b","at":"2999-01-01T00:00:00.000Z"}' in said
     assert checkpoints.acknowledged == {}
 
 

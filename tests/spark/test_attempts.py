@@ -180,7 +180,7 @@ def test_an_unknown_key_column_is_named_with_those_there_are(landing: Land, open
     checkpoints.trigger()
     with pytest.raises(
         PipelineDefinitionError,
-        match=r"operator 'sums' of pipeline 'wrong' needs column 'carrier', and its input has only k, v",
+        match=r"operator 'sums' of pipeline 'wrong' needs column 'carrier', but its input has only k, v",
     ):
         checkpoints.attempt_once()
 

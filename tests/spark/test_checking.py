@@ -64,7 +64,7 @@ def checked(query: Callable[..., Any], *expectations: Any) -> Build:
 MISTAKES: dict[str, tuple[Build, list[str]]] = {
     "a column that a transform took": (
         lambda p, o: totals(o.transform(lambda rows: rows.drop("amount"))),
-        ["The operator 'totals' of pipeline 'shop' needs column 'amount', and its input has only customer."],
+        ["The operator 'totals' of pipeline 'shop' needs column 'amount', but its input has only customer."],
     ),
     "a transform that raises": (
         lambda p, o: totals(o.transform(raising)),
@@ -95,7 +95,7 @@ MISTAKES: dict[str, tuple[Build, list[str]]] = {
         ).sink("raw", ParquetSink("tables/raw")),
         [
             "The sink 'raw' of pipeline 'shop' cannot store its rows: column 'x' has no type, because it is always "
-            "null: give it one, such as cast(null as string) as x."
+            "null. Give it one, such as cast(null as string) as x."
         ],
     ),
     "types that Parquet does not have": (
@@ -160,7 +160,7 @@ MISTAKES: dict[str, tuple[Build, list[str]]] = {
     ),
     "rand() in front of an operator's function": (
         keyed(lambda orders, state: orders.withColumn("amount", (F.rand() * 10).cast("int"))),
-        ["What the function of operator 'last' of pipeline 'shop' returns is not deterministic, because of rand("],
+        ["The result of the function of operator 'last' of pipeline 'shop' is not deterministic, because of rand("],
     ),
     "a query that raises": (
         checked(raising),

@@ -169,7 +169,7 @@ def test_consumers_that_would_see_different_rows_are_refused(
     rows.put(k=list(range(100)))
     checkpoints = open_checkpoints(numbers(rows, lambda df: df.where("rand() < 0.5"), tmp_path))
     refused = (
-        r"What sink '[abc]' of pipeline 'drawn' reads of 'rows' is not deterministic, because of rand\(\): every "
+        r"The input of sink '[abc]' of pipeline 'drawn' from 'rows' is not deterministic, because of rand\(\): every "
         r"consumer and every retry would compute different rows\. .* stream\.transform\(function, "
         r'deterministic=False, name="…"\)'
     )
@@ -189,7 +189,7 @@ def test_a_function_over_state_must_be_deterministic(
         return batch.distinct().selectExpr("k", "rand() as luck")
 
     rows.put(k=[1, 2])
-    refused = r"What the function of operator 'luck' of pipeline 'drawn' returns is not deterministic, because of rand"
+    refused = r"The result of the function of operator 'luck' of pipeline 'drawn' is not deterministic, because of rand"
     with pytest.raises(PipelineDefinitionError, match=refused):
         open_checkpoints(pipeline).take()
 

@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Callable[[Any, Any], Any], str | None, str]] = {
     "rows that differ each time": (
         lambda batch, state: passing(batch, batch.selectExpr("k", "cast(rand() * 9 as bigint) as v")),
         PAIRS,
-        r"What the function of operator 'emitter' .* emits is not deterministic, because of rand\(\)",
+        r"The output of the function of operator 'emitter' .* is not deterministic, because of rand\(\)",
     ),
     "an output that is no list of columns": (
         lambda batch, state: passing(batch, batch),

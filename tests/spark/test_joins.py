@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "no key": (lambda o, c: o.join(c, name="j", key=[]), "key of .* must name at least one column"),
     "a key that is not there": (
         lambda o, c: o.join(c.transform(lambda df: df), name="j", key=["order_id"]),
-        "operator 'j' of pipeline 'joins' joins by 'order_id', and its right side has only customer, name, changed",
+        "operator 'j' of pipeline 'joins' joins by 'order_id', but its right side has only customer, name, changed",
     ),
     "keys of two types": (
         lambda o, c: o.transform(lambda df: df.withColumn("customer", F.lit(1))).join(c, name="j", key=["customer"]),

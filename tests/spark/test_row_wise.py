@@ -107,7 +107,7 @@ def test_what_is_row_wise_is_told_by_sparks_analysis(session: Any, tmp_path: Pat
         assert problems(session, transform, latest, tmp_path) == [], name
     for name, transform in REFUSED.items():
         (problem,) = problems(session, transform, latest, tmp_path)
-        assert f"is not made row by row, because of {name}. The table has a row for each key" in problem, problem
+        assert f"is not computed row by row, because of {name}. The table has a row for each key" in problem, problem
     (problem,) = problems(session, lambda rows: rows.limit(3), latest, tmp_path)
     assert "is not deterministic, because of limit" in problem
     (problem,) = problems(session, lambda rows: rows.selectExpr("*", "now() as at"), latest, tmp_path)
@@ -124,10 +124,10 @@ def test_the_key_is_followed_through_renames(session: Any, tmp_path: Path) -> No
     ):
         (problem,) = problems(session, lost, latest, tmp_path)
         assert (
-            "What sink 'out' of pipeline 'totals' shows of 'total' lacks 'a', a column of the operator's key" in problem
+            "between 'total' and sink 'out' of pipeline 'totals' lacks 'a', a column of the operator's key" in problem
         )
     (problem,) = problems(session, lambda rows: rows, keyed, tmp_path)
-    assert "has the key a, b.c, and the sink has b.c, id: rows would take each other's place" in problem
+    assert "has the key a, b.c, but the sink has b.c, id: rows would overwrite one another" in problem
     for kept in ("a as id", "a as other, a as id", "*, a as id"):
         columns = [kept] if kept.startswith("*") else [kept, "`b.c`"]
         texts = [text.strip() for column in columns for text in column.split(",")]

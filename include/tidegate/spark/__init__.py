@@ -1,4 +1,5 @@
-"""Runs `dataflow`'s jobs on Spark: `driver` builds them, `executor` runs inside them, `session` is what they run on.
+"""The jobs of `dataflow` on Spark: `driver` builds them, `executor` runs inside them, `session` provides Spark
+sessions.
 
 May import `dataflow`, `state`, `pipeline`, `ports` and `protocol`. Read `region` first.
 """

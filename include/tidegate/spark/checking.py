@@ -1,6 +1,5 @@
-"""What Spark says of a pipeline's definition without data: the columns and types of every stream, the results of user
-functions, and whether a retry would compute the same. Runs no job, and reads and writes no file.
-"""
+"""The check of a pipeline's definition with Spark, without data: the columns and types of every stream, the results of
+user functions, and whether a retry would compute the same rows. It runs no job, and reads and writes no file."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +28,7 @@ from tidegate.spark.session.sessions import adopt_session
 
 
 class DefinitionCheck:
-    """Of one pipeline, on a session."""
+    """Check one pipeline's definition against a Spark session."""
 
     def __init__(self, graph: Graph, session: SparkSession, storage_url: str) -> None:
         self._graph = graph
@@ -37,12 +36,13 @@ class DefinitionCheck:
         self._problems: list[str] = []
 
     def problems(self) -> list[str]:
-        """Everything that a run would refuse, upstream first; what follows from an earlier one is left out."""
+        """Return everything that a run would refuse, upstream first. Problems that follow from an earlier one are left
+        out."""
         wrong = {vertex.name for vertex in self._graph.sources if not self._is_right_source(vertex)}
         for vertex in self._graph.operators:
             if wrong.isdisjoint(stream.origin for stream in inputs_of(vertex)):
                 where = self._streams.where(vertex)
-                if not self._is_right(where, lambda vertex=vertex: self._look_at(vertex)):  # type: ignore[misc]
+                if not self._is_right(where, lambda vertex=vertex: self._analyze(vertex)):  # type: ignore[misc]
                     wrong.add(vertex.name)
         for check in self._graph.checks:
             if wrong.isdisjoint(check.sinks):
@@ -51,14 +51,14 @@ class DefinitionCheck:
         return self._problems
 
     def columns(self) -> Mapping[Target, list[str] | None]:
-        """By target of an expectation, the columns that it judges; None where they cannot be told."""
+        """Return the columns that each target's expectations validate; None where they are not known."""
         return {target: self._columns_of(target) for target in self._graph.targets}
 
     def _is_right_source(self, vertex: SourceVertex) -> bool:
-        """Of a declared schema, the graph has been checked."""
+        """Check a source. Its declared schema has been checked with the graph."""
         where = f"source {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
-        def look() -> None:
+        def analyze() -> None:
             if isinstance(vertex.source, CheckedSource) and (problems := vertex.source.problems()):
                 raise PipelineDefinitionError(" ".join(problems))
             if vertex.declared_schema is None:
@@ -66,31 +66,31 @@ class DefinitionCheck:
                 if vertex.event_time is not None:
                     check_event_time(where, vertex.event_time, schema)
 
-        return self._is_right(where, look)
+        return self._is_right(where, analyze)
 
-    def _is_right(self, where: str, look: Callable[[], object]) -> bool:
+    def _is_right(self, where: str, analyze: Callable[[], object]) -> bool:
         try:
             with _without_traceback():
-                look()
+                analyze()
         except SparkUnavailableError:
             raise
         except CheckpointError as error:
             self._problems.append(str(error))
         except Exception as error:
             if isinstance(explained := as_checkpoint_error(error, where), SparkUnavailableError):
-                raise explained from error  # nothing is known of the definition
+                raise explained from error  # nothing is known about the definition
             self._problems.append(str(explained))
         else:
             return True
         return False
 
-    def _look_at(self, vertex: StepVertex | KeyedVertex | SinkVertex) -> None:
+    def _analyze(self, vertex: StepVertex | KeyedVertex | SinkVertex) -> None:
         batches = [self._streams.frame(stream, {}) for stream in inputs_of(vertex)]
         for batch in batches:
-            _ = batch.schema  # a Connect client asks the server only now
+            _ = batch.schema  # a Connect client sends the request to the server only now
         if isinstance(vertex, SinkVertex):
             self._require_storable(vertex, batches[0])
-            origin = next((each for each in self._graph.keyed if each.name == vertex.input.origin), None)
+            origin = next((keyed for keyed in self._graph.keyed if keyed.name == vertex.input.origin), None)
             if shows_state(origin, vertex) and derives(vertex):
                 check_derived(self._streams, vertex, origin)
         if not isinstance(vertex, KeyedVertex):
@@ -103,7 +103,7 @@ class DefinitionCheck:
 
     def _require_storable(self, vertex: SinkVertex, rows: DataFrame) -> None:
         problems = [
-            f"column {field.name!r} has no type, because it is always null: give it one, such as "
+            f"column {field.name!r} has no type, because it is always null. Give it one, such as "
             f"cast(null as string) as {field.name}"
             for field in rows.schema.fields
             if isinstance(field.dataType, NullType)
@@ -136,12 +136,12 @@ class DefinitionCheck:
                 case _:
                     return None  # declared: known without Spark
         except Exception:
-            return None  # among the problems already
+            return None  # already among the problems
 
 
 @contextmanager
 def _without_traceback() -> Iterator[None]:
-    """pyspark prints the traceback of what it cannot pickle before it raises an error, which says the same."""
+    """Suppress pyspark's output for objects that it cannot pickle, because its error has the same text."""
     printed, cause = StringIO(), None
     try:
         with redirect_stderr(printed):

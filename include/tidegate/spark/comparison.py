@@ -1,7 +1,7 @@
-"""Compares the tables of two pipelines, and the state of their operators, row by row.
+"""Comparison of the tables of two pipelines, and of the state of their operators, row by row.
 
 A row is compared as its JSON text: every type has one, and a whole number is the same whatever its width. Tables are
-compared as bags, since they may have a row twice.
+compared as multisets, because they may contain a row twice.
 """
 
 from collections.abc import Mapping
@@ -22,27 +22,29 @@ States = Mapping[str, Mapping[str, str]]
 
 
 def compare_tables(session: "SparkSession", first: Graph, second: Graph, sample: int) -> list[Compared]:
-    """What readers see of each sink now. `sample`: how many rows to show of those that differ."""
+    """Compare the visible rows of each sink. `sample` is the number of differing rows to show."""
     sinks = [{vertex.name: vertex.sink for vertex in graph.sinks} for graph in (first, second)]
-    found = find_unmatched(Part.TABLE, *sinks)
+    results = find_unmatched(Part.TABLE, *sinks)
     for name in [name for name in sinks[0] if name in sinks[1]]:
-        both = [each[name] for each in sinks]
+        both = [by_name[name] for by_name in sinks]
         frames = [sink.read_table(session) for sink in both if isinstance(sink, ReadableSink)]
-        found.append(judge(Part.TABLE, name, compare_rows(frames[0], frames[1], sample) if len(frames) == 2 else None))
-    return found
+        rows = compare_rows(frames[0], frames[1], sample) if len(frames) == 2 else None
+        results.append(judge(Part.TABLE, name, rows))
+    return results
 
 
 def compare_states(session: "SparkSession", first: States, second: States, sample: int) -> list[Compared]:
-    """The state of each operator, by its name."""
-    found = find_unmatched(Part.STATE, first, second)
+    """Compare the state of each operator, by its name."""
+    results = find_unmatched(Part.STATE, first, second)
     for name in [name for name in first if name in second]:
         both = [session.read.format(FORMAT).options(**options[name]).load() for options in (first, second)]
-        found.append(judge(Part.STATE, name, compare_rows(both[0], both[1], sample)))
-    return found
+        results.append(judge(Part.STATE, name, compare_rows(both[0], both[1], sample)))
+    return results
 
 
 def compare_rows(first: "DataFrame | None", second: "DataFrame | None", sample: int) -> CountedRows:
-    """None stands for no rows, and no columns yet. One job, and another one for the sample if they differ."""
+    """Compare rows; None stands for no rows, without columns yet. It takes one job, and another one for the sample if
+    they differ."""
     if first is None or second is None:
         known = first if second is None else second
         if known is None:

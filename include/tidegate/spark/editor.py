@@ -1,4 +1,4 @@
-"""`SparkEditor`: writes the files of a savepoint that is edited, on a Spark session, and shows them where they lie."""
+"""`SparkEditor`: writes the files of an edited savepoint on a Spark session, and returns frames of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class SparkEditor:
-    """Implements `ports.Editor` for one base, with a region's definition and session."""
+    """See `ports.Editor`: for one base, with a region's definition and session."""
 
     def __init__(self, region: SparkRegion, base: Base) -> None:
         self._region = region
         self._graph = region.graph
         self._base = base
         self._vertices = {vertex.operator_id: vertex for vertex in region.graph.keyed}
-        self._at = microseconds(region.parts.clock.now())  # rows that are given are changed now
+        self._at = microseconds(region.parts.clock.now())  # given rows count as changed now
         self._renamed = former_names(base.metadata.record, region.graph.renamed)
 
     def checked(self, operator_id: str, rows: "DataFrame", removed: bool) -> "DataFrame":
@@ -97,7 +97,7 @@ class SparkEditor:
         )
 
     def _layout(self, vertex: KeyedVertex) -> StateLayout:
-        """That of the definition, as the successor of what the base has."""
+        """Return the definition's layout as the successor of the base's."""
         former = self._renamed.get(vertex.operator_id, vertex.operator_id)
         subtasks = self._base.metadata.subtasks.values()
         runs = [
@@ -133,15 +133,16 @@ class SparkEditor:
     ) -> dict[SubtaskId, Sequence[StateHandle]]:
         assert isinstance(sink.sink, PortableSink)
         operator = self._vertices[sink.input.origin]
-        layout, there = self._layout(operator), self._located(location)
+        layout, located = self._layout(operator), self._located(location)
         indexes = tuple(range(self._graph.pipeline.parallelism))
         runs = {}
         for index in indexes:
             handles = subtasks[SubtaskId(operator.operator_id, index)].snapshot.handles
             runs[index] = [handle for handle in handles if handle.kind is HandleKind.RUN]
-        judged = judge(layout, [run for each in runs.values() for run in each], Moment.of(record))
+        judged = judge(layout, [run for handles in runs.values() for run in handles], Moment.of(record))
         specs = {
-            index: there.spec(operator, layout, index, own, record.checkpoint_id, judged) for index, own in runs.items()
+            index: located.spec(operator, layout, index, own, record.checkpoint_id, judged)
+            for index, own in runs.items()
         }
         writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")
         staging = Staging(sink.operator_id, writer, True, dict.fromkeys(indexes, 1), identity_of(sink))
@@ -156,13 +157,14 @@ class SparkEditor:
     def frame(
         self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
     ) -> "DataFrame | None":
-        """What a verdict on a savepoint that was written to `location` is about; see `ports.Region.frame`."""
+        """Return the rows of a verdict's target for a savepoint written to `location`; see `ports.Region.frame`."""
         located = self._located(location)
         return EditedFrames(self._graph, self._region.streams, located, subtasks, record).of(target)
 
 
 class EditedFrames(Frames):
-    """A table of current rows shows the state of its operator. Other sinks have nothing staged."""
+    """Frames of a savepoint. A table of current rows shows the state of its operator. Other sinks have nothing
+    staged."""
 
     def _staged(self, name: str) -> "DataFrame | None":
         vertex = self._graph.sink(name)

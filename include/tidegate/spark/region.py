@@ -1,7 +1,7 @@
 """`SparkRegion`: executes a pipeline's operators on one Spark session, checkpoint by checkpoint.
 
-Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark
-jobs), `executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
+Reading order: the two drivers of `dataflow`, which order the work; `driver.jobs`, `driver.operator_jobs` (the Spark
+jobs), `executor.partitions` (the code inside them), `driver.frames` and `driver.compaction`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 
 class SparkRegion:
-    """Implements `ports.Region` and `ports.Exporter` for a whole pipeline. It keeps no data between calls.
+    """See `ports.Region` and `ports.Exporter`: for a whole pipeline. It keeps no data between calls.
 
-    `session` is any Spark 4.1+ session, classic or Connect; its time zone is set to UTC and the library is added to it.
+    `session` is any Spark 4.1+ session, classic or Connect. Its time zone is set to UTC and the library is added to it.
     Storage, sources and sinks must be reachable from the executors under the same URLs.
     """
 
@@ -70,23 +70,24 @@ class SparkRegion:
         travel_by_value(_modules_of(graph))
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
-        """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
+        """See `ports.Region`. Raise only `CheckpointError`s. After any error, repeating the step is safe."""
         ScheduledDriver(self.parts, task, acknowledge).execute()
 
     def run(self, begin: RegionStart, background: Executor) -> ContinuousDriver:
-        """The pipeline as it runs continuously, from where an attempt begins. See `ContinuousDriver`."""
+        """Return a driver that runs the pipeline continuously from the start of an attempt. See `ContinuousDriver`."""
         below = shared_directory(self.graph.pipeline.name, begin.attempt)
         return ContinuousDriver(self.parts, below, begin.attempt, begin.restored, background)
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
-        """See `ports.Region`: one Spark job for all subtasks that have too many runs, no job if there are none."""
+        """See `ports.Region`: one Spark job for all subtasks that have too many runs, and none if there are no such
+        subtasks."""
         chk = directory(self.graph.pipeline.name, checkpoint_id)
         return self.parts.jobs.compact(checkpoint_id, snapshots, chk)
 
     def export(
         self, record: CheckpointRecord, location: str, rewrites: Sequence[Rewrite], copies: Sequence[FileCopy]
     ) -> Mapping[SubtaskId, StateHandle]:
-        """See `ports.Exporter`: one Spark job, a task for each file."""
+        """See `ports.Exporter`: one Spark job with a task for each file."""
         owners = {staged_by(vertex.operator_id): vertex.sink for vertex in self.graph.sinks}
         urls = {owner: sink.staging().url for owner, sink in owners.items() if isinstance(sink, PortableSink)}
         urls[STORAGE] = self.location.storage_url
@@ -104,12 +105,12 @@ class SparkRegion:
     def frame(
         self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
     ) -> "DataFrame | None":
-        """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
+        """See `ports.Region`. Raise `PipelineDefinitionError` if the pipeline has no such target."""
         return Frames(self.graph, self.streams, self.location, subtasks, record).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:
-    """Where the user's functions and connectors are defined: executors cannot import these."""
+    """Return the modules of the user's functions and connectors, which executors cannot import."""
     functions: list[Any] = [vertex.update for vertex in graph.keyed if vertex.update is not None]
     functions += [check.query for check in graph.checks]
     for vertex in graph.keyed:

@@ -1,4 +1,4 @@
-"""The schemas of a definition's state, with types: Spark analyses what operators read, and runs no job."""
+"""The schemas of a definition's state, with types. Spark analyses the input of operators, and runs no job."""
 
 from pyspark.sql import SparkSession
 
@@ -11,14 +11,14 @@ from tidegate.spark.session.sessions import adopt_session
 
 
 class DefinedSchemas:
-    """Those of a pipeline's keyed operators, on a session."""
+    """The schemas of a pipeline's keyed operators, on a session."""
 
     def __init__(self, graph: Graph, session: SparkSession, storage_url: str) -> None:
         self._vertices = {vertex.operator_id: vertex for vertex in graph.keyed}
         self._streams = Streams(graph, adopt_session(session), storage_url)
 
     def of(self, operator_id: str) -> StateSchema:
-        """Raises `CheckpointError`s, most often `PipelineDefinitionError`."""
+        """Return the schema of an operator's state. Raise `CheckpointError`s, most often `PipelineDefinitionError`."""
         vertex = self._vertices[operator_id]
         try:
             return self._streams.layout(vertex).schema

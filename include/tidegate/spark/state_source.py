@@ -1,7 +1,7 @@
 """`spark.read.format("tidegate_state")`: an operator's state as a DataFrame, on classic sessions and Spark Connect.
 
-Spark asks the source for columns and partitions in processes of its own, where there is neither the database nor the
-user's environment. So names are resolved by the client, and the source gets files:
+Spark asks the source for columns and partitions in processes of its own, which have neither the database nor the user's
+environment. So the client resolves names, and the source receives files:
 
     register_state_source(spark)
     files = tidegate.state.options("flight_delays", "carrier_delays")
@@ -30,10 +30,10 @@ _ELSEWHERE = ("pipeline", "operator", "checkpoint", "changes_since")
 
 
 def register_state_source(session: SparkSession) -> None:
-    """Make the format `tidegate_state` known to a session, and send it the library. May be repeated.
+    """Register the format `tidegate_state` with a session, and send it the library. May be repeated.
 
     Args:
-        session: The session.
+        session: The session, classic or Connect.
     """
     from tidegate.spark.session.packaging import ship  # of the driver alone
 
@@ -42,9 +42,10 @@ def register_state_source(session: SparkSession) -> None:
 
 
 class StateSource(DataSource):
-    """Options: `files`, of `tidegate.state.options`; `key`, a value or JSON as for `tidegate state --key`.
+    """The data source. Options: `files`, from `tidegate.state.options`; `key`, a value or JSON as for `tidegate state
+    --key`.
 
-    Raises `ConfigurationError` for others, and like `tidegate.state.read` for files that cannot be read.
+    Raise `ConfigurationError` for other options, and the errors of `tidegate.state.read` for files that cannot be read.
     """
 
     @classmethod
@@ -62,8 +63,8 @@ class StateSource(DataSource):
         named = [name for name in _ELSEWHERE if name in self.options]
         if named or FILES not in self.options:
             raise ConfigurationError(
-                f"Format {FORMAT} got {', '.join(named) or 'no files'}: where Spark plans a read, there is no database "
-                'to look names up. Let the client resolve them: spark.read.format("tidegate_state").options('
+                f"Format {FORMAT} received {', '.join(named) or 'no files'}, but where Spark plans a read, there is no "
+                'database to resolve names. Let the client resolve them: spark.read.format("tidegate_state").options('
                 "**tidegate.state.options(PIPELINE, OPERATOR, checkpoint=…, changes_since=…)).load()"
             )
         key = self.options.get(KEY)
@@ -75,10 +76,10 @@ class StateSourceReader(DataSourceReader):
         self._parts = reading.parts
 
     def partitions(self) -> list[InputPartition]:
-        """One for each subtask. Of a single key, one."""
+        """Return one partition for each subtask, or one for a single key."""
         return [InputPartition(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """`pyarrow.RecordBatch`es."""
+        """Yield `pyarrow.RecordBatch`es."""
         batches: Iterator[pa.RecordBatch] = partition.value.batches()
         return batches

@@ -1,1 +1,2 @@
-"""The Spark jobs of operator chains, as the driver builds and starts them. May import `executor` and `session`."""
+"""The driver's part of the Spark jobs of operator chains: it builds and starts them. May import `executor` and
+`session`."""

@@ -1,7 +1,7 @@
-"""Rows whose event time is too far ahead of the clock: what is found of them when they are read, and where they go.
+"""Rows whose event time is too far ahead of the clock: how they are found when they are read, and where they go.
 
-What a segment's position says decides alone, so that every consumer and every retry leaves out the same rows, whatever
-time it is then: those later than the largest event time that was not too far ahead.
+The position of a segment alone decides, so that every consumer and every retry leaves out the same rows, whatever the
+time then: those later than the largest event time that was not too far ahead.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tidegate.protocol.steps.watermarks import EventTimes
 from tidegate.protocol.text.durations import written
 from tidegate.spark.driver.windows import micros
 
-#: Characters of a row in an error.
+#: The maximum characters of a row in an error.
 _SHOWN = 400
 _AHEAD = "event time {at} is more than {most} ahead of the clock"
 
@@ -27,7 +27,7 @@ _AHEAD = "event time {at} is more than {most} ahead of the clock"
 def found_event_times(
     graph: Graph, session: SparkSession, segments: Mapping[SubtaskId, Segment], limits: Mapping[SubtaskId, int]
 ) -> Mapping[SubtaskId, EventTimes]:
-    """What the rows of each segment say; see `Jobs.event_times`. Runs one Spark job."""
+    """Return the event times in the rows of each segment; see `Jobs.event_times`. Runs one Spark job."""
     sources = {vertex.operator_id: vertex for vertex in graph.sources}
     frames = []
     for place, (subtask, segment) in enumerate(segments.items()):
@@ -37,9 +37,9 @@ def found_event_times(
         largest, ahead = F.max(F.when(~is_ahead, at)).alias("at"), F.count_if(is_ahead).alias("ahead")
         rows = vertex.source.read(session, [segment])
         frames.append(rows.agg(largest, ahead).select(F.lit(place).alias("place"), "at", "ahead"))
-    found = reduce(lambda before, frame: before.union(frame), frames).collect()
+    rows_found = reduce(lambda before, frame: before.union(frame), frames).collect()
     subtasks = list(segments)
-    times = {subtasks[row["place"]]: EventTimes(row["at"], row["ahead"]) for row in found}
+    times = {subtasks[row["place"]]: EventTimes(row["at"], row["ahead"]) for row in rows_found}
     for subtask, read in times.items():
         vertex = sources[subtask.operator_id]
         if read.ahead and not _has_quarantine(vertex):
@@ -48,7 +48,7 @@ def found_event_times(
 
 
 def read_segments(vertex: SourceVertex, session: SparkSession, segments: list[Segment], output: str) -> DataFrame:
-    """An output of a source, in which rows that are ahead count as malformed."""
+    """Read an output of a source. Rows that are ahead count as malformed."""
     frame: DataFrame = vertex.source.read(session, [segment for segment in segments if not segment.ahead], output)
     for segment in segments:
         if segment.ahead:
@@ -66,11 +66,11 @@ def _read_apart(vertex: SourceVertex, session: SparkSession, segment: Segment, o
 
 
 def _as_malformed(vertex: SourceVertex, rows: DataFrame, like: DataFrame) -> DataFrame:
-    """The record as JSON, and why it is malformed; which file it came from is not known any more."""
+    """Return rows as malformed ones: the record as JSON, and the reason. The file of a row is no longer known."""
     assert vertex.event_time is not None
     before, after = _AHEAD.format(at="\0", most=_most(vertex)).split("\0")
-    said = F.concat(F.lit(before), F.timestamp_micros(_at(vertex)).cast("string"), F.lit(after))
-    known = {"record": F.to_json(F.struct("*")), "reason": said}
+    reason = F.concat(F.lit(before), F.timestamp_micros(_at(vertex)).cast("string"), F.lit(after))
+    known = {"record": F.to_json(F.struct("*")), "reason": reason}
     return rows.select(*(known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in like.schema.fields))
 
 
@@ -84,9 +84,9 @@ def _refuse(
     name, most = vertex.event_time.column, _most(vertex)
     raise MalformedRowsError(
         f"{ahead} of the rows that source {vertex.name!r} of pipeline {graph.pipeline.name!r} has read are malformed: "
-        f"their {name} is more than {most} ahead of the clock. One is of {at}: {record[:_SHOWN]}. A watermark that "
+        f"their {name} is more than {most} ahead of the clock. One has {at}: {record[:_SHOWN]}. A watermark that "
         "followed it would close all windows before it. Nothing became visible and no position has moved. Correct the "
-        "file, let the source quarantine such rows, or, if such times are right, say so with max_ahead, then run again."
+        "file, let the source quarantine such rows, or, if such times are right, raise max_ahead. Then run again."
     )
 
 

@@ -1,7 +1,7 @@
-"""Which windows of local time rows belong to, as Spark SQL. All times are microseconds.
+"""The windows of local time that rows belong to, as Spark SQL. All times are microseconds.
 
-What a time zone's clock shows is looked up in arrays that the driver makes, by a search that costs the same for every
-row: time is divided into parts of equal length, in each of which the clock is moved a few times at most.
+Offsets of a time zone are looked up in arrays that the driver creates, by a search that costs the same for every row:
+time is divided into parts of equal length, in each of which the clock is moved a few times at most.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidegate.pipeline.calendar_windows import CalendarWindow, Span
 from tidegate.pipeline.time_zones import TimeZone
 
-#: The bounds of a window.
+#: The names of a window's bounds.
 START, END = "_window_start", "_window_end"
 
 _PART = 50 * 24 * 3600 * 1_000_000
@@ -20,7 +20,7 @@ _NEVER = 2**62
 
 
 def calendar_bounds(window: CalendarWindow, at: Column) -> Column:
-    """The bounds of a row's only window, as a struct."""
+    """Return the bounds of a row's only window, as a struct."""
     return _let(at, lambda at: (_bounds_by_the_hour if window.by_the_hour else _bounds_by_the_clock)(window, at))
 
 
@@ -44,7 +44,7 @@ def _bounds_by_the_clock(window: CalendarWindow, at: Column) -> Column:
         def ending(end: Column) -> Column:
             this = F.struct(_instant(zone, local).alias(START), end.alias(END))
             following = F.struct(end.alias(START), _instant(zone, _after(size, later, F.lit(1))).alias(END))
-            # Where the clock was put back from a day to the one before, the later day has begun.
+            # Where the clock was put back from one day to the day before, the later day has begun.
             return F.when(end <= at, following).otherwise(this)
 
         return _let(_instant(zone, later), ending)
@@ -53,7 +53,7 @@ def _bounds_by_the_clock(window: CalendarWindow, at: Column) -> Column:
 
 
 def calendar_windows(window: CalendarWindow, at: Column) -> Column:
-    """All windows that a row may belong to: an array of their bounds."""
+    """Return all windows that a row may belong to, as an array of their bounds."""
     zone = window.zone
     numbers = F.sequence(F.lit(-window.beginning_early), F.lit(window.overlapping - 1))
 
@@ -72,8 +72,8 @@ def calendar_windows(window: CalendarWindow, at: Column) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """The body with a value that is written once. Spark puts the expression of an inner select wherever its column is
-    used, so what is nested would become thousands of times as long."""
+    """Return the body with a value that is written once. Spark copies the expression of an inner select to every use of
+    its column, so nested ones would become thousands of times as long."""
     return F.transform(F.array(value), body)[0]
 
 
@@ -110,7 +110,7 @@ def _instant(zone: TimeZone, local: Column) -> Column:
 
 
 def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
-    """`values[i]` from `since[i]` on, and the first one before that."""
+    """Return `values[i]` from `since[i]` on, and the first one before that."""
     if len(values) == 1:
         return F.lit(values[0]).cast("bigint")
     first, parts = since[1], (since[-1] - since[1]) // _PART + 2
@@ -135,5 +135,5 @@ def _since(at: Column, since: Sequence[int], values: Sequence[int]) -> Column:
 
 
 def _array(numbers: Sequence[int]) -> Column:
-    """One literal, once Spark has folded it: thousands of them would be slow to plan."""
+    """Return numbers that Spark's optimiser turns into one literal. Thousands of literals would be slow to plan."""
     return F.split(F.lit(",".join(map(str, numbers))), ",").cast("array<bigint>")

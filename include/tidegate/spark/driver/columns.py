@@ -1,4 +1,4 @@
-"""Columns as Spark names them, as Arrow does, and as a source declares them."""
+"""Columns in the terms of Spark, of Arrow, and of a source's declaration."""
 
 from collections.abc import Iterable
 from inspect import signature
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
+#: The types that Arrow and Spark read alike, and hash alike. A string with a collation is another type.
 _ALIKE = (
     T.BooleanType(),
     T.ByteType(),
@@ -36,16 +36,16 @@ _ALIKE = (
 
 
 def are_alike(columns: T.StructType) -> bool:
-    """Whether each of them is the same to Arrow and to Spark."""
+    """Return whether every column is the same to Arrow and to Spark."""
     return all(field.dataType in _ALIKE or isinstance(field.dataType, T.DecimalType) for field in columns)
 
 
 def declared(ddl: str) -> T.StructType | None:
-    """The columns of a frame whose source declares them so; None if only the frame knows: what is no DDL, or has a name
-    twice, is refused where it is read, and Spark makes other types of some."""
+    """Return the columns of a frame as its source declares them; None if only the frame knows. Text that is not DDL, or
+    that has a name twice, is refused where it is read, and Spark converts some types."""
     try:
         columns = T.StructType.fromDDL(ddl)
-    except Exception:  # the frame of such a source says what is wrong
+    except Exception:  # the frame of such a source reports the mistake
         return None
     if not isinstance(columns, T.StructType) or not are_alike(columns):
         return None
@@ -55,25 +55,26 @@ def declared(ddl: str) -> T.StructType | None:
 
 
 def require_plain_text(where: str, columns: Iterable[T.StructField]) -> None:
-    """Raise `PipelineDefinitionError` for a text with a collation: state compare bytes, and Spark would not."""
+    """Raise `PipelineDefinitionError` for text with a collation: state compares bytes, and Spark would not."""
     for field in columns:
         if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
             raise PipelineDefinitionError(
-                f"The {where} compares {field.name!r}, which is a {field.dataType.simpleString()}: Tidegate compares "
-                "text by its bytes, so it would have other keys than Spark. Bring it to one form in a transform in "
-                f"front of it, such as lower({field.name}), and cast it to string."
+                f"The {where} compares {field.name!r}, which is a {field.dataType.simpleString()}. Tidegate compares "
+                "text by its bytes, so it would have other keys than Spark. Normalise it in a transform in front of "
+                f"it, such as lower({field.name}), and cast it to string."
             )
 
 
 def arrow_schema(schema: T.StructType) -> "pa.Schema":
-    """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
+    """Return the `pyarrow.Schema` in which rows of these columns reach a Spark task."""
     if "timezone" in signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
+    return to_arrow_schema(schema)  # Spark 4.1 has no other zone
 
 
 def map_in_arrow(rows: DataFrame, run: Run, schema: "StructType | str") -> DataFrame:
-    """`DataFrame.mapInArrow`, which takes a dot in a name for the way into a struct."""
+    """Call `DataFrame.mapInArrow`, with other names for columns that have a dot, which it would take for a field of a
+    struct."""
     if not any(sign in name for name in rows.columns for sign in ".`"):
         return rows.mapInArrow(run, schema)
     numbered = rows.toDF(*(f"_{at}" for at in range(len(rows.columns))))
@@ -81,5 +82,5 @@ def map_in_arrow(rows: DataFrame, run: Run, schema: "StructType | str") -> DataF
 
 
 def ddl(schema: "pa.Schema") -> str:
-    """A `pyarrow.Schema` of state columns as Spark's DDL."""
+    """Return a `pyarrow.Schema` of state columns as Spark's DDL."""
     return ", ".join(f"{quoted(field.name)} {type_name(field.type)}" for field in schema)

@@ -1,7 +1,7 @@
-"""Merges runs where a subtask has too many: one Spark job for all of them, after every subtask has acknowledged.
+"""Merging of runs where a subtask has too many: one Spark job for all of them, after every subtask has acknowledged.
 
-`tidegate.state.compaction` decides which runs are worth merging, and how. The coordinator decides from when on the
-merged run is used.
+`tidegate.state.compaction` decides which runs are worth merging, and how. The coordinator decides when the merged run
+is used.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ def compact_runs(
     snapshots: Mapping[SubtaskId, Snapshot],
     below: str,
 ) -> list[CompactedRun]:
-    """See `ports.Region.compact`. Writes `below` a directory on checkpoint storage.
+    """See `ports.Region.compact`. Write `below` a directory on checkpoint storage.
 
-    Raises `CheckpointError`s; the existing runs stay as they are.
+    Raise `CheckpointError`s. The existing runs stay as they are.
     """
     merges = _plan(graph, streams, location, checkpoint_id, snapshots, below)
     if not merges:
@@ -59,11 +59,11 @@ def _plan(
         runs = [_runs(snapshots, vertex, index) for index in range(graph.pipeline.parallelism)]
         if max(map(len, runs)) <= 1:
             continue
-        together = [run for each in runs for run in each]
+        together = [run for of_subtask in runs for run in of_subtask]
         moment = Moment(checkpoint_id, BY_RUNS_ALONE)
         layout = location.succeeding(vertex, streams.layout(vertex), together, moment)
         if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
-            continue  # it says when a time to live begins to count, and that is for a checkpoint to say
+            continue  # a run in this layout begins a time to live, which only a checkpoint may decide
         judged = judge(layout, together, moment)
         for index, own in enumerate(runs):
             if len(own) > 1:

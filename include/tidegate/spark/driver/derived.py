@@ -1,8 +1,8 @@
-"""The rows that a sink shows of an operator's state, with columns that transforms derive from each of them.
+"""The rows that a sink shows of an operator's state, with columns that transforms derive from them.
 
-The transforms must keep each row a row, or leave it out: then a table has what the state has. Spark's analysis says so,
-and without a job: by the nodes of its plan, and by a mark in the metadata of the key's columns, which travels with a
-column as long as it is only selected or renamed.
+The transforms must turn each row into one row or none, so that a table has the keys of the state. Spark's analysis
+shows this without a job: by the nodes of its plan, and by a mark in the metadata of the key's columns, which travels
+with a column as long as it is only selected or renamed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from tidegate.state.spec import SubtaskSpec
 
 _KEY = "tidegate_key"
 
-#: What users call the others.
+#: Spark's nodes in the words of its API.
 _MEANT = {
     "Join": "a join",
     "AsOfJoin": "a join",
@@ -55,23 +55,23 @@ _MEANT = {
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Rows with their derived columns. `keys`: what the columns of the state's key are called now."""
+    """Rows with their derived columns. `keys` maps the columns of the state's key to their present names."""
 
     rows: DataFrame
     keys: Mapping[str, str]
 
 
 def derived_rows(streams: Streams, sink: SinkVertex, layout: StateLayout, state: DataFrame) -> Derived:
-    """What transforms make of rows of state. Raises `PipelineDefinitionError` if a table of current rows cannot have
-    that."""
+    """Return the rows of state after the transforms. Raise `PipelineDefinitionError` if a table of current rows cannot
+    have them."""
     rows = streams.transformed(sink.input, state.select(*_with_marks(state, layout.key_names)))
-    what = f"What {streams.where(sink)} shows of {sink.input.origin!r}"
+    what = f"The result of the transforms between {sink.input.origin!r} and {streams.where(sink)}"
     streams.require_deterministic(what, rows)
     others = not_row_wise(state, rows)
     if found := sorted({_MEANT[node] for node in others if node in _MEANT} or others):
         raise PipelineDefinitionError(
-            f"{what} is not made row by row, because of {', '.join(found)}. The table has a row for each key of the "
-            "state, and is given changed rows alone, so each of them must follow from its row of state: select, "
+            f"{what} is not computed row by row, because of {', '.join(found)}. The table has a row for each key of "
+            "the state, and receives only changed rows, so each of them must follow from its row of state. Use select, "
             "withColumn, a rename or where. Let an operator do the rest, in front of it or behind "
             "it, such as key_by(…).aggregate(…), or let the sink append."
         )
@@ -79,14 +79,14 @@ def derived_rows(streams: Streams, sink: SinkVertex, layout: StateLayout, state:
 
 
 def check_derived(streams: Streams, sink: SinkVertex, vertex: KeyedVertex) -> None:
-    """The same without rows. Raises `PipelineDefinitionError`."""
+    """Check the transforms without rows. Raise `PipelineDefinitionError`."""
     layout = streams.layout(vertex)
     derived_rows(streams, sink, layout, streams.empty(layout.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedStaging:
-    """Stages the rows of a sink, of the state that `specs` lead to."""
+    """The staging of a sink's rows, derived from the state in `specs`."""
 
     streams: Streams
     sink: SinkVertex
@@ -95,7 +95,7 @@ class DerivedStaging:
     specs: Mapping[int, SubtaskSpec]
 
     def run(self, at_once: int, emit: Emit) -> None:
-        """A Spark job for each `at_once` subtasks, so that it takes no more slots of the cluster."""
+        """Run a Spark job for each `at_once` subtasks, so that it takes no more slots of the cluster."""
         indexes = sorted(self.specs)
         for first in range(0, len(indexes), at_once):
             self._run(tuple(indexes[first : first + at_once]), emit)
@@ -135,14 +135,14 @@ def _keys(what: str, sink: SinkVertex, keys: Sequence[str], rows: DataFrame) -> 
         called = [field.name for field in rows.schema.fields if field.metadata.get(_KEY) == key]
         if not called:
             raise PipelineDefinitionError(
-                f"{what} lacks {key!r}, a column of the operator's key, as it is in the state: without it, nothing "
-                "says which row of the table a change belongs to. Keep the column, or rename it; give what is "
-                "computed of it another name."
+                f"{what} lacks {key!r}, a column of the operator's key, unchanged from the state. Without it, nothing "
+                "tells which row of the table a change belongs to. Keep the column, or rename it; give columns "
+                "computed from it another name."
             )
         found[key] = next((name for name in (*(n for n in called if n in wanted), key) if name in called), called[0])
     if wanted and set(found.values()) != wanted:
         raise PipelineDefinitionError(
-            f"{what} has the key {', '.join(found.values())}, and the sink has {', '.join(sorted(wanted))}: rows would "
-            "take each other's place. Give the sink that key."
+            f"{what} has the key {', '.join(found.values())}, but the sink has {', '.join(sorted(wanted))}: rows would "
+            "overwrite one another. Give the sink that key."
         )
     return found

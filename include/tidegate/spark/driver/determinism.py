@@ -1,11 +1,12 @@
-"""Whether a DataFrame has the same rows each time it is computed from the same input, and of which nodes its plan is.
+"""Determinism of a DataFrame: whether it has the same rows each time it is computed from the same input, and which
+nodes its plan has.
 
-Spark's analysis says which expressions are not deterministic. Three things that it takes for deterministic are not so
+Spark's analysis tells which expressions are not deterministic. It takes three things for deterministic that are not so
 here, because each consumer and each retry is a query of its own: the time, which each query draws once; samples; and
-operations that keep some of many rows without saying which. What Python does outside Spark's plan is not seen.
+operations that keep unspecified rows of many. Effects of Python outside Spark's plan are not detected.
 
-A classic session is asked for its analyzed plan. A Spark Connect server is asked to explain a query that accepts the
-frame only if it is deterministic: as the condition of a join.
+A classic session returns its analyzed plan. A Spark Connect server explains a query that accepts the frame only if it
+is deterministic: as the condition of a join.
 """
 
 import re
@@ -18,23 +19,23 @@ from pyspark.sql import DataFrame
 
 from tidegate.spark.session.sessions import is_connect
 
-#: Each Spark query draws these once.
+#: Functions that each Spark query draws once.
 _TIME = ("current_timestamp", "current_date", "current_time", "localtimestamp", "now")
 
-#: A node at the beginning of a plan's line, after the lines of its tree. A limit of 0 gives the same rows each time.
+#: A node at the beginning of a plan's line, after the lines of its tree. A limit of 0 has the same rows each time.
 _NODE = re.compile(r"^[\s:|+-]*(Sample|GlobalLimit|LocalLimit|Offset|Tail)\b(?! 0$)", re.MULTILINE)
 #: Any node but the first one.
 _INNER = re.compile(r"^[ :]*[+:]- (\w+)")
 _NODE_NAMES = {"Sample": "sample", "Offset": "offset", "Tail": "tail"}
 _AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
 
-#: Nodes that make of each row one at most, of nothing but that row.
+#: Nodes that turn each row into one at most, computed from that row alone.
 _ROW_WISE = frozenset(("Project", "Filter", "SubqueryAlias", "View"))
 
 #: Aggregates that keep one row of a group, whichever comes first.
 _PICKS = ("first", "last", "any_value")
 
-#: Functions that Spark calls not deterministic.
+#: Functions that Spark marks as not deterministic.
 _DRAWN = (
     *("rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id"),
     *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
@@ -43,27 +44,28 @@ _DRAWN = (
 
 
 def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
-    """What makes the rows differ between two computations, in the words of Spark's API; empty if they do not."""
+    """Return the reasons why the rows differ between two computations, in the words of Spark's API; empty if they do
+    not."""
     deterministic, plan = _plan_of(frame)
-    found = [f"{name}()" for name in _called(_TIME, plan)]
-    found += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]
-    found += [f"{name}() of a group" for line in _AGGREGATE.findall(plan) for name in _called(_PICKS, line)]
+    parts = [f"{name}()" for name in _called(_TIME, plan)]
+    parts += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]
+    parts += [f"{name}() of a group" for line in _AGGREGATE.findall(plan) for name in _called(_PICKS, line)]
     if "Deduplicate [" in plan and _keeps_some_duplicate(frame):
-        found.append("dropDuplicates() on some of the columns")
+        parts.append("dropDuplicates() on some of the columns")
     if not deterministic:
         drawn = [f"{name}()" for name in _called(_DRAWN, plan)]
-        found += drawn or ["a function that is marked as not deterministic"]
-    return tuple(dict.fromkeys(found))
+        parts += drawn or ["a function that is marked as not deterministic"]
+    return tuple(dict.fromkeys(parts))
 
 
 def not_row_wise(before: DataFrame, after: DataFrame) -> list[str]:
-    """The nodes of an analyzed plan that `after` has beyond those of `before`, and that make more of a row than one row
-    or none, or look at other rows."""
+    """Return the nodes of an analyzed plan that `after` has in addition to `before`, and that do not turn each row, by
+    itself, into one row or none."""
     return [node for node in _nodes_of(after) - _nodes_of(before) if node not in _ROW_WISE]
 
 
 def _nodes_of(frame: DataFrame) -> Counter[str]:
-    """Those of subqueries too, by the names that Spark gives them."""
+    """Count the nodes of a plan and of its subqueries, by Spark's names."""
     _, plan = _plan_of(frame)
     first, *others = plan.splitlines()
     return Counter([first.split()[0], *(match[1] for line in others if (match := _INNER.match(line)))])
@@ -74,7 +76,7 @@ def _plan_of(frame: DataFrame) -> tuple[bool, str]:
 
 
 def _called(names: Sequence[str], plan: str) -> Iterator[str]:
-    """Those of the functions that a plan calls. A column may be named like a call, but its number follows its name."""
+    """Yield the functions that a plan calls. A column may be named like a call, but its number follows its name."""
     for match in re.finditer(rf"\b({'|'.join(names)})\(", plan, re.IGNORECASE):
         end, depth = match.end(), 1
         while depth and end < len(plan):
@@ -85,7 +87,8 @@ def _called(names: Sequence[str], plan: str) -> Iterator[str]:
 
 
 def _analyzed(frame: Any) -> tuple[bool, str]:
-    session = frame.sparkSession  # Spark abbreviates plans as the active session says, and a new thread has none
+    # Spark abbreviates plans by the settings of the active session, and a new thread has none.
+    session = frame.sparkSession
     session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     plan = frame._jdf.queryExecution().analyzed()
     return plan.deterministic(), plan.toString()
@@ -131,10 +134,10 @@ def _is_deduplicate(message: Any) -> bool:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all within it."""
+    """Yield a protobuf message and all messages within it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
-            for each in value if field.is_repeated else [value]:
-                if hasattr(each, "ListFields"):
-                    yield from _messages(each)
+            for item in value if field.is_repeated else [value]:
+                if hasattr(item, "ListFields"):
+                    yield from _messages(item)

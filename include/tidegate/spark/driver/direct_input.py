@@ -1,8 +1,8 @@
-"""What the subtasks read by themselves: little that comes straight from a source, for a plain aggregate; and what an
-operator of a continuous run has changed, for a table of its rows.
+"""Input that subtasks read directly, without Spark SQL: a small batch straight from a source, for a plain aggregate;
+and the changes by an operator of a continuous run, for a table of its rows.
 
 Spark's reader, its exchange of rows and their way through Java cost more than the work on a few megabytes. Here each
-Spark task reads all there is and keeps the rows of its own subtasks.
+Spark task reads the whole batch and keeps the rows of its own subtasks.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.partitions import KeyedPlan
 
-#: Bytes below which to divide the subtasks among Spark tasks takes longer than to do all of them in one.
+#: Bytes below which dividing the subtasks among Spark tasks takes longer than running all of them in one.
 SMALL = 1 << 20
 
-#: Bytes that all Spark tasks together may read of a batch, so that nothing large is read several times.
+#: Bytes that all Spark tasks together may read of a batch, so that large input is not read several times.
 _READ_AGAIN = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DirectInput:
-    """What a Spark task reads by itself: `columns` of the batch, of which there are `size` bytes."""
+    """Direct input of a Spark task: `columns` of a batch of `size` bytes."""
 
     reader: ArrowReader
     columns: pa.Schema
@@ -40,13 +40,14 @@ class DirectInput:
     size: int
 
     def plan(self, keyed: KeyedPlan) -> DirectPlan:
-        """A Spark task for all subtasks if there is little to read and to write, else up to one for each."""
+        """Return the plan: one Spark task for all subtasks if there is little to read and to write, else up to one for
+        each."""
         shares = _shares(sorted(keyed.specs), self.size + _written_anew(keyed), len(keyed.specs))
         return DirectPlan(keyed, self.reader, self.columns, self.keys, shares)
 
 
 def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, subtasks: int) -> DirectInput | None:
-    """What so many subtasks read; None if Spark has to read it."""
+    """Return the direct input for this number of subtasks; None if Spark must read it."""
     size = segment_bytes(execution)
     if (
         not vertex.aggregates
@@ -71,7 +72,7 @@ def direct_staging(
     vertex: SinkVertex,
     plan: ExecutionPlan,
 ) -> DirectStagingPlan | None:
-    """None if the sink takes something else, or too much of it."""
+    """Return the plan for a sink that reads an operator's changes directly; None for other or too large input."""
     pipeline, origin = graph.pipeline, streams.changed_by(vertex.input)
     arrived = [data for data in execution.arrived.get(vertex.input.origin, ()) if isinstance(data, Exchange)]
     size = sum(data.bytes for data in arrived)
@@ -96,21 +97,21 @@ def direct_staging(
 
 
 def _written_anew(keyed: KeyedPlan) -> int:
-    """Bytes of the state that a table of current rows is written from."""
+    """Return the bytes of the state that a table of current rows is written from."""
     if not any(staging.current for staging in keyed.stagings):
         return 0
     return sum(run.bytes for spec in keyed.specs.values() for run in spec.runs)
 
 
 def _shares(subtasks: list[int], size: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """The subtasks of each Spark task."""
+    """Return the subtasks of each Spark task."""
     tasks = min(len(subtasks), most, -(-size // SMALL))
     return tuple(tuple(subtasks[at::tasks]) for at in range(tasks))
 
 
 def segment_bytes(execution: Execution) -> int | None:
-    """How much arrived, if all of it came straight from sources; else None. Data from another operator must stay one
-    Spark task per file."""
+    """Return the bytes that arrived, if all of them came straight from sources; else None. Data from another operator
+    must stay one Spark task per file."""
     arrived = [data for channel in execution.arrived.values() for data in channel]
     straight = all(isinstance(data, Segment) for data in arrived)
     return sum(data.bytes for data in arrived) if straight else None

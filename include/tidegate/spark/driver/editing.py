@@ -11,22 +11,23 @@ from tidegate.state.layout import DELETE, Column, StateLayout
 
 
 def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: bool, at: int) -> DataFrame:
-    """`_hash`, the columns of the state as it is stored, and `_delete`, of rows that a user has given, or of keys that
-    are `removed`. All are changed `at` that time.
+    """Return `_hash`, the stored columns of the state, and `_delete`, for rows given by a user, or for keys to remove
+    if `removed`. All are changed `at` that time.
 
-    Runs no Spark job. Raises `SavepointEditError`, and `PipelineDefinitionError` for types."""
+    Runs no Spark job. Raise `SavepointEditError`, and `PipelineDefinitionError` for types.
+    """
     if not is_frame(rows):
         raise SavepointEditError(
-            f"What was given for {where} is {kind_of(rows)}, not a Spark DataFrame. Nothing was written."
+            f"For {where}, {kind_of(rows)} was given instead of a Spark DataFrame. Nothing was written."
         )
     expected = layout.key_names if removed else layout.declared.names
-    there = rows.columns
-    missing = [name for name in expected if name not in there]
-    extra = [name for name in there if name not in expected]
-    if missing or extra or len(set(there)) != len(there):
+    columns = rows.columns
+    missing = [name for name in expected if name not in columns]
+    extra = [name for name in columns if name not in expected]
+    if missing or extra or len(set(columns)) != len(columns):
         what = "keys to remove have the columns" if removed else "rows have the columns"
         raise SavepointEditError(
-            f"The {what} {', '.join(there)}. The {'key' if removed else 'state'} of {where} has "
+            f"The {what} {', '.join(columns)}. The {'key' if removed else 'state'} of {where} has "
             f"{_listed(layout, expected)}: missing {', '.join(missing) or 'none'}, not in the state "
             f"{', '.join(extra) or 'none'}, each of them once. Nothing was written."
         )
@@ -41,8 +42,8 @@ def checked_changes(where: str, layout: StateLayout, rows: DataFrame, removed: b
 
 
 def _given(layout: StateLayout, column: Column) -> str:
-    """What a user gives for a count of distinct values may hold one twice."""
-    counts = (name for name, each in layout.aggregates if each.function == "count_distinct")
+    """Return the expression for a column. Lists of distinct values from a user may contain a value twice."""
+    counts = (name for name, declared in layout.aggregates if declared.function == "count_distinct")
     if column.name in [part for name in counts for part in layout.accumulators_of(name)]:
         return f"array_distinct(array_compact({quoted(column.name)}))"
     return quoted(column.name)

@@ -1,4 +1,4 @@
-"""Writes the files of a savepoint's directory in one Spark job: none of them passes through the driver."""
+"""Export of a savepoint's files in one Spark job. No file passes through the driver."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from tidegate.spark.executor.exporting import ExportPlan
 
 
 def export_files(session: SparkSession, plan: ExportPlan) -> Mapping[SubtaskId, StateHandle]:
-    """See `ports.Exporter`. Raises `CheckpointError`s; repeating writes the same files once more."""
+    """See `ports.Exporter`. Raise `CheckpointError`s; a repetition writes the same files once more."""
     if not plan.tasks:
         return {}
     where = f"the export of checkpoint {plan.checkpoint_id} of {plan.pipeline}"
@@ -19,7 +19,7 @@ def export_files(session: SparkSession, plan: ExportPlan) -> Mapping[SubtaskId, 
 
 
 def runs_of(reports: Iterable[Report]) -> dict[SubtaskId, StateHandle]:
-    """The run that each subtask reports; a file that was copied is reported without one."""
+    """Return the run that each subtask reports. A copied file is reported without one."""
     return {
         SubtaskId(report.operator_id, report.subtask_index): handle for report in reports for handle in report.handles
     }

@@ -1,6 +1,7 @@
-"""What a verdict is about, as a DataFrame: a sink's staged rows, an operator's state, or a check's query over sinks.
+"""The rows of a verdict's target as a DataFrame: a sink's staged rows, an operator's state, or a check's query over
+sinks.
 
-None stands for "nothing is there", so that an empty checkpoint is judged without a Spark job.
+None stands for no rows, so that an empty checkpoint is validated without a Spark job.
 """
 
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ class Frames:
         self._moment = Moment.of(record)
 
     def of(self, target: Target) -> "DataFrame | None":
-        """Raises `PipelineDefinitionError` if the pipeline has no such target."""
+        """Return the rows of a target. Raise `PipelineDefinitionError` if the pipeline has no such target."""
         name = target.name
         if target.kind is TargetKind.SINK and any(sink.name == name for sink in self._graph.sinks):
             return self._staged(name)
@@ -87,7 +88,7 @@ class Frames:
             runs.setdefault(index, []).append(handle)
         if not runs:
             return None
-        together = [handle for each in runs.values() for handle in each]
+        together = [handle for handles in runs.values() for handle in handles]
         layout = self._location.succeeding(vertex, layout, together, self._moment)
         judged = judge(layout, together, self._moment)
         specs = tuple(

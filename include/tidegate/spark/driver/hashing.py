@@ -1,6 +1,6 @@
-"""Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (docs/reference/state-format.md).
+"""The subtask of a row as Spark SQL: its key's hash, and from it the subtask (docs/reference/state-format.md).
 
-The same arithmetic as `protocol/facts/keygroups.py`, on the unsigned value of Spark's signed hash.
+It is the arithmetic of `protocol/facts/keygroups.py`, on the unsigned value of Spark's signed hash.
 """
 
 from tidegate.state.hashing import SEED
@@ -8,12 +8,12 @@ from tidegate.state.layout import HASH, StateLayout
 
 
 def quoted(name: str) -> str:
-    """A column name as it must be written in SQL, whatever characters it has."""
+    """Quote a column name for SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def key_expressions(layout: StateLayout) -> list[str]:
-    """`_hash` and the key columns, in the types of the state: the hash depends on the type."""
+    """Return `_hash` and the key columns, in the types of the state, because the hash depends on the type."""
     typed = {key: f"cast({quoted(key.name)} as {key.sql})" for key in layout.keys}
     named = [f"{text} as {quoted(key.name)}" for key, text in typed.items()]
     hashed = ", ".join(typed[key] for key in layout.hashed)
@@ -21,6 +21,6 @@ def key_expressions(layout: StateLayout) -> list[str]:
 
 
 def subtask_expression(parallelism: int, max_parallelism: int) -> str:
-    """The subtask of a row that has its `_hash`, for `repartitionById`."""
+    """Return the subtask of a row that has its `_hash`, for `repartitionById`."""
     key_group = f"shiftrightunsigned(shiftrightunsigned({HASH}, 32) * {max_parallelism}L, 32)"
     return f"cast({key_group} * {parallelism}L div {max_parallelism}L as int)"

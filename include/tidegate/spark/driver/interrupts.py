@@ -1,8 +1,8 @@
-"""Interrupts of a thread that works with Spark, noted by a handler that raises nothing.
+"""Interrupts of a thread that works with Spark, noted by a handler that does not raise.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. Inside the callback of a weak reference it is
-ignored, and py4j has one for each object of Java's. Inside an import it can leave the lock of all imports taken, and
-threads that plan jobs then wait for it.
+ignored, and py4j has one for each Java object. Inside an import it can leave the lock of all imports taken, and threads
+that plan jobs then wait for it.
 """
 
 import signal
@@ -14,12 +14,12 @@ from types import FrameType
 
 @contextmanager
 def noting_interrupts(note: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Until the context is left, the first SIGINT or SIGTERM that would raise KeyboardInterrupt calls `note` instead.
-    `note` may be called at any point of the main thread's work. A second one raises: its sender has lost patience.
+    """Call `note` on the first SIGINT or SIGTERM that would raise KeyboardInterrupt, until the context is left. `note`
+    may be called at any point of the main thread's work. A second signal raises, because its sender has lost patience.
 
-    Raises `KeyboardInterrupt` in the end if one was noted and nothing else is raised.
+    Raise `KeyboardInterrupt` in the end if a signal was noted and no other error is raised.
     """
-    if threading.current_thread() is not threading.main_thread():  # signals are no concern of another
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
     noted: list[int] = []
@@ -42,5 +42,6 @@ def noting_interrupts(note: Callable[[], None] = lambda: None) -> Iterator[None]
 
 
 def _raises(handler: object) -> bool:
-    """Whether it is Python's own, or PySpark's, which cancels all jobs first. The others end a run in their own way."""
+    """Return whether the handler is Python's own, or PySpark's, which cancels all jobs first. Other handlers end a run
+    in their own way."""
     return handler is signal.default_int_handler or getattr(handler, "__module__", None) == "pyspark.core.context"

@@ -29,15 +29,15 @@ from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.session.sessions import is_connect
 
-#: News for the driver's thread: a job has reported, a job has ended (and its error, if it failed), or an interrupt.
+#: News for the driver's thread: a job has reported, a job has ended (with its error, if it failed), or an interrupt.
 _News = JobReported | tuple[JobEnded, BaseException | None] | KeyboardInterrupt
-#: Seconds until the driver's thread hears of a signal at the latest.
+#: The maximum seconds until the driver's thread handles a signal.
 HEARS_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SparkJobs:
-    """Implements `dataflow.jobs.Jobs`."""
+    """See `dataflow.jobs.Jobs`."""
 
     graph: Graph
     streams: Streams
@@ -86,13 +86,13 @@ class SparkJobs:
         return OperatorJobs(self.graph, self.streams, self.location, plan)
 
     def _explained(self, execution: Execution, error: BaseException) -> CheckpointError:
-        """What an error of a chain's job means to the pipeline's owner."""
+        """Return the error for the pipeline's owner, from an error of a chain's job."""
         where = self.streams.where(execution.chain.vertex)
         return self.streams.explain(error, execution.arrived) or as_checkpoint_error(error, where)
 
 
 class _Threads:
-    """A thread for each job; they report through a queue."""
+    """A thread for each job. They report through a queue."""
 
     def __init__(self, jobs: SparkJobs, pool: ThreadPoolExecutor, group: "_JobGroup") -> None:
         self._jobs = jobs
@@ -106,25 +106,26 @@ class _Threads:
         self._started.append(self._pool.submit(self._run, execution, plan))
 
     def news(self) -> Sequence[JobReported | JobEnded]:
-        found = [self._explained(self._next())]
+        news = [self._explained(self._next())]
         with suppress(Empty):
             while True:
-                found.append(self._explained(self._news.get_nowait()))
-        return found
+                news.append(self._explained(self._news.get_nowait()))
+        return news
 
     def _next(self) -> _News:
-        """A wait that ends now and then: a signal that comes just before a wait does not end it, and its handler is
-        called only afterwards."""
+        """Wait for news, with a timeout: a signal just before a wait does not end it, and its handler is called only
+        afterwards."""
         while True:
             with suppress(Empty):
                 return self._news.get(timeout=HEARS_EVERY)
 
     def note_interrupt(self) -> None:
-        """It is raised to the thread that asks for news."""
+        """Pass an interrupt to the thread that waits for news."""
         self._news.put(KeyboardInterrupt())
 
     def interrupt(self) -> None:
-        """Interrupt what still runs. Repeated, because a job that is still being planned cannot be interrupted yet."""
+        """Interrupt the running jobs. It is repeated, because a job that is still being planned cannot be interrupted
+        yet."""
         while wait(self._started, timeout=0).not_done:
             self._group.interrupt()
             wait(self._started, timeout=0.5)
@@ -144,7 +145,7 @@ class _Threads:
         self._news.put((JobEnded(execution, reports), error))
 
     def _explained(self, news: _News) -> JobReported | JobEnded:
-        """Called in the driver's thread, which may ask Spark about the error."""
+        """Explain an error. Called in the driver's thread, which may ask Spark about it."""
         if isinstance(news, KeyboardInterrupt):
             raise news
         if isinstance(news, JobReported):
@@ -158,7 +159,7 @@ class _Threads:
 
 
 class _JobGroup:
-    """Jobs that are interrupted together, so that none goes on running after another has failed."""
+    """Jobs that are interrupted together, so that none keeps running after another has failed."""
 
     def __init__(self, session: SparkSession, name: str) -> None:
         self._session = session
@@ -169,11 +170,11 @@ class _JobGroup:
         """Add the jobs that the calling thread starts from now on."""
         if self._connect:
             self._session.addTag(self._name)
-        else:  # a classic session knows a tag only in the thread that added it, so it cannot be interrupted by another
+        else:  # a classic session has a tag only in the thread that added it, so another thread cannot interrupt it
             self._session.sparkContext.setJobGroup(self._name, self._name, interruptOnCancel=True)
 
     def interrupt(self) -> None:
-        with suppress(Exception):  # nothing runs on a session that is gone
+        with suppress(Exception):  # nothing runs on a lost session
             if self._connect:
                 self._session.interruptTag(self._name)
             else:

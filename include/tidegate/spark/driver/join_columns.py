@@ -1,7 +1,7 @@
-"""The columns of a declared join's two sides, and rows as its state has them.
+"""The columns of a declared join's two sides, and their rows in its state.
 
-Waiting and kept rows lie in state as JSON: lists of rows, a row being the texts of its columns beside the key, in the
-order in which they were declared. Casts to text and back lose nothing.
+Waiting and kept rows lie in state as JSON: lists of rows, a row being the texts of its columns without the key, in the
+order of declaration. Casts to text and back lose nothing.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ from tidegate.protocol.schema.state_schema import JOINED
 from tidegate.spark.driver.hashing import quoted
 
 LEFT, RIGHT = "left_rows", "right_rows"
-#: The rows of a right side that has versions, and how often the results of a key were updated.
+#: The rows of a right side with versions, and the number of updates of a key's results.
 VERSIONS, UPDATES = JOINED
 ROWS = "array<array<string>>"
 
 
 class JoinColumns:
-    """The columns of a join's two sides, and what follows from them.
+    """The columns of a join's two sides, and the schemas derived from them.
 
-    Raises `PipelineDefinitionError`; `where` names the operator.
+    Raise `PipelineDefinitionError`, in which `where` names the operator.
     """
 
     def __init__(self, where: str, join: Join, key: Sequence[str], left: StructType, right: StructType) -> None:
@@ -80,31 +80,31 @@ class JoinColumns:
         return StructType(self._nullable([*self._keys, *self.left, *self.shown, *added]))
 
     def by(self, row: Column) -> Column:
-        """The value of a right row by which the largest one counts."""
+        """Return the value of a right row by which the largest one is selected."""
         at, field = next((at, field) for at, field in enumerate(self.right) if field.name == self.join.by)
         return typed(row[at], field)
 
     def is_gone(self, row: Column) -> Column:
-        """Whether a right row says that there is none any more."""
+        """Return whether a right row marks a deletion."""
         if not self.join.versioned:
             return F.lit(False)
         return row[[field.name for field in self.right].index(CHANGE)] == DELETE
 
     def latest(self, rows: Column) -> Column:
-        """Of some right rows, the one that counts; null if none does."""
+        """Return the selected one of some right rows; null if there is none."""
         ordered = F.transform(rows, lambda row: F.struct(self.by(row).alias("by"), row.alias("row")))
         best = F.array_max(ordered)["row"]
         return F.when(~self.is_gone(best), best)
 
     def at(self, row: Column) -> Column:
-        """The time of a left row as of which it is joined."""
+        """Return the time at which a left row is joined."""
         at, field = next((at, field) for at, field in enumerate(self.left) if field.name == self.join.as_of)
         return typed(row[at], field).cast("timestamp")
 
     def _check_left(self, where: str, left: StructType) -> None:
         if missing := [name for name in self.join.row_key if name not in left.names]:
             raise PipelineDefinitionError(
-                f"The {where} has the row_key {', '.join(self.join.row_key)}, and its left side has no "
+                f"The {where} has the row_key {', '.join(self.join.row_key)}, but its left side has no "
                 f"{', '.join(missing)}, only {', '.join(left.names)}."
             )
         if self.join.as_of in (None, CHECKPOINT):
@@ -112,7 +112,7 @@ class JoinColumns:
         kinds = {field.name: field.dataType for field in self.left}
         if not isinstance(kinds.get(self.join.as_of), TimestampType | TimestampNTZType | DateType):
             raise PipelineDefinitionError(
-                f"The {where} is as_of={self.join.as_of!r}, which must be a column of its left side beside the key, "
+                f"The {where} is as_of={self.join.as_of!r}, which must be a column of its left side outside the key, "
                 f"with a time. It has {', '.join(f'{name} {kind.simpleString()}' for name, kind in kinds.items())}."
             )
 
@@ -120,7 +120,7 @@ class JoinColumns:
         for side, columns in (("left", left), ("right", right)):
             if missing := [name for name in self.key if name not in columns.names]:
                 raise PipelineDefinitionError(
-                    f"The {where} joins by {', '.join(map(repr, missing))}, and its {side} side has only "
+                    f"The {where} joins by {', '.join(map(repr, missing))}, but its {side} side has only "
                     f"{', '.join(columns.names)}."
                 )
         for name in self.key:
@@ -137,7 +137,7 @@ class JoinColumns:
 
 
 def matching(key: Sequence[str]) -> Column:
-    """Whether a key matches anything. As in SQL, null does not."""
+    """Return whether a key matches anything. As in SQL, null does not."""
     return reduce(and_, (F.col(quoted(name)).isNotNull() for name in key))
 
 

@@ -1,6 +1,6 @@
 """The Spark jobs of an operator chain: a step, an aggregate, a user's function over state, or a sink by itself.
 
-Each builds one DataFrame of reports from what arrived. The work itself is in `partitions.py`.
+Each builds one DataFrame of reports from the data that arrived. The work itself is in `partitions.py`.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -42,7 +42,7 @@ from tidegate.state.windows import Passing
 
 
 class OperatorJobs:
-    """Executes chains as one plan says. Its methods may run in several threads at once."""
+    """The jobs of chains under one plan. Its methods may run in several threads at once."""
 
     def __init__(self, graph: Graph, streams: Streams, location: StateLocation, plan: ExecutionPlan) -> None:
         self._graph = graph
@@ -53,7 +53,7 @@ class OperatorJobs:
         self._subtask = subtask_expression(graph.pipeline.parallelism, graph.pipeline.max_parallelism)
 
     def run(self, execution: Execution, emit: Emit) -> None:
-        """Run what arrived at the chain, if anything did."""
+        """Run the chain on the data that arrived, if any did."""
         done: dict[SubtaskId, Report] = {}
 
         def note(reports: list[Report]) -> None:
@@ -79,10 +79,10 @@ class OperatorJobs:
                     run_job(self._sink(execution, vertex), emit)
 
     def _input(self, execution: Execution, vertex: KeyedVertex | SinkVertex, stream: Stream) -> DataFrame:
-        """What arrived of a stream. It must be the same for every consumer and every retry."""
+        """Return the data that arrived from a stream. It must be the same for every consumer and every retry."""
         frame = self._streams.frame(stream, execution.arrived)
         if execution.arrived.get(stream.origin):
-            what = f"What {self._streams.where(vertex)} reads of {stream.origin!r}"
+            what = f"The input of {self._streams.where(vertex)} from {stream.origin!r}"
             self._streams.require_deterministic(what, frame)
         return frame
 
@@ -113,13 +113,13 @@ class OperatorJobs:
         keys = self._placed(execution, vertex, _keys_of(batches, layout))
         small, state = self._is_small(vertex, execution), self._state(vertex, layout, keys)
         result = result_of(self._streams, vertex, layout, batches, state, small)
-        # Only a user's function may return rows of other keys than its own.
+        # Only a user's function may return rows of keys outside its batches.
         rows = result.upserts if vertex.update is None else with_given(result.upserts, keys)
         reports = self._updated(execution, vertex, layout, "upsert", rows)
         return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
 
     def _ran_directly(self, execution: Execution, vertex: KeyedVertex, emit: Emit) -> bool:
-        """Aggregate what the subtasks can read by themselves; whether they could."""
+        """Aggregate input that the subtasks can read directly. Return whether they could."""
         subtasks = len(self._plan.pending(execution.chain))
         if (direct := direct_input(self._streams, execution, vertex, subtasks)) is None:
             return False
@@ -136,7 +136,7 @@ class OperatorJobs:
         return map_in_arrow(self._placed(execution, vertex, rows), plan.run, REPORT_TYPE)
 
     def _keyed_plan(self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str) -> KeyedPlan:
-        """Of an operator that emits, nobody downstream takes the changed rows of state."""
+        """Return the plan of a keyed operator. If it emits, changed rows of state do not go downstream."""
         specs = self._location.specs(
             vertex,
             self._location.layout(vertex, layout, self._plan),
@@ -155,7 +155,8 @@ class OperatorJobs:
         )
 
     def _emitting(self, execution: Execution, vertex: KeyedVertex) -> list[Report]:
-        """State and emitted rows come from one job. They count together, so they are reported together."""
+        """Run an operator that emits. State and emitted rows come from one job and count together, so they are reported
+        together."""
         reports: list[Report] = []
         run_job(self._keyed(execution, vertex), reports.extend)
         return joined(reports)
@@ -177,8 +178,8 @@ class OperatorJobs:
         )
 
     def _windowed(self, execution: Execution, vertex: KeyedVertex, window: Window) -> list[Report]:
-        """Each subtask takes rows into open windows first, then emits those that the watermark has passed. Subtasks to
-        which nothing came need a job of their own. What is written counts together."""
+        """Run a windowed operator. Each subtask first merges rows into open windows, then emits those that the
+        watermark has passed. Subtasks without rows need a job of their own. All files count together."""
         ending = None
         if execution.has_windows_due:
             assert execution.watermark is not None
@@ -188,7 +189,7 @@ class OperatorJobs:
         reports: list[Report] = []
         if execution.has_input:
             run_job(self._taken_in(execution, vertex, window, ending), reports.extend)
-        done = {report.subtask_index for report in reports if ROWS_LATE in report.metrics}  # else late rows alone
+        done = {report.subtask_index for report in reports if ROWS_LATE in report.metrics}  # otherwise late rows alone
         if ending is not None and (ended := self._ended(execution, vertex, ending, done)) is not None:
             run_numbered(self._streams.session, ended, len(ended.indexes), reports.extend)
         return joined(reports)
@@ -216,7 +217,7 @@ class OperatorJobs:
         return reports.union(map_in_arrow(late.coalesce(self._parallelism), sent.run, REPORT_TYPE))
 
     def _late_plan(self, vertex: KeyedVertex, frame: DataFrame) -> RowsPlan:
-        """Late rows have the columns of the operator's input."""
+        """Return the plan for late rows, which have the columns of the operator's input."""
         details = {
             SIDE: LATE_ROWS,
             OUTPUT: self._graph.outputs[vertex.operator_id],
@@ -228,7 +229,7 @@ class OperatorJobs:
     def _ended(
         self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]
     ) -> EndedWindowsPlan | None:
-        """For subtasks that are not `done`; None if the others have no state."""
+        """Return the plan for subtasks that are not `done`; None if they have no state."""
         left = [index for index in self._plan.pending(execution.chain) if index not in done]
         indexes = tuple(index for index in left if self._plan.runs(vertex, index))
         if not indexes:
@@ -260,18 +261,18 @@ class OperatorJobs:
         return map_in_arrow(rows.coalesce(self._plan.slots), plan.run, REPORT_TYPE)
 
     def _staged_directly(self, execution: Execution, vertex: SinkVertex, emit: Emit) -> bool:
-        """Stage what an operator has sent, as it is; whether it is that."""
+        """Stage an operator's changes unchanged, read directly. Return whether that was possible."""
         plan = direct_staging(self._graph, self._streams, self._location, execution, vertex, self._plan)
         return plan is not None and run_direct_job(self._streams.session, plan, emit)
 
     def _restage(
         self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, done: Mapping[SubtaskId, Report], emit: Emit
     ) -> None:
-        """Stage the state of subtasks for which nothing arrived; with derived columns, also of those to which something
-        came. Others of the sink in `done` are done, changes included."""
+        """Stage the state of subtasks for which nothing arrived. With derived columns, also stage subtasks with new
+        rows. Subtasks of the sink in `done` are complete, changes included."""
         new = _new_runs(vertex, done) if derives(sink) else {}
-        asked = (index for index in new if SubtaskId(sink.operator_id, index) in self._plan.attempts)
-        candidates = {*self._plan.to_restage(execution, sink), *asked}
+        waited_for = (index for index in new if SubtaskId(sink.operator_id, index) in self._plan.attempts)
+        candidates = {*self._plan.to_restage(execution, sink), *waited_for}
         indexes = sorted(index for index in candidates if SubtaskId(sink.operator_id, index) not in done)
         if not indexes:
             return
@@ -286,11 +287,12 @@ class OperatorJobs:
         run_numbered(self._streams.session, plan, len(indexes), emit, self._plan.slots)
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
-        """Rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""
+        """Place rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""
         return rows.coalesce(1) if self._is_small(vertex, execution) else self._by_subtask(rows)
 
     def _is_small(self, vertex: KeyedVertex, execution: Execution) -> bool:
-        """A transform may make more of what arrived, unless it makes a row at most of each."""
+        """Return whether one Spark task may take all rows. A transform may multiply them, unless it turns each row into
+        one at most."""
         row_wise = all(self._streams.is_row_wise(stream) for stream in vertex.inputs)
         return row_wise and 0 < (segment_bytes(execution) or 0) <= SMALL
 
@@ -299,13 +301,13 @@ class OperatorJobs:
 
 
 def _new_runs(vertex: KeyedVertex, done: Mapping[SubtaskId, Report]) -> dict[int, list[StateHandle]]:
-    """By subtask, what has just been written of its state."""
+    """Return the runs just written for each subtask."""
     reports = (report for id_, report in done.items() if id_.operator_id == vertex.operator_id)
-    found = {r.subtask_index: [each for each in r.handles if each.kind is HandleKind.RUN] for r in reports}
-    return {index: runs for index, runs in found.items() if runs}
+    written = {r.subtask_index: [run for run in r.handles if run.kind is HandleKind.RUN] for r in reports}
+    return {index: runs for index, runs in written.items() if runs}
 
 
 def _keys_of(batches: Sequence[DataFrame], layout: StateLayout) -> DataFrame:
-    """The key of each row, with its hash."""
+    """Return the key of each row, with its hash."""
     keys = [batch.selectExpr(*key_expressions(layout)) for batch in batches]
     return reduce(lambda before, more: before.unionAll(more), keys)

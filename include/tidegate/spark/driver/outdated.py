@@ -1,6 +1,6 @@
-"""Which staged rows of tables are outdated: those in other columns than the state has now.
+"""Outdated staged rows of tables: those in other columns than the state has now.
 
-A table of current rows would otherwise have rows of both kinds, for as long as nothing arrives for some of its keys.
+Otherwise a table of current rows would contain rows of both kinds until rows arrive for all of its keys.
 """
 
 from collections.abc import Mapping
@@ -25,17 +25,18 @@ from tidegate.state.runs import newest_of
 def without_outdated(
     graph: Graph, streams: Streams, location: StateLocation, restored: Mapping[SubtaskId, Snapshot]
 ) -> Mapping[SubtaskId, Snapshot]:
-    """`restored` without the staged files that have other columns. Raises `CheckpointError`s, above all if the state
-    does not fit the definition."""
+    """Return `restored` without the staged files that have other columns. Raise `CheckpointError`s, for example if the
+    state does not fit the definition."""
     result = dict(restored)
     in_flight = any((snapshot.position or {}).get("in_flight") for snapshot in restored.values())
     changed = set()
     for vertex in graph.keyed:
         ids = {sink.operator_id for sink in graph.downstream(vertex.name)} & graph.showing_state
         runs = _handles(restored, vertex.operator_id, HandleKind.RUN)
-        if runs and (in_flight or any(_has_columns(each) for id_, each in restored.items() if id_.operator_id in ids)):
+        shown = (snapshot for id_, snapshot in restored.items() if id_.operator_id in ids)
+        if runs and (in_flight or any(map(_has_columns, shown))):
             layout = _layout(streams, location, vertex, runs)
-            result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
+            result |= {id_: _fitting(taken, layout) for id_, taken in restored.items() if id_.operator_id in ids}
             if layout_version(newest_of(runs)) != layout.version:
                 changed.add(vertex.operator_id)
     require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed, graph.outputs))
@@ -44,7 +45,9 @@ def without_outdated(
 
 def _has_columns(snapshot: Snapshot) -> bool:
     mark = SinkMark.of(snapshot)
-    return any(each.kind is HandleKind.STAGED for each in snapshot.handles) if mark is None else mark.layout is not None
+    if mark is not None:
+        return mark.layout is not None
+    return any(handle.kind is HandleKind.STAGED for handle in snapshot.handles)
 
 
 def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: HandleKind) -> list[StateHandle]:
@@ -59,7 +62,7 @@ def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: Han
 
 def _layout(streams: Streams, location: StateLocation, vertex: KeyedVertex, runs: list[StateHandle]) -> StateLayout:
     try:
-        return location.succeeding(vertex, streams.layout(vertex), runs, Moment(0, 0))  # whether it is another one
+        return location.succeeding(vertex, streams.layout(vertex), runs, Moment(0, 0))  # whether it differs
     except CheckpointError:
         raise
     except Exception as error:

@@ -1,6 +1,5 @@
-"""What a user's function over state returns, held against what the operator declares: columns, types, and nothing that
-another computation would answer differently.
-"""
+"""The result of a user's function over state, checked against the operator's declaration: columns, types, and
+determinism."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from tidegate.state.type_names import stored_type, type_name
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The rows to upsert, with their keys' hashes, and those to emit, if the operator emits any."""
+    """The rows to upsert, with their keys' hashes, and the rows to emit, if the operator emits any."""
 
     upserts: DataFrame
     emitted: DataFrame | None
@@ -51,25 +50,26 @@ def result_of(
     state: DataFrame,
     small: bool = False,
 ) -> Result:
-    """What the operator's function makes of batches and state, which are `small` if one Spark task may take all.
+    """Return the result of the operator's function for batches and state, which are `small` if one Spark task may take
+    all.
 
-    Raises `PipelineDefinitionError`, which names the operator and what it should have returned.
+    Raise `PipelineDefinitionError`, which names the operator and the expected result.
     """
     returned = _returned(streams, vertex, [*batches, state], small)
     state, rows = _parts(streams.where(vertex), vertex, returned)
     upserts = _upserts(streams.where(vertex), layout, state)
-    streams.require_deterministic(f"What the function of {streams.where(vertex)} returns", upserts)
+    streams.require_deterministic(f"The result of the function of {streams.where(vertex)}", upserts)
     if not vertex.emits:
         return Result(upserts, None)
     emitted = _emitted(streams.where(vertex), streams.output(vertex), rows)
-    streams.require_deterministic(f"What the function of {streams.where(vertex)} emits", emitted)
+    streams.require_deterministic(f"The output of the function of {streams.where(vertex)}", emitted)
     return Result(upserts, emitted)
 
 
 def with_given(upserts: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows to upsert, and for each of the batches' `keys` a row that stands for it: see `executor.given_keys`."""
-    there = [F.col(HASH) if f.name == HASH else F.lit(None).cast(f.dataType).alias(f.name) for f in upserts.schema]
-    return upserts.withColumn(GIVEN, F.lit(False)).unionAll(keys.select(*there, F.lit(True).alias(GIVEN)))
+    """Return the rows to upsert, and a marker row for each of the batches' `keys`: see `executor.given_keys`."""
+    markers = [F.col(HASH) if f.name == HASH else F.lit(None).cast(f.dataType).alias(f.name) for f in upserts.schema]
+    return upserts.withColumn(GIVEN, F.lit(False)).unionAll(keys.select(*markers, F.lit(True).alias(GIVEN)))
 
 
 def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame], small: bool) -> DataFrame | Update:
@@ -86,11 +86,11 @@ def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]
         raise
     except Exception as error:
         where = streams.where(vertex)
-        said = f"The function of {where} raised {raised(error)}. Nothing was written; correct it."
-        raise error_of_function(error, where, said) from error
+        message = f"The function of {where} raised {raised(error)}. Nothing was written. Correct the function."
+        raise error_of_function(error, where, message) from error
 
 
-def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:  # any: what a user's function returned
+def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:  # Any: the result of a user's function
     if vertex.emits and not isinstance(returned, Update):
         raise PipelineDefinitionError(
             f"The function of {where} returned {kind_of(returned)}, not an Update. It declares the output "
@@ -99,8 +99,8 @@ def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:  
     if isinstance(returned, Update) and not vertex.emits:
         raise PipelineDefinitionError(
             f"The function of {where} returned an Update, but the operator declares no output, so its rows would be "
-            "lost. Say which columns they have with keyed(…, output='…'), or return the rows of state alone. Nothing "
-            "was written."
+            "lost. Declare their columns with keyed(…, output='…'), or return the rows of state alone. Nothing was "
+            "written."
         )
     state, rows = (returned.state, returned.rows) if isinstance(returned, Update) else (returned, None)
     if vertex.emits:
@@ -127,7 +127,7 @@ def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:
 
 
 def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:
-    """The rows in the declared columns, in their order."""
+    """Return the rows in the declared columns, in their order."""
     found = rows.schema
     there = found.names
     missing, extra = _different(declared.names, there)
@@ -152,16 +152,17 @@ def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:
 
 
 def _different(expected: Sequence[str], there: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is missing, and what should not be there."""
+    """Return the missing names, and those that should not be there."""
     return [name for name in expected if name not in there], [name for name in there if name not in expected]
 
 
-#: Types that Spark may widen without loss: from each to any later one.
+#: Types that Spark may widen without loss, each to any later one.
 _WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
 
 
 def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
-    """Every column that state holds must have the type it has there, or one that fits into it."""
+    """Raise `PipelineDefinitionError` unless every column of the state has its declared type, or one that fits into
+    it."""
     declared = {column.name: column.sql for column in (*layout.keys, *layout.declared_values)}
     there = {
         field.name: type_name(stored_type(field.name, arrow_schema(StructType([field])).field(0).type))

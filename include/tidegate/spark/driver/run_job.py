@@ -1,4 +1,4 @@
-"""Runs a Spark job and passes on its reports, early where the session allows it."""
+"""The run of a Spark job, which passes on its reports, early where the session allows it."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,7 +15,7 @@ from tidegate.spark.session.sessions import is_connect
 
 Emit = Callable[[list[Report]], None]
 
-#: Jobs without Spark SQL, whose subtasks read their input by themselves. What it rests on is public, but of RDDs.
+#: Jobs without Spark SQL, whose subtasks read their input directly. They use public names, but of the RDD API.
 SHORTCUT = Shortcut(
     "reading",
     "pyspark",
@@ -25,7 +25,7 @@ SHORTCUT = Shortcut(
 
 
 def collect_reports(frame: DataFrame, where: str) -> list[Report]:
-    """All reports of a job. Raises `CheckpointError`s; `where` says what was run."""
+    """Return all reports of a job. Raise `CheckpointError`s, in which `where` names the job."""
     reports: list[Report] = []
     try:
         run_job(frame, reports.extend)
@@ -37,8 +37,8 @@ def collect_reports(frame: DataFrame, where: str) -> list[Report]:
 def run_job(frame: DataFrame, emit: Emit) -> None:
     """Execute a frame of `REPORT_TYPE` and emit the reports of one subtask at a time.
 
-    Spark Connect sends each partition's answer as soon as it is there. A classic session gives all of them at the end
-    of the job (its way of iterating would run one partition after the other).
+    Spark Connect sends each partition's result as soon as it is there. A classic session returns all of them at the end
+    of the job, because its iterator would run one partition after the other.
     """
     rows = frame.toLocalIterator() if is_connect(frame.sparkSession) else frame.collect()
     for row in rows:
@@ -46,13 +46,13 @@ def run_job(frame: DataFrame, emit: Emit) -> None:
 
 
 def run_numbered(session: SparkSession, plan: NumberedPlan, numbers: int, emit: Emit, most: int | None = None) -> None:
-    """Execute a plan for all numbers below one, in as many Spark tasks, or `most`. Emits like `run_job`."""
+    """Execute a plan for all numbers below one, in as many Spark tasks, or `most`. Emit as `run_job` does."""
     for subtask, reports in _answers(session, plan, numbers, min(numbers, most or numbers)):
         emit(decode_reports(subtask, reports))
 
 
 def collect_numbered(session: SparkSession, plan: NumberedPlan, numbers: int, where: str) -> list[Report]:
-    """All reports of a plan. Raises `CheckpointError`s; `where` says what was run."""
+    """Return all reports of a plan. Raise `CheckpointError`s, in which `where` names the plan."""
     reports: list[Report] = []
     try:
         run_numbered(session, plan, numbers, reports.extend)
@@ -62,8 +62,8 @@ def collect_numbered(session: SparkSession, plan: NumberedPlan, numbers: int, wh
 
 
 def run_direct_job(session: SparkSession, plan: DirectPlan | DirectStagingPlan, emit: Emit) -> bool:
-    """Execute a plan that reads rows. False, with nothing emitted, if Spark has to read them instead: all Spark tasks
-    read the same, but a file may vanish in between, and a part of the reports must not count."""
+    """Execute a plan that reads rows directly. Return False, without a report, if Spark must read them instead. All
+    Spark tasks read the same input, but a file may vanish in between, and then partial reports must not count."""
     answers = list(_answers(session, plan, len(plan.shares), len(plan.shares)))
     if any(subtask == LEFT_TO_SPARK for subtask, _ in answers):
         return False

@@ -1,4 +1,4 @@
-"""Where an operator's state lies, in the form that its subtasks receive."""
+"""The location of an operator's state, in the form that its subtasks receive."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from tidegate.state.spec import SubtaskSpec
 
 @dataclass(frozen=True, slots=True)
 class StateLocation:
-    """The checkpoint storage, and the local cache on the machine that reads from it: None for that machine's own."""
+    """The checkpoint storage, and the local cache on the machine that reads from it. A cache of None is that machine's
+    own."""
 
     graph: Graph
     storage_url: str
@@ -36,7 +37,8 @@ class StateLocation:
         judged: Judged,
         prefix: str = "",
     ) -> SubtaskSpec:
-        """What subtask `index` of an operator needs to read `runs`, and to write below `prefix` if that is given."""
+        """Return the specification with which subtask `index` of an operator reads `runs`, and writes below `prefix` if
+        it is given."""
         pipeline = self.graph.pipeline
         return SubtaskSpec(
             storage_url=self.storage_url,
@@ -56,7 +58,8 @@ class StateLocation:
     def specs(
         self, vertex: KeyedVertex, layout: StateLayout, plan: ExecutionPlan, indexes: Iterable[int]
     ) -> dict[int, SubtaskSpec]:
-        """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
+        """Return the specifications with which subtasks find their state as of the latest completed checkpoint and
+        write their run."""
         id_, prefixes = plan.checkpoint_id, plan.prefixes(vertex)
         judged = judge(layout, plan.all_runs(vertex), plan.moment)
         return {
@@ -65,15 +68,15 @@ class StateLocation:
         }
 
     def layout(self, vertex: KeyedVertex, defined: StateLayout, plan: ExecutionPlan) -> StateLayout:
-        """The layout in which a checkpoint reads and writes an operator's state. Raises as `succeeding` does."""
+        """Return the layout in which a checkpoint reads and writes an operator's state. Raise as `succeeding` does."""
         return self.succeeding(vertex, defined, plan.all_runs(vertex), plan.moment)
 
     def succeeding(
         self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle], moment: Moment
     ) -> StateLayout:
-        """The layout of an operator's definition as the successor of that in which its state (`runs`, of all subtasks)
-        was last written. If its rows expire otherwise than before, the change counts from that moment. Raises
-        `StateSchemaError` if it cannot be that."""
+        """Return the layout of an operator's definition as the successor of the layout in which its state (`runs`, of
+        all subtasks) was last written. If the time to live of its rows has changed, the change counts from `moment`.
+        Raise `StateSchemaError` if it cannot succeed that layout."""
         newest = newest_of(runs) if runs else None
         if newest is None or newest.details.get("layout") == defined.fingerprint:
             return defined

@@ -1,6 +1,6 @@
-"""The DataFrame of a stream: what arrived in its channel, after its transforms, and which columns it has.
+"""The DataFrame of a stream: the data that arrived in its channel, after its transforms, and its columns.
 
-Lazy throughout: nothing here runs a Spark job. State layouts are derived from these frames.
+Everything is lazy: nothing here runs a Spark job. State layouts are derived from these frames.
 """
 
 import json
@@ -36,7 +36,7 @@ from tidegate.state.type_names import type_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The detail of a file that says which of an operator's streams its rows are of, if not of the one that it emits.
+#: The detail of a file that names the stream of its rows, if that is not the stream of emitted rows.
 SIDE = "side"
 
 Arrived = Mapping[str, Sequence[Data]]
@@ -56,10 +56,11 @@ class Streams:
         self._outputs: dict[str, StructType] = {}
         self._inputs: dict[str, StructType] = {}
         self._left_to_spark: set[str] = set()
-        self._row_wise: dict[Stream, bool] = {}  # what a transform did first: it decides how many tasks there are
+        self._row_wise: dict[Stream, bool] = {}  # by the first data: it decides the number of tasks
 
     def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
-        """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
+        """Return the data that arrived from the stream's origin, given by vertex name; an empty frame of the same
+        columns if none did.
 
         If an operator sent the row of a key several times, the frame has only the last one.
         """
@@ -86,17 +87,17 @@ class Streams:
         return shown
 
     def is_row_wise(self, stream: Stream) -> bool:
-        """Whether there is a row at most for each that arrived. Known once a frame was made of what arrived."""
+        """Return whether each arrived row becomes one row at most. Known once a frame of arrived data was made."""
         return not stream.transforms or self._row_wise.get(stream, False)
 
     def transformed(self, stream: Stream, frame: DataFrame) -> DataFrame:
-        """Rows of the stream's origin after its transforms."""
+        """Return rows of the stream's origin after its transforms."""
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
 
     def arrow_reader(self, stream: Stream, arrived: Arrived) -> ArrowReader | None:
-        """What reads the segments that arrived without Spark; None if Spark must."""
+        """Return the reader of the arrived segments without Spark; None if Spark must read them."""
         source = self._sources[stream.origin].source
         if stream.output != "rows" or stream.origin in self._left_to_spark or not isinstance(source, ArrowSource):
             return None
@@ -104,27 +105,27 @@ class Streams:
         return None if any(segment.ahead for segment in segments) else source.arrow_reader(segments)
 
     def changed_by(self, stream: Stream) -> KeyedVertex | None:
-        """The operator whose changed rows of state this stream is, as they are."""
+        """Return the operator whose changed rows of state this stream carries unchanged."""
         origin = self._producers.get(stream.origin)
         is_plain = not stream.transforms and stream.output != LATE_ROWS
         return origin if isinstance(origin, KeyedVertex) and is_plain and not origin.emits else None
 
     def leave_to_spark(self, stream: Stream) -> None:
-        """Nothing of this source is tried without Spark again: a file that Spark must read is seldom alone."""
+        """Read this source only with Spark from now on: a file that Spark must read is seldom the only one."""
         self._left_to_spark.add(stream.origin)
 
     def require_deterministic(self, what: str, frame: DataFrame) -> None:
-        """Raises `PipelineDefinitionError` if consumers and retries would each compute different rows."""
+        """Raise `PipelineDefinitionError` if consumers and retries would each compute different rows."""
         if parts := nondeterministic_parts(frame):
             raise PipelineDefinitionError(
                 f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would "
-                "compute different rows. Nothing was written. Remove it, or move it into a transform that says so and "
-                'has a name: stream.transform(function, deterministic=False, name="…"). The rows of such a transform '
+                "compute different rows. Nothing was written. Remove it, or move it into a named transform that is not "
+                'deterministic: stream.transform(function, deterministic=False, name="…"). Its rows '
                 "are computed once and kept until the checkpoint has completed."
             )
 
     def explain(self, error: BaseException, arrived: Arrived) -> CheckpointError | None:
-        """A Spark error as explained by the source whose segments were read; None if it is not the source's."""
+        """Return a Spark error as explained by the source whose segments were read; None if it is not the source's."""
         for origin, data in arrived.items():
             segments = [item for item in data if isinstance(item, Segment)]
             if segments and (explained := self._sources[origin].source.explain(error, segments)):
@@ -132,9 +133,9 @@ class Streams:
         return None
 
     def layout(self, vertex: KeyedVertex, frame: DataFrame | None = None) -> StateLayout:
-        """The layout of an operator's state; `frame` is its input where that is known already.
+        """Return the layout of an operator's state. `frame` is its input where that is known already.
 
-        Raises `PipelineDefinitionError` naming operator and column.
+        Raise `PipelineDefinitionError`, which names operator and column.
         """
         if not vertex.aggregates:
             if vertex.name not in self._declared:
@@ -147,36 +148,38 @@ class Streams:
         return self._computed[vertex.name]
 
     def aggregate_input(self, vertex: KeyedVertex) -> StructType:
-        """The columns that a declared aggregate reads, as its input has them."""
+        """Return the columns of its input that a declared aggregate reads."""
         self.layout(vertex)
         return self._inputs[vertex.name]
 
     def output(self, vertex: KeyedVertex) -> StructType:
-        """The columns of the rows that an operator emits. Raises `PipelineDefinitionError` naming it."""
+        """Return the columns of the rows that an operator emits. Raise `PipelineDefinitionError`, which names it."""
         if vertex.name not in self._outputs:
             self._outputs[vertex.name] = self._of_output(vertex)
         return self._outputs[vertex.name]
 
     def join_columns(self, vertex: KeyedVertex) -> JoinColumns:
-        """Raises `PipelineDefinitionError` naming the operator if its two inputs do not fit."""
+        """Return the columns of a join. Raise `PipelineDefinitionError`, which names the operator, if its two inputs do
+        not fit."""
         assert vertex.join is not None
         left, right = (self.frame(stream, {}).schema for stream in vertex.inputs)
         return JoinColumns(self.where(vertex), vertex.join, vertex.key, left, right)
 
     def table_columns(self, vertex: KeyedVertex) -> TableColumns:
-        """Raises `PipelineDefinitionError` naming the operator if its input does not fit."""
+        """Return the columns of a table. Raise `PipelineDefinitionError`, which names the operator, if its input does
+        not fit."""
         assert vertex.table is not None
         return TableColumns(self.where(vertex), vertex.table, vertex.key, self.frame(vertex.inputs[0], {}).schema)
 
     def empty(self, schema: "pa.Schema") -> DataFrame:
-        """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
+        """Return a frame with the columns of a `pyarrow.Schema`, which the optimiser knows to be empty."""
         columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
         return self.session.range(1).where("false").selectExpr(*columns)
 
     def require_columns(self, where: str, columns: Sequence[str], there: Sequence[str]) -> None:
         if missing := [name for name in columns if name not in there]:
             raise PipelineDefinitionError(
-                f"The {where} needs column {', '.join(map(repr, missing))}, and its input has only "
+                f"The {where} needs column {', '.join(map(repr, missing))}, but its input has only "
                 f"{', '.join(there)}. Correct the name, or add the column in a transform in front of it."
             )
 
@@ -184,7 +187,8 @@ class Streams:
         return f"{kind_of(vertex)} {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
     def _columns_of(self, stream: Stream) -> StructType:
-        """A source that can be read without Spark says them itself: Spark SQL need not begin to be asked."""
+        """Return the columns of a stream. A source that can be read without Spark declares them, so that Spark SQL need
+        not start."""
         source = self._sources[stream.origin].source if stream.origin in self._sources else None
         if isinstance(source, ArrowSource) and stream.output == "rows" and not stream.transforms:
             columns = declared(source.schema)
@@ -198,10 +202,11 @@ class Streams:
         return self._latest(sent, layout.rows, layout.key_names) if any(sent) else self.empty(layout.rows)
 
     def _latest(self, sent: Sequence[Sequence[StateHandle]], columns: "pa.Schema", key: Sequence[str]) -> DataFrame:
-        """The rows of several exchanges, oldest first: of each key the last one. One has no key twice."""
+        """Return the rows of several exchanges, oldest first, keeping the last row of each key. One exchange has no key
+        twice."""
         newest = len(sent) > 1
-        handles = tuple(handle for each in sent for handle in each)
-        order = tuple(at for at, each in enumerate(sent) for _ in each) if newest else None
+        handles = tuple(handle for exchange in sent for handle in exchange)
+        order = tuple(at for at, exchange in enumerate(sent) for _ in exchange) if newest else None
         plan = ExchangePlan(handles, self._storage_url, columns, order)
         schema = ddl(columns) + (f", {PLACE} bigint" if newest else "")
         frame = self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
@@ -212,7 +217,8 @@ class Streams:
         return frame.groupBy(*map(quoted, key)).agg(last).select("row.*")
 
     def _recorded(self, where: str, like: Stream, handles: Sequence[StateHandle]) -> DataFrame:
-        """Rows as they were computed, in the columns they had then; without any, those of a stream."""
+        """Return rows as they were computed, in the columns that they had then; without files, an empty frame of a
+        stream."""
         if not handles:
             return self._nothing(self.frame(like, {}).schema)
         if len(columns := {handle.details["columns"] for handle in handles}) > 1:
@@ -224,14 +230,14 @@ class Streams:
         return self._written(handles, StructType.fromJson(json.loads(columns.pop())))
 
     def _emitted(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
-        """All rows, each as often as it was emitted; of windows that were corrected, the last one."""
+        """Return all rows, each as often as it was emitted. Of corrected windows, return the last row."""
         schema = self.output(origin)
         sent = [_side([exchange], late=False) for exchange in exchanges]
         if not any(sent):
             return self._nothing(schema)
         if origin.updates:
             return self._latest(sent, arrow_schema(schema), origin.state_key)
-        return self._written([handle for each in sent for handle in each], schema)
+        return self._written([handle for handles in sent for handle in handles], schema)
 
     def _written(self, handles: Sequence[StateHandle], schema: StructType) -> DataFrame:
         plan = ExchangePlan(tuple(handles), self._storage_url, arrow_schema(schema))
@@ -270,7 +276,7 @@ class Streams:
         if vertex.table is not None:
             return self.table_columns(vertex).output
         if vertex.window is not None:
-            emitted = self._columns(f"What {self.where(vertex)} emits", ddl(self.layout(vertex).rows))
+            emitted = self._columns(f"The output of {self.where(vertex)}", ddl(self.layout(vertex).rows))
             return emitted.add(DELETE, "boolean") if vertex.withdraws else emitted
         what = f"The output of {self.where(vertex)}"
         schema = self._columns(what, vertex.output or "")
@@ -310,8 +316,8 @@ class Streams:
         types = arrow_schema(StructType(fields))
 
         def layout() -> StateLayout:
-            found = StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
-            return replace(found, sessions=vertex.has_sessions)
+            plain = StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
+            return replace(plain, sessions=vertex.has_sessions)
 
         return self._named(vertex, layout)
 
@@ -323,12 +329,12 @@ class Streams:
 
 
 def read_by(vertex: KeyedVertex) -> list[str]:
-    """The columns of its input that a declared aggregate reads, key first."""
+    """Return the columns of its input that a declared aggregate reads, key first."""
     return list(dict.fromkeys((*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns()))))
 
 
 def _side(exchanges: Sequence[Exchange], late: bool) -> list[StateHandle]:
-    """Files with rows that came too late for windows, or those with rows that were emitted."""
+    """Return the files with rows that arrived too late for windows, or those with emitted rows."""
     handles = (handle for exchange in exchanges for handle in exchange.handles)
     return [handle for handle in handles if (handle.details.get(SIDE) == LATE_ROWS) is late]
 

@@ -15,18 +15,19 @@ from tidegate.state.layout import DELETE as IS_DELETED
 
 
 class TableColumns:
-    """The columns of a table by those of its input. Raises `PipelineDefinitionError`; `where` names the operator."""
+    """The columns of a table, given the columns of its input. Raise `PipelineDefinitionError`, in which `where` names
+    the operator."""
 
     def __init__(self, where: str, table: Table, key: Sequence[str], changes: StructType) -> None:
         self.table, self.key = table, tuple(key)
         if missing := [name for name in (*key, CHANGE, table.order) if name not in changes.names]:
             raise PipelineDefinitionError(
-                f"The {where} needs the columns {', '.join(missing)}, and its input has only "
+                f"The {where} needs the columns {', '.join(missing)}, but its input has only "
                 f"{', '.join(changes.names)}. Keep them in the transforms in front of it."
             )
         if table.versions and (both := [name for name in (FROM, TO) if name in map(str.lower, changes.names)]):
             raise PipelineDefinitionError(
-                f"The {where} adds {', '.join(both)}, and its input has a column of that name. Rename it in a "
+                f"The {where} adds {', '.join(both)}, but its input has a column of that name. Rename it in a "
                 "transform in front of it."
             )
         fields = [StructField(field.name, field.dataType) for field in changes.fields]
@@ -46,7 +47,7 @@ class TableColumns:
 
 
 def kept(columns: TableColumns, changes: DataFrame) -> DataFrame:
-    """The rows to upsert: of each key the last one."""
+    """Return the rows to upsert, the last one of each key."""
     names = [name for name in columns.state.names if name not in columns.key]
     row = F.struct(*(F.col(quoted(name)) for name in (*names, CHANGE)))
     last = changes.groupBy(*map(quoted, columns.key)).agg(
@@ -60,7 +61,7 @@ def kept(columns: TableColumns, changes: DataFrame) -> DataFrame:
 
 
 def versions(columns: TableColumns, changes: DataFrame, state: DataFrame) -> Update:
-    """The versions that begin or end, and of each key the one that is open."""
+    """Return the versions that begin or end, and the open version of each key."""
     names = list(map(quoted, columns.values))
     known = state.select(*names, F.col(FROM), F.lit(UPDATE).alias(CHANGE), F.lit(True).alias("known"))
     came = changes.select(*names, F.col(VALID_FROM).alias(FROM), F.col(CHANGE), F.lit(False).alias("known"))

@@ -1,7 +1,7 @@
 """The function over state of a declared join whose results are updated when either side changes.
 
-Each result goes to a table by the row key of the left side. Of its updates that with the largest `ORDER` counts: how
-often the results of this key had been updated by then.
+Each result goes to a table by the row key of the left side. Its update with the largest `ORDER` counts; `ORDER` is the
+number of updates of the key's results so far.
 """
 
 from pyspark.sql import DataFrame
@@ -17,7 +17,7 @@ _KEY = "_met"
 
 
 def updated(columns: JoinColumns, left: DataFrame, right: DataFrame, state: DataFrame) -> Update:
-    """The results of the left rows that came, and of all of those keys whose right row has come."""
+    """Return the results of new left rows, and of all left rows of keys with a new right row."""
     keys = [F.col(quoted(name)) for name in columns.key]
     lefts, rights = _lefts(columns, left, state), _rights(columns, right, state)
     together = lefts.unionByName(rights, allowMissingColumns=True).groupBy(*keys)
@@ -40,14 +40,14 @@ def updated(columns: JoinColumns, left: DataFrame, right: DataFrame, state: Data
         F.when(is_result, UPDATE).otherwise(DELETE).alias(CHANGE),
         F.col(UPDATES).alias(ORDER),
     )
-    kept = (F.transform("lefts", lambda each: each["row"]), F.when(best.isNotNull(), F.array(best)))
-    rows = (F.to_json(F.coalesce(each, F.array().cast(ROWS))) for each in kept)
+    kept = (F.transform("lefts", lambda entry: entry["row"]), F.when(best.isNotNull(), F.array(best)))
+    rows = (F.to_json(F.coalesce(side, F.array().cast(ROWS))) for side in kept)
     named = (text.alias(name) for text, name in zip(rows, columns.sides, strict=True))
     return Update(state=met.where(matches).select(*keys, *named, UPDATES), rows=emitted)
 
 
 def _lefts(columns: JoinColumns, left: DataFrame, state: DataFrame) -> DataFrame:
-    """By key, the left rows that are known and those that came, one for each row key: that which came."""
+    """Return the known and the new left rows of each key, one for each row key, preferring the new one."""
     keys = [F.col(quoted(name)) for name in columns.key]
     known = state.select(*keys, F.explode(F.from_json(LEFT, ROWS)).alias("row"), F.lit(False).alias("is_new"))
     came = left.select(*keys, packed(columns.left)[0].alias("row"), F.lit(True).alias("is_new"))
@@ -65,7 +65,7 @@ def _lefts(columns: JoinColumns, left: DataFrame, state: DataFrame) -> DataFrame
 
 
 def _rights(columns: JoinColumns, right: DataFrame, state: DataFrame) -> DataFrame:
-    """By key, the right rows, whether any came, and how often the results were updated."""
+    """Return the right rows of each key, whether any are new, and the number of updates of the results."""
     keys = [F.col(quoted(name)) for name in columns.key]
     known = state.select(
         *keys, F.from_json(columns.sides[1], ROWS).alias("rights"), F.lit(False).alias("has_changed"), F.col(UPDATES)

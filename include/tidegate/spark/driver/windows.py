@@ -1,4 +1,4 @@
-"""Which windows rows belong to, as Spark SQL.
+"""The windows that rows belong to, as Spark SQL.
 
 All times are microseconds since 1970 in UTC, the session's time zone: a timestamp without zone counts as one in UTC, a
 date as its midnight.
@@ -25,10 +25,11 @@ _AT, _WINDOW = "_at", "_window"
 
 
 def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence[str], gone: int | None) -> DataFrame:
-    """Each row, with `columns` and the bounds of a window, once for every window of its own that is still open; once,
-    without bounds, if there is none: it is late, or has no event time. Windows up to `gone` are not open any more.
+    """Return each row, with `columns` and the bounds of a window, once for every window of its own that is still open.
+    A row without an open window, which is late or has no event time, is returned once without bounds. Windows up to
+    `gone` are no longer open.
 
-    Raises `PipelineDefinitionError`, which says `where`, if the window's column says no time.
+    Raise `PipelineDefinitionError`, in which `where` names the operator, if the window's column is not a time.
     """
     require_time(where, window, frame.schema)
     inputs = [name for name in columns if name not in BOUNDS]
@@ -38,7 +39,7 @@ def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence
 
 
 def _placed(window: Window, frame: DataFrame, inputs: Sequence[str], gone: int | None) -> DataFrame:
-    """With the bounds in microseconds."""
+    """Return the rows with the bounds in microseconds."""
     if window.overlapping == 1:
         placed = _with_bounds(window, frame)
         is_open = _is_open(gone)
@@ -49,7 +50,7 @@ def _placed(window: Window, frame: DataFrame, inputs: Sequence[str], gone: int |
 
 
 def late_rows(where: str, window: Window, frame: DataFrame, gone: int | None) -> DataFrame:
-    """The rows that have no open window, as they are."""
+    """Return the rows that have no open window, unchanged."""
     require_time(where, window, frame.schema)
     if window.overlapping == 1:
         late = _with_bounds(window, frame).where(~F.coalesce(_is_open(gone), F.lit(False)))
@@ -60,10 +61,11 @@ def late_rows(where: str, window: Window, frame: DataFrame, gone: int | None) ->
 def with_sessions(
     where: str, window: SessionWindow, frame: DataFrame, columns: Sequence[str], gone: int | None, late: bool
 ) -> DataFrame:
-    """Each row, with `columns`, the bounds of a session of its own, and whether that is open. Whether the row is late
-    is seen beside others of its key: if it may be, and `late` rows are read, it is there as it came, too.
+    """Return each row, with `columns`, the bounds of a session of its own, and whether that is open. Only together with
+    other rows of its key is it known whether a row is late. If it may be, and `late` rows are read, the whole row is
+    included as well.
 
-    Raises as `with_windows` does.
+    Raise as `with_windows` does.
     """
     require_time(where, window, frame.schema)
     at = frame.withColumn(_AT, micros(window.column))
@@ -76,11 +78,11 @@ def with_sessions(
 
 
 def require_time(where: str, window: Window, columns: StructType) -> None:
-    """Raise `PipelineDefinitionError` if a window's column is not there, or says no time."""
+    """Raise `PipelineDefinitionError` if a window's column is missing, or is not a time."""
     types = {field.name: field.dataType for field in columns.fields}
     if window.column not in types:
         raise PipelineDefinitionError(
-            f"The {where} has windows of {window.column!r}, and its input has only {', '.join(types)}. Correct the "
+            f"The {where} has windows of {window.column!r}, but its input has only {', '.join(types)}. Correct the "
             "name, or add the column in a transform in front of it."
         )
     if not isinstance(types[window.column], TimestampType | TimestampNTZType | DateType):
@@ -99,7 +101,7 @@ def _column(name: str) -> Column:
 
 
 def _with_bounds(window: Window, frame: DataFrame) -> DataFrame:
-    """Each row with its only window, whose time it is in, in microseconds."""
+    """Return each row with its only window, in microseconds."""
     at = frame.withColumn(_AT, micros(window.column))
     if isinstance(window, CalendarWindow):
         placed = at.withColumn(_WINDOW, calendar_bounds(window, F.col(_AT)))

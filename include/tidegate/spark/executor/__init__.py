@@ -1,1 +1,2 @@
-"""What runs inside a Spark task, on an executor without Tidegate installed. Imports neither `driver` nor `session`."""
+"""The executor's part of a Spark job, on executors without Tidegate installed. Imports neither `driver` nor
+`session`."""

@@ -1,6 +1,5 @@
-"""A Spark task's own `CheckpointError` travels as JSON inside a message, because nothing else of it survives the way
-through Java (classic) or gRPC (Connect).
-"""
+"""`CheckpointError`s of Spark tasks, which travel as JSON inside a message because nothing else of them survives the
+way through Java (classic) or gRPC (Connect)."""
 
 import json
 import re
@@ -16,7 +15,8 @@ _MARKED = re.compile(re.escape(_OPEN) + r"(.*?)" + re.escape(_CLOSE), re.DOTALL)
 
 @contextmanager
 def carried_to_driver() -> Iterator[None]:
-    """Around a partition function: let its `CheckpointError` reach the driver whole. Spark still retries the task."""
+    """Wrap a partition function, so that its `CheckpointError` reaches the driver whole. Spark still retries the
+    task."""
     try:
         yield
     except CheckpointError as error:
@@ -25,7 +25,7 @@ def carried_to_driver() -> Iterator[None]:
 
 
 def carried_from_task(text: str) -> CheckpointError | None:
-    """The error that `carried_to_driver` put into a Spark message."""
+    """Return the error that `carried_to_driver` put into a Spark message."""
     marked = _MARKED.search(text)
     if marked is None:
         return None

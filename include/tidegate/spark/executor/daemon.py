@@ -1,4 +1,4 @@
-"""The Python daemon of local sessions: what every worker needs is imported once, before workers are forked from it.
+"""The Python daemon of local sessions, which imports the workers' packages once, before workers are forked from it.
 
 Spark's own daemon takes PySpark from a zip without byte code and leaves all other imports to each worker. That costs
 seconds of processor time before the first checkpoint of a session, and memory that is not shared. In local mode the
@@ -11,7 +11,7 @@ import os
 import sys
 from importlib import import_module
 
-#: These start no threads when imported; a fork would lose them (pyarrow's allocator restores its own).
+#: Importing these starts no threads. A fork would lose threads (pyarrow's allocator restores its own).
 _SHARED = (
     "pyspark.worker",
     "numpy.ma",
@@ -33,25 +33,25 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import what workers share."""
-    # Arrow's own allocator keeps for its process what a task has given back, some 15 MB of each worker.
+    """Import the packages that workers share."""
+    # Arrow's own allocator keeps memory that a task has freed, some 15 MB in each worker.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _keep_freed_memory()
     _prefer_installed()
     for name in _SHARED:
         import_module(name)
     gc.collect()
-    gc.freeze()  # Spark collects garbage after every task, and would go through all of this each time
+    gc.freeze()  # Spark collects garbage after every task, and would go through all of these objects each time
 
 
 def fork_workers() -> None:
-    """Whenever the JVM asks for one, until it closes the input."""
+    """Fork a worker whenever the JVM requests one, until it closes the input."""
     import_module("pyspark.daemon").manager()
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep what is freed until `memory.give_back`: asked for anew, each page takes some microseconds.
-    Other C libraries than glibc keep what they keep."""
+    """Let the C library keep freed memory until `memory.give_back`, because requesting a page again takes some
+    microseconds. C libraries other than glibc keep their defaults."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, 64 << 20)

@@ -1,5 +1,5 @@
-"""What runs inside a Spark task for a sink that shows state with derived columns: the rows of state in front of the
-transforms, and what is left of them behind.
+"""The code inside a Spark task for a sink that shows state with derived columns: it reads the rows of state in front of
+the transforms, and stages the rows behind them.
 
 Both run in the Spark partition of one subtask. In between is Spark SQL, which leaves each row in its partition.
 """
@@ -38,8 +38,8 @@ _KEPT = "_kept"
 
 @dataclass(frozen=True, slots=True)
 class ShownRowsPlan:
-    """Number i in, the rows of state of `indexes[i]` out that a sink is to be given: those that differ from what it
-    `had`; all if it has none of them."""
+    """Number i in, the rows of state of `indexes[i]` for a sink out: those that differ from the state that it `had`, or
+    all if it has none."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
@@ -54,8 +54,8 @@ class ShownRowsPlan:
 
 @dataclass(frozen=True, slots=True)
 class DerivedPlan:
-    """The rows of `indexes[i]` with their derived `columns` in, as Spark partition i; their report out. `keys` says
-    what the columns of the state's key are called now."""
+    """The rows of `indexes[i]` with their derived `columns` in, as Spark partition i; their report out. `keys` maps the
+    columns of the state's key to their present names."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
@@ -82,7 +82,7 @@ class DerivedPlan:
         return marked(self._changes(index, spec, rows, unique), spec)
 
     def _changes(self, index: int, spec: SubtaskSpec, rows: Iterator[pa.RecordBatch], unique: str) -> Report:
-        """Keys are gone whose rows are, and those whose rows no transform has left."""
+        """Stage changed rows, and deletions of keys whose row was deleted or was left out by the transforms."""
         started, handles, kept = perf_counter(), list[StateHandle](), list[pa.Table]()
         for number, table in enumerate(in_pieces(rows)):
             handles += stage_piece(self.staging, index, table, spec.checkpoint_id, f"{unique}-{number}")
@@ -100,7 +100,7 @@ class DerivedPlan:
 
 @dataclass(frozen=True, slots=True)
 class NoRowsPlan:
-    """The same for subtasks of which no row is left: Spark runs no task for a plan that it knows to be empty."""
+    """The plan for subtasks without rows: Spark runs no task for a plan that it knows to be empty."""
 
     derived: DerivedPlan
 
@@ -111,7 +111,7 @@ class NoRowsPlan:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnOf:
-    """A sink's column of keys that are gone: null if it is none of the key."""
+    """Return a sink's column for deleted keys: null if it is not of the key."""
 
     gone: pa.Table
     keys: Mapping[str, str]
@@ -142,20 +142,20 @@ def _changed_keys(spec: SubtaskSpec, had: Had) -> list[pa.Table]:
 
 
 def _without(keys: list[pa.Table], kept: list[pa.Table]) -> pa.Table:
-    """The keys that are not among those that were kept. Null is a key like any other."""
-    told = [_told(each, False) for each in keys] + [_told(each, True) for each in kept]
-    if not told:
+    """Return the keys that were not kept. Null is a key like any other."""
+    flagged = [_flagged(part, False) for part in keys] + [_flagged(part, True) for part in kept]
+    if not flagged:
         return pa.table({})
-    together = pa.concat_tables(told)
+    together = pa.concat_tables(flagged)
     names = [name for name in together.column_names if name != _KEPT]
     grouped = together.group_by(names, use_threads=False).aggregate([(_KEPT, "max")])
     return grouped.filter(pc.invert(grouped.column(f"{_KEPT}_max"))).select(names)
 
 
-def _told(keys: pa.Table, kept: bool) -> pa.Table:
+def _flagged(keys: pa.Table, kept: bool) -> pa.Table:
     return keys.append_column(_KEPT, pa.repeat(pa.scalar(kept), keys.num_rows))
 
 
 def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Without what Spark says of its columns."""
+    """Return a batch without the metadata of Spark's columns."""
     return batch.cast(columns)

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task whose subtasks read by themselves what is there for all, and keep their own rows."""
+"""The code inside a Spark task whose subtasks read the whole input directly and keep their own rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from tidegate.state.arrivals import latest_rows, rows_between
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import HASH
 
-#: By subtask, the smallest and largest unsigned hash of its keys, both included.
+#: The smallest and largest unsigned hash of each subtask's keys, both included.
 Owned = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DirectPlan:
-    """Number i in, the reports of the subtasks `shares[i]` out, each with its rows of the whole batch; or one row that
-    leaves it to Spark, and nothing was written for this share. `columns` are what the operator reads, its `keys` among
-    them."""
+    """Number i in, the reports of the subtasks `shares[i]` out, each over its rows of the whole batch; or one row that
+    leaves the batch to Spark, if nothing was written for this share. `columns` are the columns that the operator reads,
+    including its `keys`."""
 
     keyed: KeyedPlan
     reader: ArrowReader
@@ -49,8 +49,8 @@ class DirectPlan:
 @dataclass(frozen=True, slots=True)
 class DirectStagingPlan:
     """A table of the rows that an operator has changed, whose files are `handles`, oldest first. Number i in, the
-    reports of the subtasks `shares[i]` out. If keys may be there several times, only the `latest` row of each is
-    staged."""
+    reports of the subtasks `shares[i]` out. If a key may occur several times, only the `latest` row of each is staged.
+    """
 
     staging: Staging
     checkpoint_id: int
@@ -82,7 +82,7 @@ class DirectStagingPlan:
 
 
 def _own_rows(batches: Iterable[pa.RecordBatch], keys: Sequence[str], owned: Owned) -> dict[int, list[pa.RecordBatch]]:
-    """By subtask, its rows with their `_hash`."""
+    """Return the rows of each subtask with their `_hash`."""
     held: dict[int, list[pa.RecordBatch]] = {index: [] for index in owned}
     for batch in batches:
         hashes = spark_hash([batch.column(key) for key in keys])

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task when windows may have ended: they are emitted, and removed from state."""
+"""The code inside a Spark task for windows that may have ended: they are emitted, and removed from state."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +18,14 @@ from tidegate.state.windows import EndedWindows, Passing
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The windows that leave while time is `passing`, as `emitting` says."""
+    """The end of windows: those that leave during `passing` are emitted by `emitting`."""
 
     passing: Passing
     emitting: RowsPlan
 
     def reports(self, index: int, spec: SubtaskSpec, changed: StateHandle | None = None) -> list[Report]:
-        """Of subtask `index`, whose state has all rows by now, the last of them in the run `changed`."""
+        """Return the reports of subtask `index`, whose state has all rows by now, the last of them in the run
+        `changed`."""
         own = replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended")
         ended = EndedWindows(own, self.passing, changed)
         rows = not_empty(ended.rows())
@@ -36,7 +37,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class EndedWindowsPlan:
-    """For subtasks to which nothing came. Number i in, the report of `indexes[i]` out."""
+    """The plan for subtasks without new rows. Number i in, the report of `indexes[i]` out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]

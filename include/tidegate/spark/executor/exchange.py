@@ -19,7 +19,7 @@ from tidegate.state.storage import open_storage
 def write_exchange(
     rows: pa.Table, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
 ) -> StateHandle:
-    """Write a `pyarrow.Table`. Raises `StorageError`."""
+    """Write a `pyarrow.Table`. Raise `StorageError` if that fails."""
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer, compression="snappy")
     content = buffer.getvalue().to_pybytes()
@@ -31,12 +31,13 @@ def write_exchange(
 
 
 def read_exchange(handle: StateHandle, storage_url: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows as `pyarrow.RecordBatch`es. Raises `StateIntegrityError` if the file is missing or damaged."""
+    """Yield the rows as `pyarrow.RecordBatch`es. Raise `StateIntegrityError` if the file is missing or damaged."""
     content = open_storage(storage_url).read(handle.path)
     if sha256(content).hexdigest() != handle.checksum:
         raise StateIntegrityError(
-            f"{handle.path} on checkpoint storage {storage_url} is not what checkpoint {handle.created_by} wrote "
-            "(its checksum differs). Committed data is untouched. Abort the checkpoint and take a new one."
+            f"{handle.path} on checkpoint storage {storage_url} differs from the file that checkpoint "
+            f"{handle.created_by} wrote (by its checksum). Committed data is untouched. Abort the checkpoint and take "
+            "a new one."
         )
     rows = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     yield from rows.cast(schema).to_batches()

@@ -1,5 +1,5 @@
-"""What runs inside the Spark tasks that write a savepoint's directory: each merges a subtask's runs, with changes if it
-is edited, or copies a file."""
+"""The code inside the Spark tasks that write a savepoint's directory. Each task merges a subtask's runs, with the
+changes of an edit, or copies a file."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,9 +20,9 @@ from tidegate.state.storage import open_storage
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """Row i in: the i-th of `rewrites` and `copies` together, the former with a report of the merged run. `copies` are
-    the storage's URL, the file, and its path below `location`. `layouts` are by operator, where a run is not written in
-    that of the newest one."""
+    """Number i in: the i-th of `rewrites` and `copies` together is written, and a rewrite reports the merged run.
+    `copies` are the storage's URL, the file, and its path below `location`. `layouts`, by operator, replace the layout
+    of the newest run."""
 
     pipeline: str
     checkpoint_id: int
@@ -52,7 +52,7 @@ class ExportPlan:
         return self.written(rewrite)
 
     def written(self, rewrite: Rewrite, changes: Iterable[pa.RecordBatch] = ()) -> Report:
-        """A report of the merged run."""
+        """Return a report of the merged run."""
         handle = rewrite_state(
             rewrite,
             self.pipeline,
@@ -68,8 +68,8 @@ class ExportPlan:
 
 @dataclass(frozen=True, slots=True)
 class EditPlan:
-    """Rows of changes in, Spark partition i those of subtask i, of an operator whose rewrites `export` has, in order. A
-    subtask without changes reports nothing. The rows may be others when a Spark task is repeated, so each execution
+    """Changed rows in, Spark partition i those of subtask i, for an operator whose rewrites are in `export`, in order.
+    A subtask without changes reports nothing. The rows may differ when a Spark task is repeated, so each execution
     writes under a name of its own."""
 
     export: ExportPlan

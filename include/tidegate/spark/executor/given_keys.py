@@ -1,9 +1,9 @@
-"""Refuses rows of keys that a function over state was not given: it has not seen what state holds of them, and would
+"""Refusal of rows whose keys a function over state did not receive. It has not seen the state of these keys, and would
 replace it blindly.
 
-Beside the rows that the function returned comes a row for each key of its batches, which has a hash and `GIVEN`. Keys
-are compared by their hash: two with the same one are taken for each other here, which lets a wrong row pass and refuses
-no right one.
+In addition to the rows of the function, there is a row for each key of its batches, which has a hash and `GIVEN`. Keys
+are compared by their hash. Two keys with the same hash count as one here, which lets a wrong row pass and refuses no
+right one.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from tidegate.state.layout import HASH
 from tidegate.state.showing import key_text
 from tidegate.state.spec import SubtaskSpec
 
-#: The column that is true in a row that stands for a key of a batch.
+#: The column that is true in a marker row for a key of a batch.
 GIVEN = "_given"
 
 
 def returned_rows(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[pa.RecordBatch]:
-    """What the function of a subtask returned, without the rows that stand for keys.
+    """Return the result of a subtask's function without the marker rows.
 
-    Raises `CheckpointDeclinedError` for a row whose key was in none of its batches.
+    Raise `CheckpointDeclinedError` for a row whose key was in none of its batches.
     """
     table = pa.Table.from_batches(batches)
     is_given = flags(one_chunk(table.column(GIVEN)))
@@ -35,8 +35,8 @@ def returned_rows(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[
         key = key_text(rows.select(spec.layout.key_names), int(foreign[0]))
         raise CheckpointDeclinedError(
             f"The update function of {spec.where()}, returned rows for {len(foreign)} keys that none of its batches "
-            f"has, such as {key}. It is given the state of its batches' keys only, so such a row would replace what "
-            "state holds of that key unseen. Nothing was written and the previous checkpoint stands. Give the operator "
+            f"has, such as {key}. It receives the state of its batches' keys only, so such a row would replace the "
+            "state of its key unseen. Nothing was written and the previous checkpoint stands. Give the operator "
             "an input that has these keys, or emit such rows with an output and key them behind it."
         )
     return [batch for batch in rows.to_batches() if batch.num_rows]

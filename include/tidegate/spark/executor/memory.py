@@ -1,7 +1,7 @@
-"""When a Python worker gives the memory that its tasks do not use any more back to the system.
+"""Return of unused memory from a Python worker to the system.
 
-To ask for a page anew takes some microseconds. A task that restages a small table would ask for 5,000 each time, which
-is a third of its processor time. If nothing was given back, a worker would stay as large as its largest task.
+Requesting a page again takes some microseconds. A task that restages a small table would request 5,000 each time, which
+is a third of its processor time. Without any return, a worker would stay as large as its largest task.
 """
 
 import os
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-#: Bytes by which a worker may have grown and keeps what it does not use.
+#: The bytes by which a worker may grow before it returns unused memory.
 KEPT = 16 << 20
 
 _STATM = Path("/proc/self/statm")
 
-#: The process's own memory when unused memory was given back last.
+#: The process's own memory after the last return.
 _left = 0
 
 
 def give_back() -> None:
-    """Give unused memory back if the process has grown by more than it may since the last time."""
+    """Return unused memory if the process has grown by more than `KEPT` since the last time."""
     global _left
     if (now := private()) is None or now > _left + KEPT:
         pa.default_memory_pool().release_unused()
@@ -27,7 +27,8 @@ def give_back() -> None:
 
 
 def private() -> int | None:
-    """Bytes of this process's memory that are no file's; None where the system does not say."""
+    """Return the bytes of this process's memory that do not belong to files; None where the system does not report
+    them."""
     try:
         resident, shared = (int(pages) for pages in _STATM.read_text().split()[1:3])
     except OSError:

@@ -1,4 +1,4 @@
-"""Batches under the names that their columns have, where Spark had to be given others."""
+"""Batches with their original column names, where Spark needed others."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """Passed to `mapInArrow` instead of what it runs."""
+    """A wrapper of a function for `mapInArrow`, which restores the names of columns."""
 
     inner: Run
     names: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""What runs inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
+"""The code inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
 
 `pyarrow.RecordBatch`es in, reports or rows out: this is passed to `mapInArrow`. Some plans are `numbered` instead. A
-Spark task that is repeated or run twice writes under new names each time. Only the files that its answer names count.
+Spark task that is repeated or run twice writes under new names each time. Only the files that its result names count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,22 +32,23 @@ from tidegate.state.windows import take_in
 
 Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
 
-#: The column that says which of several rows of a key came last.
+#: The column that orders several rows of a key by arrival.
 PLACE = "_place"
 
-#: Subtasks that one Spark task runs in parallel, if it has the rows of all.
+#: The number of subtasks that one Spark task runs in parallel, if it has the rows of all.
 _SIDE_BY_SIDE = 4
-#: Of its files, how many a subtask writes at once: with one it waits for the disk, more compete for the interpreter.
+#: The number of files that a subtask writes at once: one would wait for the disk, more would compete for the
+#: interpreter.
 _WRITES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedPlan:
-    """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
+    """A keyed operator's part of a checkpoint: the state to read and the prefix to write under, by subtask.
 
-    `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i. If it
-    `emits`, what leaves the operator is a `RowsPlan`'s. What it is `followed_by` sees the state as it is then. `late`
-    sends on the rows that no session took.
+    If `together`, a single Spark task has the rows of all subtasks; otherwise Spark partition i has those of subtask i.
+    If it `emits`, a `RowsPlan` writes the rows that leave the operator. `followed_by` runs on the state after the
+    changes. `late` sends on the rows that no session took.
     """
 
     program: str
@@ -69,17 +70,17 @@ class KeyedPlan:
         owned = self._by_subtask(rows)
         if self.checks_keys:
             with carried_to_driver():
-                checked = [(index, returned_rows(each, self.specs[index])) for index, each in owned]
-            owned = [(index, each) for index, each in checked if each]
+                checked = [(index, returned_rows(own, self.specs[index])) for index, own in owned]
+            owned = [(index, own) for index, own in checked if own]
         yield from self.updated(owned)
 
     def updated(self, owned: Sequence[tuple[int, Iterable[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
-        """The reports of subtasks, each with its rows."""
+        """Yield the reports of subtasks, each with its rows."""
         if len(owned) == 1:
             yield self._report(*owned[0])
         elif owned:  # in parallel: each waits for the disk, and for Arrow, which needs no interpreter
             with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
-                yield from pool.map(lambda each: self._report(*each), owned)
+                yield from pool.map(lambda subtask: self._report(*subtask), owned)
         give_back()
 
     def _by_subtask(self, rows: Iterator[pa.RecordBatch]) -> list[tuple[int, Iterable[pa.RecordBatch]]]:
@@ -98,13 +99,13 @@ class KeyedPlan:
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)
-        due = [each for each in self.stagings if not each.upserts and (changed.run.num_rows or not each.current)]
+        due = [s for s in self.stagings if not s.upserts and (changed.run.num_rows or not s.current)]
         writes = [partial(self._written, index, changed)]
         writes += [partial(self._staged, staging, index, unique, changed) for staging in due]
         own, *staged = _concurrently(writes)
-        runs = tuple(each for each in own.handles if each.kind is HandleKind.RUN)
+        runs = tuple(handle for handle in own.handles if handle.kind is HandleKind.RUN)
         after = replace(spec, runs=(*spec.runs, *runs))
-        staged += [stage_upserts(each, index, after, unique) for each in self.stagings if each.upserts]
+        staged += [stage_upserts(staging, index, after, unique) for staging in self.stagings if staging.upserts]
         if self.late is not None and changed.late is not None and changed.late.num_rows:
             staged += self.late.reports(index, changed.late.to_batches())
         if self.followed_by is not None:
@@ -141,8 +142,9 @@ class KeyedPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowsPlan:
-    """The rows of a step, or those that an operator emits: each Spark partition's are written as they are, as those of
-    one subtask, and staged for the sinks that take them as they are. `details` go with each file that is sent on."""
+    """The rows of a step, or the emitted rows of an operator. Each Spark partition's rows are written unchanged, as
+    those of one subtask, and staged for the sinks that take them unchanged. `details` are recorded with each file sent
+    on."""
 
     operator_id: str
     storage_url: str
@@ -181,7 +183,7 @@ class RowsPlan:
             "rows_out": count,
         }
         own = metrics | {"rows_in": 0} if self.emitted else metrics
-        sinks = (Report(operator_id, index, tuple(each), metrics) for operator_id, each in written.items())
+        sinks = (Report(operator_id, index, tuple(files), metrics) for operator_id, files in written.items())
         return [Report(self.operator_id, index, tuple(sent), own), *sinks]
 
 
@@ -197,7 +199,7 @@ class LookupPlan:
             return
         with carried_to_driver(), ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             owned = by_owner(pa.Table.from_batches(rows), self.specs, partition_id())
-            for found in pool.map(lambda each: lookup(each[1].to_batches(), each[0]), owned):
+            for found in pool.map(lambda pair: lookup(pair[1].to_batches(), pair[0]), owned):
                 yield from found.to_batches()
 
 

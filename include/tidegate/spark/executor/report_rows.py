@@ -1,6 +1,6 @@
-"""What a Spark task answers to the driver: one flat row per subtask, its reports as JSON.
+"""The results that a Spark task returns to the driver: one flat row per subtask, with its reports as JSON.
 
-Read by `driver.run_job`; no Python object ever travels back from an executor.
+Read by `driver.run_job`. No Python object ever travels back from an executor.
 """
 
 import json
@@ -13,15 +13,15 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from tidegate.dataflow.reports import Report
 from tidegate.protocol.facts.handles import handle_from_json, handle_to_json
 
-#: Not as text, which would cost a call to the JVM each time.
+#: An object instead of text, which would cost a call to the JVM each time.
 REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringType())
-#: In place of a subtask's index: nothing was written here, and Spark has to read the rows.
+#: A value in place of a subtask's index: nothing was written, and Spark must read the rows.
 LEFT_TO_SPARK = -1
 _SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
 
 
 def encode_reports(subtask_index: int, reports: Sequence[Report]) -> pa.RecordBatch:
-    """All reports of one subtask, operator and sinks together, as a `pyarrow.RecordBatch` of one row."""
+    """Return all reports of one subtask, operator and sinks together, as a `pyarrow.RecordBatch` of one row."""
     content = [
         {
             "operator_id": report.operator_id,
@@ -32,7 +32,7 @@ def encode_reports(subtask_index: int, reports: Sequence[Report]) -> pa.RecordBa
         for report in reports
     ]
     text = json.dumps(content).encode()
-    # Made from buffers: from Python lists, pyarrow would import pandas first, half a second in every fresh worker.
+    # Created from buffers: with Python lists, pyarrow would import pandas, half a second in every fresh worker.
     arrays = [
         pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(pack("=i", subtask_index))]),
         pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(pack("=ii", 0, len(text))), pa.py_buffer(text)]),

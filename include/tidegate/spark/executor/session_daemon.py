@@ -1,8 +1,8 @@
-"""The Python daemon of a Spark Connect server that stays up. Spark starts this as a module.
+"""The Python daemon of a long-running Spark Connect server. Spark starts this as a module.
 
 Such a server starts a daemon for each session and ends none, so that a month of DAG runs would leave thousands. This
-one ends when it has had no worker for a while: Spark starts another if the session wants one after all. Spark itself
-ends workers that have had nothing to do for a minute.
+daemon ends when it has had no worker for a while; Spark starts another if the session needs one later. Spark itself
+ends workers that have been idle for a minute.
 """
 
 import os
@@ -12,12 +12,12 @@ from types import FrameType
 
 from tidegate.spark.executor import daemon
 
-#: Seconds without a worker after which nobody is likely to want one.
+#: Seconds without a worker after which the daemon ends.
 IDLE = 120.0
 
 
 def main(idle: float = IDLE) -> None:
-    daemon.prepare()  # which may take longer than that on a busy machine
+    daemon.prepare()  # may take longer than the idle time on a busy machine
     _end_when_idle(idle)
     try:
         daemon.fork_workers()
@@ -26,18 +26,18 @@ def main(idle: float = IDLE) -> None:
 
 
 def _end_when_idle(idle: float) -> None:
-    """By a timer, which workers do not inherit when they are forked. The daemon itself waits for the JVM in a loop that
-    is PySpark's."""
+    """End the daemon by a timer, which forked workers do not inherit. The daemon itself waits for the JVM in PySpark's
+    loop."""
     used = time.monotonic()
 
-    def look(number: int, frame: FrameType | None) -> None:
+    def check(number: int, frame: FrameType | None) -> None:
         nonlocal used
         if _has_workers():
             used = time.monotonic()
         elif time.monotonic() - used > idle:
             os.kill(os.getpid(), signal.SIGTERM)  # PySpark's handler removes the socket
 
-    signal.signal(signal.SIGALRM, look)
+    signal.signal(signal.SIGALRM, check)
     signal.setitimer(signal.ITIMER_REAL, idle / 10, idle / 10)
 
 

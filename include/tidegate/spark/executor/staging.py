@@ -1,4 +1,4 @@
-"""What runs inside a Spark task to stage rows for a sink: those that reached it, or all current rows of a state."""
+"""The code inside a Spark task that stages rows for a sink: those that reached it, or all current rows of a state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ from tidegate.state.layout import DELETE as GONE
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import scan
 
-#: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
+#: The approximate size in bytes of the pieces that a sink receives, so that memory does not grow with the output.
 _PIECE = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StagingPlan:
-    """A sink that follows no operator directly: each Spark partition is one subtask's rows."""
+    """A sink that does not follow an operator directly. Each Spark partition holds one subtask's rows."""
 
     staging: Staging
     checkpoint_id: int
@@ -46,7 +46,7 @@ class StagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestagingPlan:
-    """A sink of current rows or of upserts, for subtasks to which nothing came. Number i in, the report of `indexes[i]`
+    """A sink of current rows or of upserts, for subtasks without new rows. Number i in, the report of `indexes[i]`
     out."""
 
     indexes: tuple[int, ...]
@@ -75,7 +75,7 @@ def stage_state(
     unique: str,
     columns: pa.Schema | None = None,
 ) -> Report:
-    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty. `columns` are those of
+    """Stage all current rows. An empty state is staged too, so that the sink knows it is empty. `columns` are those of
     the rows, by default the state's."""
     marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
     marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
@@ -84,7 +84,7 @@ def stage_state(
 
 
 def stage_upserts(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
-    """Stage how the state differs from what the sink has; all current rows if it lacks any."""
+    """Stage the differences of the state from the rows of the sink, or all current rows if it lacks any."""
     if staging.had:
         return marked(_stage_changes(staging, index, spec, staging.had[index], unique), spec)
     rows = or_none(scan(spec), spec.layout.rows)
@@ -92,12 +92,12 @@ def stage_upserts(staging: Staging, index: int, spec: SubtaskSpec, unique: str) 
 
 
 def marked(report: Report, spec: SubtaskSpec) -> Report:
-    """With what a sink of upserts has then."""
+    """Return a report with the mark of the state that a sink of upserts has afterwards."""
     return replace(report, mark={"layout": spec.layout.fingerprint, "horizon": spec.horizon})
 
 
 def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, unique: str) -> Report:
-    """Keys that are gone have files of their own: what is judged of rows is not judged of them."""
+    """Stage changes. Deleted keys have files of their own, because expectations validate rows and not deletions."""
     started, handles, before = perf_counter(), list[StateHandle](), replace(spec, runs=had.runs, horizon=had.horizon)
     for number, keys in enumerate(touched_keys(before, spec)):
         changed = changed_rows(before, spec, keys)
@@ -111,13 +111,13 @@ def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, un
 
 
 def stage_gone(staging: Staging, index: int, keys: pa.Table, checkpoint_id: int, unique: str) -> list[StateHandle]:
-    """Stage keys that a sink is to remove, in the columns of its rows."""
+    """Stage keys that a sink must remove, in the columns of its rows."""
     gone = keys.append_column(GONE, pa.repeat(pa.scalar(True), keys.num_rows))
     return stage_piece(staging, index, gone, checkpoint_id, unique, {DELETES: True})
 
 
 def or_none(current: Iterator[pa.RecordBatch], columns: pa.Schema) -> Iterable[pa.RecordBatch]:
-    """The rows; an empty batch of these columns if there are none."""
+    """Return the rows, or an empty batch of these columns if there are none."""
     return not_empty(current) or [pa.RecordBatch.from_pylist([], schema=columns)]
 
 
@@ -139,7 +139,7 @@ def stage_rows(
 
 
 def report_of(staging: Staging, index: int, handles: Sequence[StateHandle], rows: int, started: float) -> Report:
-    """What a subtask has staged since then."""
+    """Return the report of a subtask's staged rows. `started` is the beginning of staging."""
     metrics = {"sync_duration": 0, "async_duration": milliseconds_since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)
 

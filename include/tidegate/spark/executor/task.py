@@ -1,4 +1,4 @@
-"""Small questions that every Spark task asks: its partition, the ids it was given, whether any rows came, the time."""
+"""Small functions for every Spark task: its partition, the ids it received, whether it received rows, the time."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -9,14 +9,15 @@ from pyspark import TaskContext
 
 
 def not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The batches that have rows; None if there are none."""
+    """Return the batches that have rows; None if there are none."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else chain([first], filled)
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
+    """Yield the ids of a `range`. The number of the Spark partition is not used, because it changes where partitions
+    are coalesced."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

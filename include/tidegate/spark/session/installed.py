@@ -1,4 +1,4 @@
-"""Which packages of Spark are installed. Imports none of them."""
+"""The installed versions of Spark's packages. Imports none of them."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -6,7 +6,7 @@ from tidegate.protocol.text.installed import unequal_pair
 
 
 def installed(package: str) -> str | None:
-    """Its version, None if it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -14,6 +14,6 @@ def installed(package: str) -> str | None:
 
 
 def check_pair() -> None:
-    """Raises `NotInstalledError` if pyspark and pyspark-client are of different versions."""
+    """Raise `NotInstalledError` if pyspark and pyspark-client have different versions."""
     if wrong := unequal_pair(installed("pyspark"), installed("pyspark-client")):
         raise wrong

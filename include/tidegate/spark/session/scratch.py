@@ -1,7 +1,7 @@
-"""A private directory for what this process and its JVM need on local disk while they live.
+"""A private directory for files that this process and its JVM need on local disk while they live.
 
 Spark would put cached blocks, sockets and native libraries into the shared temporary directory, where other users can
-read the blocks. Here only this user has access. Everything is removed at once: when the process exits, or at the next
+read the blocks. Here only this user has access. Everything is removed at once when the process exits, or at the next
 start if it was killed. A lock inside shows that the process lives. The system releases the lock, however the process
 ends.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _PREFIX = "tidegate-scratch-"
 _LOCK = "lock"
-#: A directory older than so many seconds without a lock: its process was killed before it made the lock.
+#: Seconds after which a directory without a lock belongs to a process that was killed before it created the lock.
 _UNFINISHED = 60.0
 
 #: By process, because a fork copies this dictionary and must not share the directory.
@@ -26,21 +26,22 @@ _directories: dict[int, Path] = {}
 
 
 def scratch() -> Path:
-    """The directory of this process. The first call makes it, and removes those of processes that were killed."""
+    """Return the directory of this process. The first call creates it, and removes those of killed processes."""
     directory = _directories.get(os.getpid())
     if directory is None:
         remove_abandoned()
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         unlocked = directory / f"{_LOCK}.unlocked"
         fcntl.flock(os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
-        unlocked.rename(directory / _LOCK)  # under its name it is locked, until this process ends
+        unlocked.rename(directory / _LOCK)  # under its name it is locked until this process ends
         _directories[os.getpid()] = directory
         atexit.register(_remove_own)
     return directory
 
 
 def remove_abandoned() -> None:
-    """Remove what killed processes of this user left. Other users' files and the targets of links are not touched."""
+    """Remove the directories of this user's killed processes. Other users' files and the targets of links are not
+    touched."""
     with os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             with suppress(OSError):  # another process was faster

@@ -1,6 +1,7 @@
-"""Which Spark a region runs on, and how its session is set up: local, standalone or Spark Connect.
+"""Spark sessions for regions, and their settings: local, standalone or Spark Connect.
 
-A user's own session is taken as it is, except for settings that results depend on. Nothing here knows the pipeline.
+A user's own session is used unchanged, except for settings that results depend on. Nothing here depends on the
+pipeline.
 """
 
 import logging
@@ -30,7 +31,7 @@ from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
 
 LOOPBACK = "127.0.0.1"
-#: Characters of Spark's name for a socket, and of the longest socket path on every system. Beyond it, TCP is used.
+#: The length of Spark's name for a socket, and of the longest socket path on every system. Beyond it, TCP is used.
 _SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
 _SOCKET_PATH = 103
 
@@ -46,12 +47,12 @@ REQUIRED = {
     "spark.sql.debug.maxToStringFields": "100000",
 }
 
-#: By these PySpark logs errors that it raises as well, with Java's stack or gRPC's. The caller says what they mean.
+#: Loggers of errors that PySpark also raises, with the stack of Java or gRPC. The caller explains these errors.
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging")
-#: Set by a user who wants to see what the Connect client logs.
+#: The variable that makes the Connect client's log visible.
 _CONNECT_LOG_LEVEL = "SPARK_CONNECT_LOG_LEVEL"
 
-#: For every session that is started here, whatever its master.
+#: Settings of every session that is started here, whatever its master.
 _OURS = {
     **REQUIRED,
     "spark.ui.enabled": "false",
@@ -59,7 +60,7 @@ _OURS = {
     # Over TCP each exchange with a Python worker waits 40 ms for a delayed acknowledgement, twice per Spark task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Segments name their files. Above this number Spark would run a job with one task per file to look at them again.
+    # Segments name their files. Above this number Spark would run a job with one task per file to list them again.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
@@ -67,7 +68,7 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where Spark is: a master or a Spark Connect server.
+    """The address of Spark: a master or a Spark Connect server.
 
     Args:
         master: `local[2]`, `spark://host:port`, `yarn` or `k8s://…`.
@@ -77,7 +78,7 @@ class SparkSettings:
         brief: Whether the session lives for less than a minute.
 
     Raises:
-        ConfigurationError: If not exactly one of `master` and `remote` is given, or the address cannot be right.
+        ConfigurationError: If not exactly one of `master` and `remote` is given, or the address is malformed.
     """
 
     master: str | None = None
@@ -89,7 +90,7 @@ class SparkSettings:
     def __post_init__(self) -> None:
         if (self.master is None) == (self.remote is None):
             raise ConfigurationError(
-                f"Spark needs either a master or a remote, and was given {self.master!r} and "
+                f"Spark needs either a master or a remote, but has {self.master!r} and "
                 f"{without_token(self.remote)!r}. Set one "
                 "of TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
             )
@@ -98,10 +99,10 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "SparkSettings":
-        """Read `TIDEGATE_SPARK_MASTER` or `TIDEGATE_SPARK_REMOTE`; `local[2]` where neither is set.
+        """Read `TIDEGATE_SPARK_MASTER` or `TIDEGATE_SPARK_REMOTE`, or use `local[2]` if neither is set.
 
         Args:
-            environment: The variables; by default those of the process.
+            environment: The variables. By default those of the process.
 
         Returns:
             The settings.
@@ -113,35 +114,35 @@ class SparkSettings:
 
     @classmethod
     def local(cls, cores: int = 2, conf: Mapping[str, str] | None = None) -> "SparkSettings":
-        """Spark inside this process's own JVM."""
+        """Return settings for Spark inside this process's own JVM."""
         return cls(master=f"local[{cores}]", conf=conf or {})
 
     @classmethod
     def cluster(cls, master: str, conf: Mapping[str, str] | None = None) -> "SparkSettings":
-        """A cluster manager; a bare `host:port` is a standalone master."""
+        """Return settings for a cluster manager. A bare `host:port` is a standalone master."""
         known = "://" in master or master.startswith(("yarn", "local"))
         return cls(master=master if known else f"spark://{master}", conf=conf or {})
 
     @classmethod
     def connect(cls, remote: str, conf: Mapping[str, str] | None = None) -> "SparkSettings":
-        """A Spark Connect server; a bare `host:port` is accepted."""
+        """Return settings for a Spark Connect server. A bare `host:port` is accepted."""
         return cls(remote=remote if "://" in remote else f"sc://{remote}", conf=conf or {})
 
 
 def without_token(remote: str | None) -> str | None:
-    """The address of a Spark Connect server without its options: one of them is a secret."""
+    """Return the address of a Spark Connect server without its options, one of which is a secret."""
     return None if remote is None else remote.partition(";")[0].rstrip("/")
 
 
 def _check_remote(remote: str) -> None:
-    """PySpark refuses these too, but says the whole of it, with its token."""
+    """Raise `ConfigurationError` for a malformed address. PySpark's own error would contain the token."""
     address, _, options = remote.partition(";")
     if not re.fullmatch(r"sc://[^/:\[\]]+(:\d+)?/?|sc://\[[^/\[\]]+\](:\d+)?/?", address):
         raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {without_token(remote)!r}.")
     wrong = [option.partition("=")[0] for option in options.split(";") if options and option.count("=") != 1]
     if wrong or (options and not address.endswith("/")):
         raise ConfigurationError(
-            f"Options of a Spark Connect address look like sc://host:15002/;name=value, which those of "
+            f"Options of a Spark Connect address look like sc://host:15002/;name=value, but those of "
             f"{without_token(remote)!r} do not{': ' if wrong else ''}{', '.join(wrong)}. Write = and ; within a value "
             "as %3D and %3B."
         )
@@ -151,14 +152,14 @@ def open_session(settings: SparkSettings) -> SparkSession:
     """Open a Spark session with the settings and the files that pipelines need.
 
     Args:
-        settings: Where Spark is.
+        settings: The address and the settings of Spark.
 
     Returns:
         The session.
 
     Raises:
         SparkUnavailableError: If Spark cannot be started or reached.
-        ConfigurationError: For a setting that cannot be right.
+        ConfigurationError: If a setting is invalid.
     """
     check_pair()
     if settings.remote is not None:
@@ -182,14 +183,15 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 
 def _not_opened(error: Exception) -> type[CheckpointError]:
-    """By what a user has set, or by what may pass: a cluster or server that is away, memory that is short."""
+    """Return the error's class: a user's setting is wrong, or the problem may pass, such as an absent server or a lack
+    of memory."""
     is_wrong = isinstance(error, IllegalArgumentException) or says_wrong_setting(str(error))
     return ConfigurationError if is_wrong else SparkUnavailableError
 
 
 def _check_values(of_sql: Mapping[str, str]) -> None:
-    """Raises PySpark's error for an option with an invalid value. Spark 4.1 would begin a session with it and fail at
-    each use; PySpark asks that session how to print the error, which fails too, and never returns."""
+    """Raise PySpark's error for an option with an invalid value. Spark 4.1 would begin a session with it and fail at
+    each use. PySpark then asks that session how to print the error, which fails too, and never returns."""
     if of_sql and SHORTCUT.is_taken():
         captured.install_exception_handler()
         known = cast(Any, getattr(SparkContext._jvm, "org.apache.spark.sql.internal.SQLConf"))()
@@ -198,8 +200,8 @@ def _check_values(of_sql: Mapping[str, str]) -> None:
 
 
 def _classic(conf: Mapping[str, str], at_once: bool) -> SparkSession:
-    """The session of this process. Where a user has set options of Spark SQL, it is begun here, so that
-    whatever else is wrong with them shows when the session is opened."""
+    """Return the session of this process. If a user has set options of Spark SQL, it starts here, so that other errors
+    in them appear when the session is opened."""
     if at_once or SparkContext._active_spark_context is not None:
         builder = SparkSession.builder
         for key, value in conf.items():
@@ -209,32 +211,34 @@ def _classic(conf: Mapping[str, str], at_once: bool) -> SparkSession:
 
 
 def prepare_machine() -> None:
-    """Set what a JVM that this process starts needs of it. Raises `ConfigurationError` if there is no Java."""
+    """Prepare this process to start a JVM. Raise `ConfigurationError` if there is no Java."""
     raise_open_files()
     os.environ.setdefault("JAVA_HOME", str(find_java()))
-    # Spark would otherwise take the first python3 on PATH, of whatever version.
+    # Spark would otherwise use the first python3 on PATH, of any version.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _use_utf8_names()
 
 
 def settings_of(master: str, private: Path, brief: bool = False) -> dict[str, str]:
-    """What a Spark that is started here is set to. `private` is a directory into which it writes what others must not
+    """Return the settings of a Spark that is started here. `private` is a directory for files that others must not
     see."""
     return {**_OURS, **(_local_defaults(master, private, brief) if master.startswith("local") else {})}
 
 
 def _use_utf8_names() -> None:
-    """A JVM encodes file names by its locale alone. Under LC_ALL=C it cannot open a name that is not ASCII."""
+    """Set a locale with UTF-8. A JVM encodes file names by its locale alone, and under LC_ALL=C it cannot open a name
+    that is not ASCII."""
     declared = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "LC_CTYPE")
     if "utf8" not in os.environ.get(declared, "").lower().replace("-", ""):
         os.environ["LC_ALL" if declared == "LC_ALL" else "LC_CTYPE"] = "C.UTF-8"
 
 
 def adopt_session(session: SparkSession) -> SparkSession:
-    """Make a session fit for regions: set what results depend on, check what cannot be set, ship the library.
+    """Prepare a session for regions: set the options that results depend on, check those that cannot be set, ship the
+    library.
 
-    Raises `ConfigurationError` naming what is wrong.
+    Raise `ConfigurationError`, which names the problem.
     """
     version = session.version if is_connect(session) else session.sparkContext.version
     if tuple(int(part) for part in version.split(".")[:2]) < (4, 1):
@@ -242,7 +246,7 @@ def adopt_session(session: SparkSession) -> SparkSession:
     for name in _LOGGERS:
         if not (name.startswith("pyspark.sql.connect") and _CONNECT_LOG_LEVEL in os.environ):
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    if not isinstance(session, LazySession) or session.has_begun:  # else it begins with what it was given
+    if not isinstance(session, LazySession) or session.has_begun:  # otherwise it starts with its options
         _require(session)
     ship(session)
     return session
@@ -250,12 +254,13 @@ def adopt_session(session: SparkSession) -> SparkSession:
 
 def _require(session: SparkSession) -> None:
     for key, value in REQUIRED.items():
-        if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
+        if session.conf.get(key) != value:  # a Connect server would validate a default given here as if it were set
             session.conf.set(key, value)
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether the session is a Spark Connect client, which shares no JVM and no Spark context with us."""
+    """Return whether the session is a Spark Connect client, which shares no JVM and no Spark context with this
+    process."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
@@ -264,9 +269,9 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
 
     try:
         with catch_warnings():
-            simplefilter("ignore", UserWarning)  # that the retries are exceeded: the error says so
+            simplefilter("ignore", UserWarning)  # a warning about exceeded retries, which the error also reports
             session = SparkSession.builder.remote(remote).create()
-            # The default retries for ten minutes; a server that comes back has lost its sessions anyway.
+            # The default retries for ten minutes. A server that comes back has lost its sessions anyway.
             cast(Any, session).client.set_retry_policies([DefaultPolicy(max_retries=5)])
             for key, value in settings.conf.items():
                 session.conf.set(key, value)
@@ -279,16 +284,15 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
     return session
 
 
-#: Java's optimising compiler waits ten times as long before it takes up a method. Jobs of many rows get there at once.
-#: Small ones would only pay: of a checkpoint of 10,000 rows it took a quarter of all processor time.
+#: Java's optimising compiler waits ten times as long before it compiles a method. Jobs of many rows get there quickly.
+#: Small ones would only pay for the compiler.
 _PATIENT = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-#: A session that lives for less than a minute does without that compiler, and so without counting for it what runs how
-#: often: of 24 s of processor time until a day's files were read, judged and committed, that took seven.
+#: A session that lives for less than a minute runs without that compiler, and so without the counters for it.
 _BRIEF = "-XX:TieredStopAtLevel=1"
-#: Java's heap begins small, and grows with what it holds. By default it begins with a part of the machine's memory, and
+#: Java's heap begins small, and grows with its content. By default it begins with a part of the machine's memory, and
 #: fills that with garbage first.
 _SMALL_AT_FIRST = "-Xms64m"
 
@@ -300,10 +304,11 @@ def _local_defaults(master: str, private: Path, brief: bool) -> dict[str, str]:
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        # Other users of this machine can connect to the loopback. Spark makes a secret, which never leaves the JVM.
+        # Other users of this machine can connect to the loopback. Spark creates a secret, which never leaves the JVM.
         "spark.authenticate": "true",
         "spark.local.dir": str(private),
-        # Not the extra options, which a user may set. Sockets, native libraries and artifacts go here too.
+        # The default options, because a user may set the extra options. Sockets, native libraries and artifacts go here
+        # too.
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}" {_SMALL_AT_FIRST} {compiler}',
         "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
         "spark.python.daemon.module": "tidegate.spark.executor.daemon",
@@ -316,12 +321,13 @@ def _local_cores(master: str) -> int:
     return os.cpu_count() or 1 if cores == "*" else int(cores or 1)
 
 
-#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB
-#: less memory; many cores would wait for it.
+#: The maximum number of cores with which the JVM collects garbage serially. On few cores that is as fast as the
+#: default, with less memory. Many cores would wait for it.
 _FEW_CORES = 4
 
 
 def _for_cores(cores: int) -> dict[str, str]:
-    """On one machine, more shuffle partitions than cores only add Spark tasks."""
+    """Return settings by the number of cores. On one machine, more shuffle partitions than cores only add Spark
+    tasks."""
     frugal = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"} if cores <= _FEW_CORES else {}
     return {"spark.sql.shuffle.partitions": str(cores), **frugal}
