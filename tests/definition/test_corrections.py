@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     ),
     "a sink of current rows": (
         HOUR, lambda s: s.sink("out", ParquetSink("there", mode="latest")), {"allowed_lateness": "2 d"},
-        "'out' .* shows what state has. 'counted' emits a window again",
+        "'out' .* shows the rows of the state. 'counted' emits a window again",
     ),
     "an operator": (
         HOUR, lambda s: appended(s.key_by("city").aggregate("more", n=count())), {"allowed_lateness": "2 d"},

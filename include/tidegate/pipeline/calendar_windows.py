@@ -123,7 +123,7 @@ class CalendarWindow:
 
 
 def span(text: str | timedelta) -> Span:
-    """Parse a length of local time: a duration, or weeks, months or years. Raises `PipelineDefinitionError`."""
+    """Parse a length of local time: a duration, or weeks, months or years. Raise `PipelineDefinitionError`."""
     match = None if isinstance(text, timedelta) else _CALENDAR.fullmatch(str(text))
     if match is None:
         return Span(micros=duration(text) // timedelta(microseconds=1))

@@ -160,7 +160,7 @@ def _emitted(vertex: KeyedVertex) -> str:
 
 
 def compile_graph(pipeline: Pipeline) -> Graph:
-    """Check a pipeline and order it. Raises `PipelineDefinitionError`."""
+    """Check a pipeline and order its vertices. Raise `PipelineDefinitionError` for the first mistake."""
     _check_names(pipeline)
     origins = {v.name: v for v in pipeline.vertices if isinstance(v, SourceVertex | StepVertex | KeyedVertex)}
     for vertex in pipeline.vertices:

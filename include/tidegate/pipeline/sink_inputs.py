@@ -55,7 +55,7 @@ def check_updates(where: str, origin: Vertex, stream: Stream) -> None:
 def _check_updated(where: str, sink: SinkVertex, origin: KeyedVertex) -> None:
     if sink.sink.input is not SinkInput.UPSERTS:
         raise PipelineDefinitionError(
-            f"The {where} {'appends' if sink.sink.input is SinkInput.CHANGES else 'shows what state has'}. "
+            f"The {where} {'appends' if sink.sink.input is SinkInput.CHANGES else 'shows the rows of the state'}. "
             f"{_updating(origin)}"
         )
     if origin.withdraws and sink.input.transforms:

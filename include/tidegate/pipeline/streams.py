@@ -252,7 +252,7 @@ class KeyedStream:
         Args:
             name: The name under which the state is recorded.
             window: The windows, from `window` or `session_window`.
-            expect: Validates the whole state at every checkpoint, not only what changed.
+            expect: Validates the whole state at every checkpoint, not only the changes.
             previous: The former name of the operator, or a `Previous` that also names its former aggregates.
             ttl: How long a key lives after its last row arrived, such as `"30 d"`. It then starts from nothing. By
                 default for ever.

@@ -40,7 +40,7 @@ REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     # SPARK-58241: in Spark 4.2.0 a user's UDF directly over Parquet hangs for ever with it.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
-    # A row would count as malformed or not depending on what a query filters by.
+    # Otherwise the filter of a query would decide whether a row counts as malformed.
     "spark.sql.csv.filterPushdown.enabled": "false",
     "spark.sql.json.filterPushdown.enabled": "false",
     # Whether a plan is deterministic is read from its whole text.
