@@ -149,9 +149,7 @@ def test_names_that_were_not_resolved_and_a_wrong_key_are_told_what_to_do(operat
     operator.upsert(rows(["JFK"], 1))
     files = StateFiles(str(operator.workshop.storage), None, operator.state())
     reader = session.read.format("tidegate_state")
-    with pytest.raises(
-        Exception, match="received pipeline, operator, but where Spark plans a read, there is no"
-    ):
+    with pytest.raises(Exception, match="received pipeline, operator, but where Spark plans a read, there is no"):
         _ = reader.option("pipeline", "flights").option("operator", "totals").load().schema
     with pytest.raises(Exception, match=r"1 value was given, and its key is \(name string, day date\)"):
         _ = session.read.format("tidegate_state").option("files", files.to_json()).option("key", "JFK").load().schema
