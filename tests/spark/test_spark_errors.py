@@ -42,8 +42,8 @@ def test_an_error_in_python_is_named_with_its_line(spark: SparkSession) -> None:
     said = explained(spark.range(1).select(F.udf(lambda value: boom(value), "int")("id")))
     line = boom.__code__.co_firstlineno + 1
     assert said.startswith(
-        f"Python code failed in {WHERE}: KeyError: 'no 0\\nsecond line' ({__file__}, line {line}, in boom). Acknowledged "
-        "snapshots are safe and committed data is untouched; repeating the step resumes this checkpoint."
+        f"Python code failed in {WHERE}: KeyError: 'no 0\\nsecond line' ({__file__}, line {line}, in boom). "
+        "Acknowledged snapshots are safe and committed data is untouched; repeating the step resumes this checkpoint."
     )
     assert "\tat " not in said
     assert "Traceback" not in said
@@ -71,8 +71,8 @@ def test_an_error_without_a_frame_says_the_same(spark: SparkSession) -> None:
     said = str(failed(spark, boom))
     line = boom.__code__.co_firstlineno + 1
     assert said.startswith(
-        f"Python code failed in {WHERE}: KeyError: 'no 0\\nsecond line' ({__file__}, line {line}, in boom). Acknowledged "
-        "snapshots are safe and committed data is untouched; repeating the step resumes this checkpoint."
+        f"Python code failed in {WHERE}: KeyError: 'no 0\\nsecond line' ({__file__}, line {line}, in boom). "
+        "Acknowledged snapshots are safe and committed data is untouched; repeating the step resumes this checkpoint."
     )
     assert "\tat " not in said
 
