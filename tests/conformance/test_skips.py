@@ -14,7 +14,9 @@ from tidegate.protocol.facts.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.facts.lifecycle import Status
+from tidegate.protocol.facts.pipelines import PipelineStatus
 from tidegate.protocol.facts.reasons import FailureReason
+from tidegate.protocol.facts.records import CheckpointKind
 from tidegate.protocol.observing.actions import ActionKind, Actor, ActorKind, AnswerStatus, UserAction
 
 
@@ -26,6 +28,11 @@ def world(store, monkeypatch):
 
 def action(request_id="g1", **details):
     return UserAction(request_id, ActionKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"), details)
+
+
+def status_of(world):
+    with world.store.transaction("p") as tx:
+        return tx.pipeline().status
 
 
 def lost(plan):
@@ -74,6 +81,17 @@ def test_more_may_be_lost_before_the_next_checkpoint_and_a_failed_one_takes_noth
     world.coordinator.abort(2, FailureReason.TASK_FAILURE, "enough")
     assert world.take("r3") == 3
     assert (world.read[3, 0], world.read[3, 1]) == (range(7, 9), range(4, 9))
+
+
+def test_a_pipeline_whose_savepoint_to_stop_with_cannot_read_what_is_lost_goes_on_with_the_skip(world):
+    world.coordinator.trigger("stop", kind=CheckpointKind.SYNC_SAVEPOINT)
+    assert status_of(world) is PipelineStatus.STOPPING
+    with pytest.raises(SourceChangedError):
+        world.snapshot(2)
+    world.coordinator.skip("src")
+    assert world.record(2).status is Status.FAILED
+    assert status_of(world) is PipelineStatus.RUNNING
+    assert world.take("r3") == 3
 
 
 def test_rows_that_were_read_are_not_skipped_and_what_cannot_lose_any_is_said(world):

@@ -85,10 +85,8 @@ class Comparison:
         cut: dict[str, list[Row]] = {name: [] for name in self.world.sources}
         read: dict[SubtaskId, dict[int, int]] = {}
         for name, source in self.world.sources.items():
-            for split in range(source.num_splits()):
-                subtask = SubtaskId(name, split)
-                before = self.world.observer.history.now.read.get(subtask, {})
-                now = source.pieces_read(split, snapshots[subtask], self.world.storage.files)
+            for subtask, now in source.pieces_in(snapshots, self.world.storage.files).items():
+                before, split = self.world.observer.history.now.read.get(subtask, {}), subtask.subtask_index
                 forgotten = sorted(before.items() - now.items())
                 require(not forgotten, f"checkpoint {id_} forgot what {subtask} had read: {forgotten}")
                 fresh = sorted(now.items() - before.items())
@@ -100,8 +98,8 @@ class Comparison:
         """The sources from which nothing will follow."""
         return {
             name
-            for name, source in self.world.sources.items()
-            if all(snapshots[SubtaskId(name, split)].finished for split in range(source.num_splits()))
+            for name in self.world.sources
+            if all(snapshot.finished for subtask, snapshot in snapshots.items() if subtask.operator_id == name)
         }
 
     def _drawn(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:

@@ -40,6 +40,7 @@ from tidegate.protocol.facts.errors import (
     SavepointInUseError,
     SinkError,
     SourceChangedError,
+    SourceUnavailableError,
     StateIntegrityError,
     StopIncompleteError,
     StorageError,
@@ -78,7 +79,8 @@ EXPECTED = (
     SavepointExportError,  # a file could not be written
     SavepointInUseError,
     SinkError,  # the disk is full, and nothing worse
-    SourceChangedError,  # a file was corrected, and nobody has had it taken anew yet
+    SourceChangedError,  # a file was corrected or records are lost, and nobody has done anything about it yet
+    SourceUnavailableError,  # brokers do not answer, in worlds that have any
     StateIntegrityError,  # a write was lost
     StorageError,
     StopIncompleteError,

@@ -22,6 +22,7 @@ from simulator.savepoints import check_directories
 from simulator.scheduler import require
 from simulator.stops import has_finished, is_at_its_end
 from simulator.strangers import keep_strangers_out
+from simulator.topic_changes import skip_in_peace
 from tidegate.coordination.recovery.restore import ToCheckpoint
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.protocol.facts.errors import PipelineStatusError
@@ -79,6 +80,7 @@ def _run_to_the_end(world: "World", name: str) -> None:
     """All that is left is read. A last checkpoint may be empty."""
     for number in range(MOST_CHECKPOINTS):
         settle(world)
+        skip_in_peace(world)
         if _all_is_read(world) or has_finished(world.store.state):
             break
         take_checkpoint(world, Request(f"{name}-{number}"))

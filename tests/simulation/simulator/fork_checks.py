@@ -78,9 +78,9 @@ class ForkObserver(Observer):
         check_files(world, record, snapshots)
         check_finished(world, record, snapshots, new_tables=True)
         read = {
-            SubtaskId(name, split): source.pieces_read(split, snapshots[SubtaskId(name, split)], world.storage.files)
-            for name, source in world.sources.items()
-            for split in range(source.num_splits())
+            subtask: pieces
+            for source in world.sources.values()
+            for subtask, pieces in source.pieces_in(snapshots, world.storage.files).items()
         }
         require(read == moment.read, f"{record.request_id} has read {read}, but checkpoint {origin} {moment.read}")
         for vertex in world.graph.keyed:

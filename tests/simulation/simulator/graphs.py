@@ -16,6 +16,7 @@ from simulator.in_the_commit import accepted
 from simulator.rollup import draw_history
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.topic_sinks import has_topics, with_more
+from simulator.topic_sources import TopicSource, is_topic
 from simulator.versions import VersionsSource, is_versioned
 from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
@@ -170,6 +171,8 @@ def _draw_source(world: "World", random: Random, number: int) -> SimulatedSource
     limit, is_bounded = random.choice([None, None, 3]), random.random() < 0.3
     if is_versioned(world.seed, number):
         kind, pieces, is_bounded = VersionsSource, pieces[:1], False
+    elif is_topic(world.seed, number):
+        kind, is_bounded = TopicSource, False
     source = kind(world, f"source{number}", pieces, 2 if has_topics(world.seed) else limit)
     source.bounded = is_bounded
     world.sources[f"source{number}"] = source

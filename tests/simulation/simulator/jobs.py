@@ -226,7 +226,8 @@ class SimulatedJobs:
         return by_key
 
     def event_times(self, segments: Mapping[SubtaskId, Segment], limits: object) -> Mapping[SubtaskId, EventTimes]:
-        return {subtask: EventTimes(max(map(time_of, self._rows(segment)))) for subtask, segment in segments.items()}
+        read = {subtask: self._rows(segment) for subtask, segment in segments.items()}
+        return {subtask: EventTimes(max(map(time_of, rows))) for subtask, rows in read.items() if rows}
 
     # -- merging
 

@@ -19,7 +19,7 @@ from worlds import Crash
 
 from simulator.brokers import Brokers, FencedError
 from simulator.scheduler import require
-from tidegate.kafka import markers, transactions
+from tidegate.kafka import asking, markers, source, transactions
 from tidegate.kafka.clients import Heard
 
 CONNECTION = "simulated"
@@ -94,8 +94,11 @@ def in_memory(clock: Any) -> Iterator[None]:
         stack.enter_context(patch.object(transactions, "producer_of", SimulatedProducer.of))
         for module in (markers, transactions):
             stack.enter_context(patch.object(module, "time", time))
-        stack.enter_context(patch.object(markers, "consumer_of", SimulatedConsumer.of))
-        stack.enter_context(patch.object(markers, "admin_of", lambda kafka: (SimulatedAdmin(kafka), Heard())))
+        for asks in (markers, asking):
+            stack.enter_context(patch.object(asks, "consumer_of", SimulatedConsumer.of))
+            stack.enter_context(patch.object(asks, "admin_of", lambda kafka: (SimulatedAdmin(kafka), Heard())))
+        stack.enter_context(patch.object(source, "brokers_of", lambda connection: connection))
+        stack.enter_context(patch.object(source, "_TASK", 3))
         yield
 
 
@@ -213,6 +216,12 @@ class SimulatedConsumer:
                 return self._message(at, record.key, record.value, None)
         return self._message(self._at, None, None, KafkaError(KafkaError._PARTITION_EOF, "the end"))
 
+    def consume(self, most: int, seconds: float) -> list[Any]:
+        found = [self.poll(seconds)]
+        while len(found) < most and found[-1].error() is None:
+            found.append(self.poll(seconds))
+        return found
+
     def _message(self, offset: int, key: Any, value: Any, error: KafkaError | None) -> Any:
         return _message(offset=offset, key=key, value=value, error=error, topic=self._topic)
 
@@ -224,6 +233,9 @@ class SimulatedAdmin:
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
+
+    def poll(self, seconds: float) -> int:
+        return 0
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Any]:
         return {

@@ -17,6 +17,7 @@ from simulator.rollup import check_rolled_up
 from simulator.savepoints import FromDirectory, check_export, check_import
 from simulator.scheduler import Process, require
 from simulator.stops import check_finished, check_stops, require_finished_before
+from simulator.topic_changes import check_skips
 from simulator.weighing import check_sizes
 from tidegate.coordination.recovery.restore import Target
 from tidegate.pipeline.graph import Graph
@@ -82,6 +83,7 @@ class Observer:
             check_failures(before, after, self.graph.pipeline.checkpoints.tolerable_failed_checkpoints)
         check_stops(self.history, before, after)
         check_rolled_up(before, after)
+        check_skips(self.world, before, after)
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.SUSPENDED:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")

@@ -9,6 +9,7 @@ from simulator.history import Return, is_rewinding
 from simulator.replacing import BeforeRead, check_way_back
 from simulator.savepoints import FromDirectory, check_claim
 from simulator.scheduler import Violation, require
+from simulator.topic_sources import loses_records
 from simulator.upserting import left_as_they_are
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.recovery.restore import Target, ToCheckpoint, Undo
@@ -53,7 +54,8 @@ def restore(world: "World", target: Target) -> None:
         planned = coordinator.plan_restore(target) if world.random.random() < 0.5 else None
         if planned is not None:
             world.point("has read the plan")
-        accepted = Accepted(skip_missing_files=world.corrections.drawn, leave=left_as_they_are(world))
+        without = world.corrections.drawn or loses_records(world)
+        accepted = Accepted(skip_missing_files=without, leave=left_as_they_are(world))
         plan = coordinator.restore(target, accepted, planned)
     except StateIntegrityError as error:
         raise Violation(f"{target} calls damage what another process did: {error}") from error

@@ -12,7 +12,7 @@ from records import T0
 from simulator.scheduler import Violation
 from tidegate.ports import CheckpointStorage, PieceVersion, ReadPiece, ReadSince, Segment, SourceContext
 from tidegate.protocol.facts.errors import SourceChangedError
-from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle
+from tidegate.protocol.facts.records import HandleKind, Pending, Snapshot, StateHandle, SubtaskId
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -56,6 +56,13 @@ class SimulatedSource:
     def arrive(self, split: int) -> None:
         """Some piece comes in."""
         raise NotImplementedError
+
+    def pieces_in(
+        self, snapshots: Mapping[SubtaskId, Snapshot], files: Mapping[str, bytes]
+    ) -> dict[SubtaskId, dict[int, int]]:
+        """What the recorded positions of all splits say was read, for the observer."""
+        mine = [subtask for subtask in sorted(snapshots) if subtask.operator_id == self.name]
+        return {subtask: self.pieces_read(subtask.subtask_index, snapshots[subtask], files) for subtask in mine}
 
     def pieces_read(self, split: int, snapshot: Snapshot, files: Mapping[str, bytes]) -> dict[int, int]:
         """What a recorded position says was read, and in which version, for the observer."""

@@ -30,28 +30,27 @@ from simulator.forks import use_forks
 from simulator.graphs import PIPELINE_ID, describe, draw_pipeline, rebuilt
 from simulator.hearing import listening
 from simulator.holding import Holding, let_people_decide
-from simulator.in_the_commit import LOST
 from simulator.kafka import in_memory
 from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
+from simulator.raised import require_harmless
 from simulator.replacing import Corrections, let_people_correct
 from simulator.requests import Request, of_dag_run
 from simulator.restores import draw_target, restore
 from simulator.savepoints import use_savepoints
-from simulator.scheduler import Process, Scheduler, Violation, require
-from simulator.sinks import FULL, SimulatedSink
+from simulator.scheduler import Process, Scheduler, Violation
+from simulator.sinks import SimulatedSink
 from simulator.sources import SimulatedSource
 from simulator.stops import has_finished
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
+from simulator.topic_changes import let_topics_change
 from simulator.topic_sinks import has_topics, kafka_of, with_commits
-from simulator.topics import is_of_brokers
 from simulator.windowed import windows
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.facts.errors import SinkError, StopIncompleteError
 from tidegate.protocol.facts.records import CheckpointKind
 
 #: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that, unless somebody runs
@@ -192,9 +191,7 @@ class World:
                 return body()
             except EXPECTED as error:
                 self.note(f"{type(error).__name__}: {error}")
-                cause = error.__cause__ if isinstance(error, StopIncompleteError) else error
-                harmless = not isinstance(cause, SinkError) or str(cause) in (FULL, LOST) or is_of_brokers(cause)
-                require(harmless, f"a sink has lost or found what it should not: {cause}")
+                require_harmless(self, error)
                 raise
             except Exception as error:
                 raise Violation(f"{name} met {type(error).__name__}: {error}") from error
@@ -260,6 +257,7 @@ class World:
             if self.strikes("forking"):
                 use_forks(self)
             let_people_correct(self)
+            let_topics_change(self)
             if self.strikes("changes"):
                 self.spawn("somebody:tidegate plan", lambda: change(self))
             if self.strikes("rescale"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.observing.audit import UNAUDITED, AuditEntry
+from tidegate.coordination.steps.checkpoint_failures import fail_checkpoint
 from tidegate.coordination.steps.identity import Identification
 from tidegate.coordination.steps.pipeline_status import abort_all
 from tidegate.coordination.steps.region_lease import find_presence
@@ -29,6 +30,7 @@ from tidegate.protocol.recovery.skipping import (
     segments_in_flight,
     with_segments,
 )
+from tidegate.protocol.text.sentences import reassured
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,10 @@ class Skipping:
             facts = self._facts(tx, source)
             require_as_planned(plan, facts.latest, facts.snapshots)
             now = self._context.clock.now()
-            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, f"Lost rows of source {source} were skipped.")
+            why, reason = f"Lost rows of source {source} were skipped.", FailureReason.COORDINATOR_SUSPEND
+            for checkpoint_id in facts.in_progress:  # a pipeline that was to stop with one of them goes on
+                fail_checkpoint(tx, checkpoint_id, reason, reassured(why), now)
+            abort_all(tx, reason, now, why)
             tx.end_region(tx.region().attempt, now)  # the region is dead, and its positions are no longer valid
             tx.record_skips([replace(skip, skipped_at=now) for skip in plan.skips])
             entry.done(tx, now, plan.sentence(), plan.checkpoint.checkpoint_id)
