@@ -69,12 +69,12 @@ class Seen:
             self.completed.append((time.monotonic(), self._at_checkpoints))
             self._at_checkpoints = 0.0
 
-        def timed(call: Callable[..., Any], is_look: bool = False) -> Callable[..., Any]:
+        def timed(call: Callable[..., Any], is_poll: bool = False) -> Callable[..., Any]:
             def take_time(*arguments: Any) -> Any:
                 if self._within:
                     return call(*arguments)
                 begin, self._within = time.monotonic(), True
-                was_idle = is_look and not arguments[0]._pending
+                was_idle = is_poll and not arguments[0]._pending
                 try:
                     return call(*arguments)
                 finally:
@@ -93,8 +93,8 @@ class Seen:
             (ContinuousDriver, "completed", note),
         ):
             setattr(owner, name, watched)
-        for name in ("_look", "_report"):
-            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name), is_look=name == "_look"))
+        for name in ("_poll", "_report"):
+            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name), is_poll=name == "_poll"))
         for name in ("step", "take_written"):
             setattr(SnapshotSteps, name, timed(getattr(SnapshotSteps, name)))
 

@@ -106,7 +106,7 @@ def measure_rollup(found: Database, checkpoints: int) -> dict[str, Any]:
     while True:
         rollup = HistoryRollup(PipelineContext(LARGE, store, storage, SystemClock()), rule)
         with store.transaction(LARGE) as tx:
-            rollup.look(tx)
+            rollup.check(tx)
         started = time.perf_counter()
         rollup.roll_up()
         portions.append(time.perf_counter() - started)

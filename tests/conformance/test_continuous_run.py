@@ -41,25 +41,25 @@ def test_a_run_to_which_nothing_comes_looks_twice_a_second_also_after_a_checkpoi
     """Its loop may see that a checkpoint was notified before the thread that completes it has ended."""
     one = live(interval="10 s")
     monkeypatch.setattr(continuous, "ThreadPoolExecutor", Unhurried)
-    looks: list[float] = []
-    look = CheckpointCoordinator.look
+    polls: list[float] = []
+    poll = CheckpointCoordinator.poll_region
 
     def count(*given: Any) -> Any:
-        looks.append(one.second)
-        return look(*given)
+        polls.append(one.second)
+        return poll(*given)
 
-    monkeypatch.setattr(CheckpointCoordinator, "look", count)
+    monkeypatch.setattr(CheckpointCoordinator, "poll_region", count)
 
     def ends() -> None:
         assert "completed 1" in one.notified
         while Unhurried.ended:
             Unhurried.ended.pop().set_result(None)
-        looks.clear()
+        polls.clear()
         one.quiet = True
 
     one.at(14, ends)
     one.run(until=18)
-    assert 4 <= len(looks) <= 9
+    assert 4 <= len(polls) <= 9
 
 
 def test_a_checkpoint_asked_for_by_hand_is_taken_and_completed(live: Callable[..., Live]) -> None:

@@ -71,9 +71,9 @@ def test_a_region_records_it_at_its_looks_but_not_at_each(store: CheckpointStore
     attempt = desk.coordinator.start_region().attempt
     seen = []
     for tenth in range(0, 400, 5):
-        desk.coordinator.look(attempt, [lag(max(0, 30 - tenth), tenth / 10)])
+        desk.coordinator.poll_region(attempt, [lag(max(0, 30 - tenth), tenth / 10)])
         seen += [known.polled_at for known in recorded(store, "p")]
     writes = [(moment - at(0)).total_seconds() for moment in dict.fromkeys(seen)]
     assert writes == [0, 1, 2, 3, 33], "each second while it falls, then each half minute"
-    desk.coordinator.look(attempt)
+    desk.coordinator.poll_region(attempt)
     assert recorded(store, "p")[0].pending == 0

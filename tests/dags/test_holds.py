@@ -45,14 +45,14 @@ def test_validate_defers_to_a_trigger_that_knows_two_ids_and_no_secret(held, che
     assert held.state == "deferred"
     assert held.message.classpath == "tidegate.airflow.triggers.HoldTrigger"
     assert held.message.trigger_kwargs == {"pipeline_id": "p", "checkpoint_id": 1, "poll_interval": 5.0}
-    assert held.message.next_method == "look"
+    assert held.message.next_method == "poll"
     assert held.message.trigger_timeout is None
     assert checkpoint().phase is Phase.HELD
 
 
 def test_the_dag_run_goes_on_to_its_end_when_a_person_has_approved(held, dag, run, checkpoint, broken, sink):
     open_operations("p").holds.approve(1, "ada")
-    assert run(dag.get_task("validate"), next_method="look").state == "success"
+    assert run(dag.get_task("validate"), next_method="poll").state == "success"
     for step in ("finalize", "notify"):
         assert run(dag.get_task(step)).state == "success"
     assert (checkpoint().status, checkpoint().decided_by) == (Status.COMPLETED, "ada")
@@ -62,13 +62,13 @@ def test_the_dag_run_goes_on_to_its_end_when_a_person_has_approved(held, dag, ru
 
 def test_the_dag_run_fails_with_what_a_person_said(held, dag, run, checkpoint):
     open_operations("p").holds.reject(1, "grace", "a typing error")
-    ran = run(dag.get_task("validate"), next_method="look")
+    ran = run(dag.get_task("validate"), next_method="poll")
     assert (ran.state, type(ran.error)) == ("failed", AirflowFailException)
     assert "VALIDATION_REJECTED. grace rejected checkpoint 1 of pipeline p: a typing error" in str(ran.error)
     assert checkpoint().failure_reason is FailureReason.VALIDATION_REJECTED
 
 
-@pytest.mark.parametrize("next_method", ["look", None])
+@pytest.mark.parametrize("next_method", ["poll", None])
 def test_a_task_that_is_woken_too_early_or_cleared_waits_on_and_judges_nothing(held, dag, run, broken, next_method):
     asked = broken.asked
     assert run(dag.get_task("validate"), next_method=next_method, try_number=4, retries=3).state == "deferred"
@@ -77,7 +77,7 @@ def test_a_task_that_is_woken_too_early_or_cleared_waits_on_and_judges_nothing(h
 
 def test_a_database_that_is_away_when_the_task_looks_takes_no_try(held, dag, run, monkeypatch):
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
-    assert run(dag.get_task("validate"), next_method="look", try_number=4, retries=3).state == "deferred"
+    assert run(dag.get_task("validate"), next_method="poll", try_number=4, retries=3).state == "deferred"
 
 
 def test_at_the_end_of_the_hold_the_task_ends_the_checkpoint(pipeline, run, regions, broken, sink):
@@ -86,7 +86,7 @@ def test_at_the_end_of_the_hold_the_task_ends_the_checkpoint(pipeline, run, regi
         run(dag.get_task(step))
     ran = run(dag.get_task("validate"))
     while ran.state == "deferred":
-        ran = run(dag.get_task("validate"), next_method="look")
+        ran = run(dag.get_task("validate"), next_method="poll")
     assert ran.state == "failed"
     assert open_store().checkpoint("p", 1).failure_reason is FailureReason.HOLD_EXPIRED
 

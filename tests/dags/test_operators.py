@@ -148,14 +148,14 @@ def test_a_continuous_region_takes_the_snapshot_without_the_tasks_spark(dag, run
     assert run(dag.get_task("acknowledge")).state == "deferred"
     task = coordinator.begin_snapshot(attempt, 1)
     regions.region().snapshot(task, lambda acks: coordinator.record_acknowledgements(1, acks))
-    assert run(dag.get_task("acknowledge"), next_method="look").state == "success"
+    assert run(dag.get_task("acknowledge"), next_method="poll").state == "success"
     assert checkpoint().phase is Phase.ACKNOWLEDGED
     coordinator.end_region(attempt)
 
 
 def test_spark_is_stopped_once_the_checkpoint_has_ended(dag, run, regions, pipeline, checkpoint, monkeypatch):
     """A job that hangs must not hold the pipeline: it ends with the checkpoint, and is not retried."""
-    monkeypatch.setattr("tidegate.airflow.running_region.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("tidegate.airflow.running_region.POLL_EVERY", 0.05)
     run(dag.get_task("trigger"))
 
     def hang():

@@ -30,7 +30,7 @@ def test_the_sensor_defers_to_a_trigger_that_knows_two_ids_and_no_secret(dag, ru
     assert ran.state == "deferred"
     assert ran.message.classpath == "tidegate.airflow.triggers.AcknowledgeTrigger"
     assert ran.message.trigger_kwargs == {"pipeline_id": "p", "checkpoint_id": 1, "poll_interval": 5.0}
-    assert ran.message.next_method == "look"
+    assert ran.message.next_method == "poll"
 
 
 def test_the_sensor_does_not_defer_when_all_have_acknowledged(dag, run, regions):
@@ -48,12 +48,12 @@ def test_a_resumed_sensor_looks_for_itself_and_waits_on_when_woken_too_early(pip
         )
         begin >> [take, wait]  # beside the snapshot, which may still come
     run(begin)
-    assert run(wait, next_method="look").state == "deferred"
+    assert run(wait, next_method="poll").state == "deferred"
     run(take)
-    assert run(wait, next_method="look").state == "success"
+    assert run(wait, next_method="poll").state == "success"
 
 
-@pytest.mark.parametrize("next_method", [None, "look"])
+@pytest.mark.parametrize("next_method", [None, "poll"])
 def test_behind_a_snapshot_that_was_marked_by_hand_the_sensor_waits_for_nobody(dag, run, next_method):
     run(dag.get_task("trigger"))
     ran = run(dag.get_task("acknowledge"), next_method=next_method)
@@ -66,9 +66,9 @@ def test_the_sensor_expires_a_checkpoint_whose_deadline_has_passed(pipeline, run
     pipeline.checkpoints = CheckpointConfig(timeout="10 ms")
     dag = checkpoint_dag(pipeline)
     run(dag.get_task("trigger"))
-    ran = run(dag.get_task("acknowledge"), next_method="look")
+    ran = run(dag.get_task("acknowledge"), next_method="poll")
     while ran.state == "deferred":
-        ran = run(dag.get_task("acknowledge"), next_method="look")
+        ran = run(dag.get_task("acknowledge"), next_method="poll")
     assert ran.state == "failed"
     assert isinstance(ran.error, AirflowFailException)
     assert open_store().checkpoint("p", 1).failure_reason is FailureReason.CHECKPOINT_EXPIRED

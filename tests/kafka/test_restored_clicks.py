@@ -62,23 +62,23 @@ def test_tables_are_those_of_the_straight_run_after_a_restore_and_go_on_with_a_t
         site.click(150)
         if number == checkpoints // 2:
             site.grow(5)
-        id_, cut = take(), site.look()
+        id_, cut = take(), site.read_cut()
         assert cut is not None
         cuts[id_] = cut
     site.end()
     take()
     site.check_end()
-    straight, read = site.look(), site.read()
+    straight, read = site.read_cut(), site.read()
     assert straight is not None
     with pytest.raises(CheckpointError, match="--leave"):
         coordinator.restore(ToCheckpoint(checkpoints), Accepted())
 
     for target in sorted(cuts, reverse=True):
         coordinator.restore(ToCheckpoint(target), Accepted(leave=("minutes_topic", "campaigns_topic")))
-        cut = site.look()
+        cut = site.read_cut()
         assert cut is not None
         assert (cut.tables, cut.lake) == (cuts[target].tables, cuts[target].lake), f"checkpoint {target}"
-        again, cut = take(), site.look()
+        again, cut = take(), site.read_cut()
         assert cut is not None
         assert (cut.tables, cut.lake) == (straight.tables, straight.lake), f"after checkpoint {target}"
         assert site.read() == read
@@ -93,7 +93,7 @@ def test_tables_are_those_of_the_straight_run_after_a_restore_and_go_on_with_a_t
         take()
     coordinator.skip("clicks")
     take()
-    cut = site.look()
+    cut = site.read_cut()
     assert cut is not None
     site.check_cut(cut)
     assert site.read() == read + 20

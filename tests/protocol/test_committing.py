@@ -8,7 +8,7 @@ from records import at
 from tidegate.protocol.facts.errors import SinkError
 from tidegate.protocol.steps.committing import (
     COMMIT_LEASE,
-    LOOK_EVERY,
+    POLL_EVERY,
     SIGN_EVERY,
     AlreadyDone,
     CommitterRecord,
@@ -65,7 +65,7 @@ def test_nobody_who_commits_is_not_waited_for(committer):
 
 
 def test_one_that_commits_is_waited_for_until_its_lease_ends():
-    assert decide_take(False, FIRST, None, at(1)) == WaitForCommitter(LOOK_EVERY, FIRST, at(1))
+    assert decide_take(False, FIRST, None, at(1)) == WaitForCommitter(POLL_EVERY, FIRST, at(1))
     nearly = at(0) + COMMIT_LEASE - timedelta(milliseconds=5)
     assert decide_take(False, FIRST, None, nearly) == WaitForCommitter(timedelta(milliseconds=5), FIRST, nearly)
     assert decide_take(False, FIRST, None, at(0) + COMMIT_LEASE) == Take()
@@ -74,20 +74,20 @@ def test_one_that_commits_is_waited_for_until_its_lease_ends():
 def test_one_whose_clock_is_ahead_is_waited_for_as_long_as_it_was_watched():
     ahead = begun(NEVER, at(5000))
     waited = decide_take(False, ahead, None, at(0))
-    assert waited == WaitForCommitter(LOOK_EVERY, ahead, at(0))
+    assert waited == WaitForCommitter(POLL_EVERY, ahead, at(0))
     again = decide_take(False, ahead, waited, at(3))
-    assert again == WaitForCommitter(LOOK_EVERY, ahead, at(0))
+    assert again == WaitForCommitter(POLL_EVERY, ahead, at(0))
     assert decide_take(False, ahead, again, at(0) + COMMIT_LEASE) == Take()
 
 
 @for_each("following", [CommitterRecord(1, at(8)), SECOND])
 def test_a_sign_of_life_and_a_newer_one_are_waited_for_anew(following):
     waited = decide_take(False, FIRST, None, at(1))
-    assert decide_take(False, following, waited, at(9)) == WaitForCommitter(LOOK_EVERY, following, at(9))
+    assert decide_take(False, following, waited, at(9)) == WaitForCommitter(POLL_EVERY, following, at(9))
 
 
 def test_a_sign_of_life_is_due_well_within_the_lease():
     assert not needs_sign(at(0), at(0) + SIGN_EVERY - timedelta(milliseconds=1))
     assert needs_sign(at(0), at(0) + SIGN_EVERY)
     assert SIGN_EVERY * 3 < COMMIT_LEASE
-    assert LOOK_EVERY < SIGN_EVERY
+    assert POLL_EVERY < SIGN_EVERY

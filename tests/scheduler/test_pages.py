@@ -88,18 +88,18 @@ def _planned_and_restored_twice(world, hands, latest):
     plan = hands.ask("plan-restore", to=str(latest))
     run = f"tidegate__{plan}"
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
-    before = hands.look(plan)
+    before = hands.read(plan)
     world.api.clear("tidegate_restore", run)
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
-    assert hands.look(plan) == before
+    assert hands.read(plan) == before
     confirmed = hands.ask(f"restore-plans/{plan}/restore")
     run = f"tidegate__{confirmed}"
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
-    answered = hands.look(plan)["answer"]
+    answered = hands.read(plan)["answer"]
     assert (answered["status"], answered["request_id"]) == ("DONE", confirmed)
     world.api.clear("tidegate_restore", run)
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
-    assert hands.look(plan)["answer"] == answered
+    assert hands.read(plan)["answer"] == answered
     assert sum(each.action.request_id == confirmed for each in world.store.audit("small", 50)) == 1
 
 
@@ -123,7 +123,7 @@ class Asking:
             assert answer.status_code == 200, answer.text
         return request_id
 
-    def look(self, plan):
+    def read(self, plan):
         return self.client.get(f"restore-plans/{plan}").json()
 
 

@@ -117,7 +117,7 @@ class Site:
 
     # -- what is shown
 
-    def look(self) -> Cut | None:
+    def read_cut(self) -> Cut | None:
         """None before the first checkpoint."""
         with self.server.session() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -145,7 +145,7 @@ class Site:
 
     def read(self) -> int:
         """How many clicks have been read."""
-        cut = self.look()
+        cut = self.read_cut()
         return 0 if cut is None else cut.lake["clicks"].total()
 
     def has_all(self) -> bool:
@@ -165,7 +165,7 @@ class Site:
         """After a last checkpoint that has read all."""
         written = sorted(row["id"] for row in self.broker.rows(self.clicks))
         assert written == sorted(click.id for click in self.made), "the test has written something else"
-        cut = self.look()
+        cut = self.read_cut()
         assert cut is not None
         self.check_cut(cut)
         made = self.made
@@ -195,14 +195,14 @@ class Watching(Thread):
         while not self._over.wait(pause):
             began = time.monotonic()
             try:
-                self._look()
+                self._follow()
             except Exception as error:
                 self._error = error
                 return
             pause = time.monotonic() - began
 
-    def _look(self) -> None:
-        cut = self._site.look()
+    def _follow(self) -> None:
+        cut = self._site.read_cut()
         if cut is not None and cut.checkpoint_id not in self._cuts:
             self._cuts[cut.checkpoint_id] = cut
             self._site.check_cut(cut)

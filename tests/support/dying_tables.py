@@ -47,7 +47,7 @@ class Past:
     def __init__(self, shop: SeveralTables | Mart) -> None:
         self._shop, self.branches, self.latest, self.kept = shop, dict[int, list[int]](), 0, list[int]()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Whatever the last step has come to, by the database."""
         name = self._shop.pipeline.name
         with self._shop.store.transaction(name) as tx:
@@ -75,7 +75,7 @@ class Life:
 
     def begin(self) -> None:
         self._shop.take()
-        self.past.look()
+        self.past.check()
 
     def go_on(self) -> None:
         """A checkpoint, a restore or an undo, or only a part of it."""
@@ -88,7 +88,7 @@ class Life:
             self.died += 1
             self._shop.reopen()
         self._deaths.left, self._store.plan = None, None
-        self.past.look()
+        self.past.check()
 
     def _step(self) -> None:
         kind = self._draw.random()

@@ -87,7 +87,7 @@ def _after_grace(home: Path, own: set[int]) -> list[str]:
     deadline = time.monotonic() + _GRACE
     while (found := _belonging(home, own)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [f"{process.pid}: {' '.join(_look(process.cmdline) or ())[:300]}" for process in found]
+    return [f"{process.pid}: {' '.join(_ask(process.cmdline) or ())[:300]}" for process in found]
 
 
 def _belonging(home: Path, but: set[int]) -> list[psutil.Process]:
@@ -97,19 +97,19 @@ def _belonging(home: Path, but: set[int]) -> list[psutil.Process]:
     sessions = {_session_of(pid) for pid in found}
     found |= {pid for pid in everybody if _session_of(pid) in sessions & found}
     for pid in tuple(found):
-        found |= {child.pid for child in _look(lambda pid=pid: everybody[pid].children(recursive=True)) or ()}
-    return [each for pid, each in everybody.items() if pid in found and _look(each.status) != psutil.STATUS_ZOMBIE]
+        found |= {child.pid for child in _ask(lambda pid=pid: everybody[pid].children(recursive=True)) or ()}
+    return [each for pid, each in everybody.items() if pid in found and _ask(each.status) != psutil.STATUS_ZOMBIE]
 
 
 def _is_of(process: psutil.Process, home: Path) -> bool:
     return (
-        (_look(process.environ) or {}).get("TMPDIR") == str(home / "tmp")
-        or any(str(home) in word for word in _look(process.cmdline) or ())
-        or (_look(process.cwd) or "").startswith(str(home))
+        (_ask(process.environ) or {}).get("TMPDIR") == str(home / "tmp")
+        or any(str(home) in word for word in _ask(process.cmdline) or ())
+        or (_ask(process.cwd) or "").startswith(str(home))
     )
 
 
-def _look(ask: Any) -> Any:
+def _ask(ask: Any) -> Any:
     """What a process says of itself; nothing where it is gone or does not say."""
     with suppress(psutil.Error, OSError):
         return ask()

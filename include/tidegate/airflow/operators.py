@@ -129,7 +129,7 @@ class ValidateCheckpointOperator(SparkStep):
     def execute(self, context: Context) -> None:
         self._wait_if(self.run_step(context))
 
-    def look(self, context: Context, event: object = None) -> None:
+    def poll(self, context: Context, event: object = None) -> None:
         """Poll for a decision again. The trigger's reading is not trusted. If the database is unreachable, keep
         waiting, because the hold may last longer than all retries.
         """
@@ -143,7 +143,7 @@ class ValidateCheckpointOperator(SparkStep):
     def _wait_if(self, is_held: bool) -> None:
         if is_held:
             waiting = HoldTrigger(self.resolve_pipeline().name, self.rendered_id(), self.poll_interval)
-            self.defer(trigger=waiting, method_name="look")
+            self.defer(trigger=waiting, method_name="poll")
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
         """Whether the checkpoint is held."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidegate")
 
 #: Seconds between two polls whether the checkpoint still needs the region.
-LOOK_EVERY = 2.0
+POLL_EVERY = 2.0
 #: Seconds that stopping may take inside a signal handler; Airflow kills the process soon after.
 STOP_WITHIN = 4.0
 
@@ -84,7 +84,7 @@ def only_while_wanted(
     done, ended = Event(), list[CheckpointError]()
 
     def watch() -> None:
-        while not done.wait(LOOK_EVERY):
+        while not done.wait(POLL_EVERY):
             try:
                 coordinator.acknowledge(checkpoint_id)
             except (CheckpointExpiredError, CheckpointNotInProgressError) as error:

@@ -33,17 +33,17 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
 
     def execute(self, context: Context) -> None:
         if self.deferrable:
-            self.look(context)
+            self.poll(context)
         else:
             BaseSensorOperator.execute(self, context)
 
-    def look(self, context: Context, event: object = None) -> None:
+    def poll(self, context: Context, event: object = None) -> None:
         """Poll, and defer if it is too early. The trigger's reading is not trusted."""
         if self.poke(context):
             return
         self.defer(
             trigger=AcknowledgeTrigger(self.resolve_pipeline().name, self.rendered_id(), self.poke_interval),
-            method_name="look",
+            method_name="poll",
         )
 
     def poke(self, context: Context) -> bool:

@@ -51,7 +51,7 @@ from tidegate.ports import (
     StateSchemas,
     Validator,
 )
-from tidegate.protocol.continuous.regions import RegionLook, RegionStart
+from tidegate.protocol.continuous.regions import RegionPoll, RegionStart
 from tidegate.protocol.facts.pipelines import PipelineRecord
 from tidegate.protocol.facts.reasons import FailureReason
 from tidegate.protocol.facts.records import (
@@ -186,8 +186,8 @@ class CheckpointCoordinator:
         return self.snapshotting.record(checkpoint_id, acknowledgements)
 
     def acknowledge(self, checkpoint_id: int) -> CheckpointRecord:
-        """See `Snapshotting.look`: return the checkpoint. Its `phase` shows whether all subtasks have acknowledged."""
-        return self.snapshotting.look(checkpoint_id)
+        """See `Snapshotting.poll`: return the checkpoint. Its `phase` shows whether all subtasks have acknowledged."""
+        return self.snapshotting.poll(checkpoint_id)
 
     # -- validate
 
@@ -227,13 +227,13 @@ class CheckpointCoordinator:
         """See `RegionControl.begin_snapshot`. `restored` is empty, because a region has its own state."""
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
-    def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
-        """See `RegionControl.look`. Must be called well within `regions.REGION_LEASE`."""
-        return self._regions.look(attempt, lag)
+    def poll_region(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionPoll:
+        """See `RegionControl.poll`. Must be called well within `regions.REGION_LEASE`."""
+        return self._regions.poll(attempt, lag)
 
     def keep_region(self, attempt: int) -> PipelineRecord:
         """Return the pipeline's record, and renew the region's lease."""
-        return self.look(attempt).pipeline
+        return self.poll_region(attempt).pipeline
 
     def end_region(self, attempt: int) -> None:
         """See `RegionControl.end`. Idempotent. Files that the region leaves behind are deleted."""

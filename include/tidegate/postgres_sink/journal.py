@@ -26,7 +26,7 @@ from tidegate.ports import Branch, CommitStatements, Withdrawn
 from tidegate.postgres_sink import positions, side_tables
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.side_tables import is_in, readable
-from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
+from tidegate.postgres_sink.tables import Existing, find_table, quoted, quoted_name, statement
 
 #: Whether the key had a row.
 THERE = "_there"
@@ -103,7 +103,7 @@ def make(connection: Connection, target: Target, existing: Existing) -> None:
 def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """The rows that other checkpoints have changed, and how many bytes they had before."""
     noted = Target(SCHEMA, target.before)
-    return [] if look(connection, noted) is None else side_tables.count(connection, noted, not_(is_in(branch)))
+    return [] if find_table(connection, noted) is None else side_tables.count(connection, noted, not_(is_in(branch)))
 
 
 def withdrawn(connection: Connection, target: Target) -> list[int]:
@@ -117,7 +117,7 @@ def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Col
 def forget(connection: Connection, target: Target, oldest: int) -> None:
     """Delete what only a restore to a checkpoint older than this one would need."""
     noted = Target(SCHEMA, target.before)
-    if look(connection, noted) is not None:
+    if find_table(connection, noted) is not None:
         table = readable(noted, [CHECKPOINT])
         connection.execute(delete(table).where(table.c[CHECKPOINT] <= oldest))
         positions.forget(connection, target, oldest)

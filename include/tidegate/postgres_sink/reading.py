@@ -34,7 +34,7 @@ from tidegate.postgres_sink.journal import THERE, Journal
 from tidegate.postgres_sink.loading import require_driver
 from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.side_tables import is_in, readable
-from tidegate.postgres_sink.tables import DIALECT, look
+from tidegate.postgres_sink.tables import DIALECT, find_table
 from tidegate.protocol.facts.errors import (
     CheckpointInDoubtError,
     CheckpointNotRetainedError,
@@ -127,7 +127,7 @@ def _newest(
 def _side_table(connection: Connection, name: str, columns: Sequence[str]) -> Select[Any] | None:
     """These columns of a table beside it; a column that the table has got since is null there."""
     target = Target(SCHEMA, name)
-    known = look(connection, target)
+    known = find_table(connection, target)
     if known is None:
         return None
     there = [each for each in columns if known.column(each) is not None]

@@ -19,7 +19,7 @@ from tidegate.postgres_sink.loading import Loaded
 from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.refusals import Occasion, lost_rows, refused
 from tidegate.postgres_sink.side_tables import readable
-from tidegate.postgres_sink.tables import look, quoted, quoted_name, statement
+from tidegate.postgres_sink.tables import find_table, quoted, quoted_name, statement
 from tidegate.protocol.facts.errors import CheckpointError, CheckpointNotRetainedError, SinkError
 from tidegate.sinks.staging import confined
 
@@ -144,7 +144,7 @@ def problems(connection: Connection, target: Target) -> list[str]:
 
 def has(connection: Connection, target: Target, content: str | None) -> bool:
     """Whether the table that is there has these rows, or there is none, and need not be."""
-    if look(connection, target) is None:
+    if find_table(connection, target) is None:
         return content is None
     shown = positions.shown(connection, target)
     return content is not None and shown.content == content and shown.is_of_table
@@ -178,7 +178,7 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
 def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
     """All rows, if the table shows another branch's checkpoint."""
     shows = positions.shown(connection, target).checkpoint_id
-    if shows is None or shows in branch or look(connection, target) is None:
+    if shows is None or shows in branch or find_table(connection, target) is None:
         return []
     table = readable(target, []).alias("t")
     size = func.coalesce(func.sum(func.pg_column_size(literal_column("t.*"))), 0)

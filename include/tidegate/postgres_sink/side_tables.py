@@ -19,7 +19,7 @@ from sqlalchemy import column as column_of
 
 from tidegate.ports import Branch, Withdrawn
 from tidegate.postgres_sink.names import CHECKPOINT, Target
-from tidegate.postgres_sink.tables import Existing, look, quoted, quoted_name, statement
+from tidegate.postgres_sink.tables import Existing, find_table, quoted, quoted_name, statement
 
 
 def readable(target: Target, names: Sequence[str]) -> Table:
@@ -36,7 +36,7 @@ def is_in(branch: Branch) -> ColumnElement[bool]:
 def make(connection: Connection, target: Target, own: Sequence[str], existing: Existing) -> bool:
     """Make a table with columns of its `own`, and those of the sink's table that the database does not fill by itself,
     without their constraints. Columns that came since are added. Returns whether it is new."""
-    known = look(connection, target)
+    known = find_table(connection, target)
     declared = {
         column.name: f"{quoted_name(column.name)} {column.type}" for column in existing.columns if not column.generated
     }
@@ -61,7 +61,7 @@ def count(connection: Connection, target: Target, which: ColumnElement[bool]) ->
 
 def checkpoints(connection: Connection, target: Target) -> list[int]:
     """The checkpoints of which it has rows; none if it is not there."""
-    if look(connection, target) is None:
+    if find_table(connection, target) is None:
         return []
     return sorted(connection.execute(select(readable(target, [CHECKPOINT]).c[CHECKPOINT]).distinct()).scalars())
 

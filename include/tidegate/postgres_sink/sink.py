@@ -138,7 +138,7 @@ class PostgresSink(StagedParquet):
         require_driver()
         try:
             with self._connected() as connection:
-                existing = tables.look(connection, self.target)
+                existing = tables.find_table(connection, self.target)
                 if existing is None:
                     return [] if self.create else [f"there is no table {self.target}, and create=False: make it"]
                 return self._problems(connection, existing, self._taken(columns))
@@ -230,7 +230,7 @@ class PostgresSink(StagedParquet):
             yield with_deletes(batch, names).select(names)
 
     def _made(self, connection: Connection, rows: Sequence[RowColumn], occasion: Occasion) -> None:
-        existing = tables.look(connection, self.target)
+        existing = tables.find_table(connection, self.target)
         if existing is not None:
             if problems := self._problems(connection, existing, rows):
                 raise unfit(occasion, problems)
@@ -253,7 +253,7 @@ class PostgresSink(StagedParquet):
         """The table as it is, with all that the mode keeps beside it; None if there is none."""
         with self._connected() as connection:
             positions.make(connection)
-            existing = tables.look(connection, self.target)
+            existing = tables.find_table(connection, self.target)
             if existing is not None:
                 self._mode.make(connection, existing)
         return existing
@@ -262,7 +262,7 @@ class PostgresSink(StagedParquet):
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         with self._connected() as connection:
-            if tables.look(connection, self.target) is None:
+            if tables.find_table(connection, self.target) is None:
                 return []
             return self._mode.shown_outside(connection, branch)
 
@@ -294,7 +294,7 @@ class PostgresSink(StagedParquet):
             rows = self.columns_of(staged) if staged else None
             return files_at(self.root, self.target, checkpoint_id, staged, rows, self.columns)
         with self._connected() as connection:
-            existing = tables.look(connection, self.target)
+            existing = tables.find_table(connection, self.target)
             if existing is None:
                 raise no_table(self.target, checkpoint_id)
             rows = self._changing.rows_at(connection, existing, branch)

@@ -77,7 +77,7 @@ def statement(sql: str) -> TextClause:
     return text(sql.replace(":", "\\:"))
 
 
-def look(connection: Connection, target: Target) -> Existing | None:
+def find_table(connection: Connection, target: Target) -> Existing | None:
     """The table; None if there is none, or this role may not know."""
     asked = {"name": quoted(target)}
     rows = connection.execute(_COLUMNS, asked).all()

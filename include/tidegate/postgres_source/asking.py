@@ -62,7 +62,7 @@ class Asked:
 
     def table(self, names: Sequence[str] | None) -> tables.KnownTable:
         """The table, which must be fit to be read. `names`: the columns that are wanted, None for all."""
-        found = tables.look(self._connection, self._source.target, self._source.xid)
+        found = tables.find_table(self._connection, self._source.target, self._source.xid)
         if found is None:
             raise self._reader.no_table()
         if problems := tables.problems(found, self._source.key or (), names):

@@ -82,7 +82,7 @@ class KnownTable:
         return next((column for column in self.columns if column.name == name), None)
 
 
-def look(connection: Connection, target: Target, xid: str) -> KnownTable | None:
+def find_table(connection: Connection, target: Target, xid: str) -> KnownTable | None:
     """The table; None if there is none, or this role may not know."""
     asked = {"name": quoted(target)}
     kind = connection.execute(_KIND, asked).scalar()

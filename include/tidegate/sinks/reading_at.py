@@ -27,8 +27,8 @@ def appended(root: str, checkpoint_id: int, branch: Branch, staged: Sequence[Sta
     _require_there(root, checkpoint_id)
     # A rewind makes a partition's second name before it takes the first one away. So one that moves between these
     # looks, in either direction, is seen by one of them.
-    looks = (rewind.withdrawn(root), rewind.shown(root), rewind.withdrawn(root))
-    ids = sorted({id_ for look in looks for id_ in look if id_ in branch})
+    readings = (rewind.withdrawn(root), rewind.shown(root), rewind.withdrawn(root))
+    ids = sorted({id_ for reading in readings for id_ in reading if id_ in branch})
     if staged and checkpoint_id not in ids:
         raise FileNotFoundError(f"{root}: the partition of checkpoint {checkpoint_id}")
     parts = _in_few_files(root, checkpoint_id, ids) or [_partition(root, id_) for id_ in ids]

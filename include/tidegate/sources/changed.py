@@ -68,7 +68,7 @@ class ChangedFiles:
         lists was read, in whatever version, unless it had no row then."""
         paths = [file.path for file in files]
         known = manifests.find(paths, before, storage) if files else {}
-        seen = zip(files, directory.look(paths) if files else [], strict=True)
+        seen = zip(files, directory.stat(paths) if files else [], strict=True)
         return [
             (file, now)
             for file, now in seen
@@ -110,7 +110,7 @@ def require_still_there(directory: Directory, files: Sequence[FileVersion]) -> N
     paths = [file.path for file in files]
     for path in directory.moved_away(paths):
         raise is_a_link_now(f"{directory.location}/{path}")
-    for file, now in zip(files, directory.look(paths), strict=True):
+    for file, now in zip(files, directory.stat(paths), strict=True):
         if not directory.is_same(file, now):
             what = "is gone" if now is None else f"has changed: {difference(file, now)}"
             raise SourceChangedError(

@@ -77,7 +77,7 @@ class Directory:
             return
         raise SourceUnavailableError(f"{what}. Nothing was read and nothing is lost: {way_out}, then run again.")
 
-    def look(self, paths: Sequence[str]) -> list[FileVersion | None]:
+    def stat(self, paths: Sequence[str]) -> list[FileVersion | None]:
         """The files as they are now, None for those that are gone. Raises `StorageError`."""
         try:
             found = self._filesystem.get_file_info([f"{self._root}/{path}" for path in paths])
@@ -120,7 +120,7 @@ class Directory:
         `StorageError`."""
         content = self._read(file.path, file.size)
         is_whole = content is not None and len(content) == file.size
-        return content if is_whole and file.is_at(self.look([file.path])[0]) else None
+        return content if is_whole and file.is_at(self.stat([file.path])[0]) else None
 
     def _checksum(self, file: FileVersion) -> str | None:
         with self._opened(file.path) as stream:

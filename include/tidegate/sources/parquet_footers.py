@@ -75,20 +75,20 @@ class Footers:
         from pyarrow import fs
 
         filesystem, root = fs.FileSystem.from_uri(location)
-        look = _Look(filesystem, root.rstrip("/"), location, expected)
+        check = _FooterCheck(filesystem, root.rstrip("/"), location, expected)
         new = [file for file in files if (expected.exact, file) not in self._fine]
         if not new:
             return True
         with ThreadPoolExecutor(min(_THREADS, len(new))) as pool:
-            unknown = [file for file, known in zip(new, pool.map(look.at, new), strict=True) if not known]
+            unknown = [file for file, known in zip(new, pool.map(check.at, new), strict=True) if not known]
         for file in unknown if names_of is not None else ():
-            look.require_names(file, names_of(file.path))  # type: ignore[misc]
+            check.require_names(file, names_of(file.path))  # type: ignore[misc]
         self._fine = {(expected.exact, file) for file in {*files} - {*unknown}}
         return not unknown
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _FooterCheck:
     filesystem: "pafs.FileSystem"
     root: str
     location: str

@@ -21,7 +21,7 @@ def name_below(location: str, given: str) -> str:
 def read_pieces(directory: Directory, rows: Iterable[ReadFile]) -> dict[str, ReadPiece]:
     """By their paths. Raises `StorageError`."""
     by_path = {row.file.path: row for row in rows}
-    found = directory.look(list(by_path)) if by_path else []
+    found = directory.stat(list(by_path)) if by_path else []
     pieces = {}
     for row, now in zip(by_path.values(), found, strict=True):
         then = row.file

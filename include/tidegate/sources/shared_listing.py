@@ -27,7 +27,7 @@ class SharedListing:
         self._selection = selection
         self._listing: Listing | None = None
         self._listed_for: set[tuple[int, int]] = set()
-        self._has_looked = False
+        self._has_checked = False
         self.found_by: Mapping[str, str] = {}  # the names of links that led to files
         self.ended = False
 
@@ -49,7 +49,7 @@ class SharedListing:
         """Look for the marker first, so that the listing has every file that was written before it."""
         source = self._source
         directory = Directory(source.location)
-        marker = None if source.end_marker is None else directory.look([source.end_marker])[0]
+        marker = None if source.end_marker is None else directory.stat([source.end_marker])[0]
         listing = directory.files(source.recursive, source.follow_links)
         self.found_by = listing.found_by
         refuse_links(source.location, listing.links, self.is_selected)
@@ -69,9 +69,9 @@ class SharedListing:
 
     def _say_if_none_is_taken(self, listing: Listing) -> None:
         """Once a run. Nearly always one of the first files is taken."""
-        if self._has_looked or not len(listing.paths):
+        if self._has_checked or not len(listing.paths):
             return
-        self._has_looked = True
+        self._has_checked = True
         for paths in (listing.paths[:1000], listing.paths):
             says = takes_none(self._source.location, paths.to_pylist(), self.found_by, self._selection)
             if says is None:

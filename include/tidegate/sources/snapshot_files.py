@@ -165,7 +165,7 @@ class Versions(_Source):
         if directory.moved_away([name]):
             target = os.path.basename(os.path.realpath(self.location))
             refuse_links(directory.location, [Link(name, target, False)], lambda _: True)
-        return [file._replace(path=self._file) for file in directory.look([name]) if file is not None]
+        return [file._replace(path=self._file) for file in directory.stat([name]) if file is not None]
 
     def _place(self, name: str) -> tuple[Directory, str]:
         """Where a file is, and its name there. A link that may be followed is read where it leads."""
@@ -240,7 +240,7 @@ class Versions(_Source):
         """See `ports.RereadingSource`. A restore reads the newest version again, and none that it has replaced."""
         fresh = _fresh(restored, taken or Snapshot())
         names = sorted({handle.details["file"] for handle in fresh})
-        gone = [name for name in names if self._place(name)[0].look([self._place(name)[1]]) == [None]]
+        gone = [name for name in names if self._place(name)[0].stat([self._place(name)[1]]) == [None]]
         return ReadSince(len(fresh), sum(handle.bytes for handle in fresh), gone)
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:

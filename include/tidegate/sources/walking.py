@@ -46,23 +46,23 @@ def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool, foll
     directories = [""]
     links: list[str] = []
 
-    def look(paths: Sequence[str]) -> tuple[Listing, list[str]]:
-        return _look(filesystem, root, paths)
+    def stat(paths: Sequence[str]) -> tuple[Listing, list[str]]:
+        return _stat(filesystem, root, paths)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while directories:
             batches = _batches(chain.from_iterable(_entries(root, directory, links) for directory in directories))
             # The first is looked at here: nearly always it is all there is, and needs no thread.
-            looked = [look(next(batches, ())), *pool.map(look, batches)]
-            parts += [found for found, _ in looked]
-            directories = [f"{path}/" for _, below in looked for path in below] if recursive else []
+            statted = [stat(next(batches, ())), *pool.map(stat, batches)]
+            parts += [found for found, _ in statted]
+            directories = [f"{path}/" for _, below in statted for path in below] if recursive else []
     seen = [(f"{root}/{path}", path) for path in links if not is_hidden(path)]
     away = tuple(resolve(root, seen, recursive, is_hidden)) if seen else ()
     if not follow_links:
         return replace(joined(parts), links=away)
     found_by = follow(root, away, is_hidden)
     more = [path for path in found_by if not is_below(path) or not (recursive or "/" not in path)]
-    return replace(joined([*parts, _look(filesystem, root, more)[0]]), found_by=found_by)
+    return replace(joined([*parts, _stat(filesystem, root, more)[0]]), found_by=found_by)
 
 
 def _entries(root: str, directory: str, links: list[str]) -> list[str]:
@@ -82,7 +82,7 @@ def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _look(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Listing, list[str]]:
+def _stat(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Listing, list[str]]:
     """The files among these paths, and the directories."""
     from pyarrow import fs
 

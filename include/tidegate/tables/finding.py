@@ -111,7 +111,7 @@ class _Finding:
             if self.wanted is None and self.wait is not None:
                 target = self._newest(readings, target)
             try:
-                return self._look(readings, target)
+                return self._find(readings, target)
             except CheckpointInDoubtError:
                 if time.monotonic() >= (patient if target is None else until):
                     raise
@@ -133,7 +133,7 @@ class _Finding:
         newest = readings.newest_completed(self.pipeline)
         return newest if target is None or newest is None else min(target, newest)
 
-    def _look(self, readings: "Readings", target: int | None) -> tuple[TablesAt, dict[str, Rows]]:
+    def _find(self, readings: "Readings", target: int | None) -> tuple[TablesAt, dict[str, Rows]]:
         at = readings.tables_at(self.pipeline, target, self.names)
         rows = {name: self._rows(at, name) for name in self.names or at.sinks}
         if readings.tables_at(self.pipeline, at.checkpoint_id, self.names).restores != at.restores:

@@ -36,14 +36,14 @@ class Tables:
         checkpoint: int,
         completed_at: datetime,
         found: Mapping[str, Rows],
-        look_again: "Callable[[], Mapping[str, Rows]]",
+        find_again: "Callable[[], Mapping[str, Rows]]",
     ) -> None:
         self.pipeline = pipeline
         self.checkpoint = checkpoint
         self.completed_at = completed_at
         self.names = tuple(found)
         self._found = found
-        self._look_again = look_again
+        self._find_again = find_again
 
     def __repr__(self) -> str:
         return f"<tables {', '.join(self.names)} of pipeline {self.pipeline} as of checkpoint {self.checkpoint}>"
@@ -107,5 +107,5 @@ class Tables:
                         f"Table {name!r} of pipeline {self.pipeline!r} cannot be read: its files move repeatedly, "
                         f"the last was {error}. Nothing was changed. Read it again."
                     ) from error
-                self._found = self._look_again()
+                self._found = self._find_again()
         raise AssertionError("the last attempt has returned or raised")

@@ -144,23 +144,23 @@ def _end(work: Work, errors: int) -> None:
 def _until(step: Step, work: Work, code: tuple[str, ...], number: signal.Signals) -> None:
     visits = 0
 
-    def look(frame: FrameType) -> None:
+    def on_frame(frame: FrameType) -> None:
         nonlocal visits
         if frame.f_lineno == step.line and frame.f_code.co_filename == step.file:
             visits += 1
             if visits == step.visit:
                 os.kill(os.getpid(), number)
 
-    _trace(code, look)
+    _trace(code, on_frame)
     work()
 
 
-def _trace(code: Iterable[str], look: Callable[[FrameType], None]) -> None:
+def _trace(code: Iterable[str], on_frame: Callable[[FrameType], None]) -> None:
     prefixes = tuple(code)
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            look(frame)
+            on_frame(frame)
         return on_line
 
     sys.settrace(lambda frame, event, _: on_line if frame.f_code.co_filename.startswith(prefixes) else None)

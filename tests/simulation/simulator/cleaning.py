@@ -17,7 +17,7 @@ def clean(world: "World") -> None:
     """What it deletes, `live_files` looks at. Nothing here is damaged, whatever else goes on."""
     cleaning, only_a_plan = world.open_coordinator().cleaning, world.aside.random() < 0.3
     if only_a_plan and world.scheduler.current is not None:
-        world.observer.only_look.add(world.scheduler.current)
+        world.observer.only_read.add(world.scheduler.current)
     report = cleaning.plan() if only_a_plan else cleaning.clean()
     require(not report.damage, f"what another process did is called damage: {report.damage_lines()}")
     require(report.changed != only_a_plan, f"the report says that something {'' if report.changed else 'un'}changed")

@@ -44,6 +44,6 @@ def check_waits(world: "Running", process: "Run", before: timedelta) -> None:
         longest = max(config.interval, config.interval_during_backlog or config.interval, config.min_pause * 2)
         require(due - run._now <= longest, f"the next periodic checkpoint is due in {due - run._now} only")
     seen_at = world.store.state.region.seen_at
-    if run._pace.looked_at >= before and world.store.state.region.attempt == run._attempt and seen_at is not None:
+    if run._pace.polled_at >= before and world.store.state.region.attempt == run._attempt and seen_at is not None:
         away = abs(world.clock.now() - seen_at)
         require(away <= REGION_LEASE, f"the sign of life of a region that lives is {away} away from its clock")

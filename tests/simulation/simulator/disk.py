@@ -89,7 +89,7 @@ class SimulatedDisk:
             raise FileExistsError(errno.EEXIST, "File exists", path)
         self.write(path, content, size)
 
-    def look(self, path: str) -> Any:
+    def find(self, path: str) -> Any:
         """What has this name, None if nothing has; a link is not followed."""
         node: Any = self.root
         for name in self._parts(path):
@@ -107,10 +107,10 @@ class SimulatedDisk:
 
     def makedirs(self, path: str, exist_ok: bool) -> None:
         parent = posixpath.dirname(path)
-        if parent != "/" and not isinstance(self.look(parent), dict):
+        if parent != "/" and not isinstance(self.find(parent), dict):
             self.makedirs(parent, exist_ok)
         with suppress(FileExistsError):  # somebody else was faster
-            if not isinstance(self.look(path), dict):
+            if not isinstance(self.find(path), dict):
                 self.mkdir(path)
 
     def listdir(self, path: str) -> list[str]:
@@ -119,11 +119,11 @@ class SimulatedDisk:
 
     def isdir(self, path: str) -> bool:
         self._point(f"isdir {path}")
-        return isinstance(self.look(path), dict)
+        return isinstance(self.find(path), dict)
 
     def realpath(self, path: str) -> str:
         """Of a link itself; no directory on the way to it is one."""
-        node = self.look(path)
+        node = self.find(path)
         return posixpath.join(posixpath.dirname(path), node) if isinstance(node, Link) else path
 
     def rename(self, source: str, target: str) -> None:
@@ -198,7 +198,7 @@ class SimulatedDisk:
     def close(self, descriptor: int) -> None: ...
 
     def rmtree(self, path: str, ignore_errors: bool = True) -> None:
-        node = self.look(path)
+        node = self.find(path)
         for name in list(node) if isinstance(node, dict) else ():
             child = posixpath.join(path, name)
             if isinstance(node.get(name), dict):
@@ -221,13 +221,13 @@ class SimulatedDisk:
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
 
     def _directory(self, path: str) -> Directory:
-        node = self.look(path)
+        node = self.find(path)
         if not isinstance(node, dict):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return node
 
     def file(self, path: str) -> File:
-        node = self.look(path)
+        node = self.find(path)
         if not isinstance(node, File):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return node

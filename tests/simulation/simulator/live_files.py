@@ -19,7 +19,7 @@ def require_unneeded(world: "World", owner: str, path: str) -> None:
     """Called before a file is deleted. No retained checkpoint refers to it, no sink has yet to commit it, and its
     writer has ended."""
     state = world.store.state
-    require(world.scheduler.current not in world.observer.only_look, f"{path} is deleted by somebody who only looks")
+    require(world.scheduler.current not in world.observer.only_read, f"{path} is deleted by somebody who only looks")
     for record in state.checkpoints.values():
         if record.status is Status.COMPLETED:
             needed = (owner, path) in references(world, record)

@@ -45,12 +45,12 @@ def check(sink: "SimulatedSink", partitions: Mapping[int, Mapping[str, Any]], co
     """A version has each row of the partitions of its checkpoint's branch once. `partitions` are all, visible or not;
     `committed` those that it must have by now, None while sinks go back with a restore."""
     base = f"{sink.root}/{merged.MERGED}"
-    link = (sink.world.disk.look(base) or {}).get("current")
+    link = (sink.world.disk.find(base) or {}).get("current")
     if committed:
         require(link is not None, f"{sink.name} has no merged files of {committed}")
     if link is None:
         return
-    version, files = int(link.rpartition("-")[2]), sink.world.disk.look(f"{base}/{link}")
+    version, files = int(link.rpartition("-")[2]), sink.world.disk.find(f"{base}/{link}")
     require(files is not None, f"{sink.name} shows merged files of checkpoint {version}, which are gone")
     moment = sink.world.observer.history.moments.get(version)
     if moment is None:  # a lost database knew it

@@ -55,7 +55,7 @@ class Observer:
         self.returned: dict[Process | None, Return] = {}  # the restore that each has carried out
         self.wanted: dict[Process | None, Target | FromDirectory] = {}  # where each process that restores was to go
         self.disposes: dict[Process | None, int] = {}  # the savepoint that each is to dispose of
-        self.only_look: set[Process | None] = set()  # processes that may delete nothing
+        self.only_read: set[Process | None] = set()  # processes that may delete nothing
         self.attempts: dict[Process | None, int] = {}  # the attempt at committing that each process has taken last
 
     def committed(self, before: "PipelineState", after: "PipelineState") -> None:

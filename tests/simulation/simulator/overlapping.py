@@ -76,7 +76,7 @@ class Overlapping:
         self.judged[id_] = {h.path for row in subtasks.values() for h in row.snapshot.handles if _is_staged(h)}
         self._judged_rows[id_] = _rows_staged(world, subtasks)
 
-    def look(self, world: "Running", before: Any, after: Any) -> None:
+    def check(self, world: "Running", before: Any, after: Any) -> None:
         """After every commit."""
         going = [id_ for id_, each in after.checkpoints.items() if each.status is Status.IN_PROGRESS]
         self.met[len(going)] += 1

@@ -33,7 +33,7 @@ class Checks:
         self.in_the_commit = InTheCommit(world)
         self.lasting = Lasting(world)
 
-    def look(self, before: Any, after: Any) -> None:
+    def check(self, before: Any, after: Any) -> None:
         """After every commit."""
         if before is after:
             return
@@ -55,7 +55,7 @@ class Checks:
                 self.lasting.completes(id_, follows, snapshots)
                 self._verify(record, snapshots)
         self.in_the_commit.check()
-        self.world.overlapping.look(self.world, before, after)
+        self.world.overlapping.check(self.world, before, after)
         was_rewinding = bool(before.restores) and before.restores[-1].rewound_at is None
         if was_rewinding and after.restores[-1].rewound_at is not None:
             self._check_tables(after)

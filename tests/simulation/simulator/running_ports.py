@@ -46,7 +46,7 @@ class Shaky:
             yield tx
             if fate is not None and when == "before":
                 raise fate("before commit")
-        world.checks.look(before, self.state)
+        world.checks.check(before, self.state)
         if fate is not None:
             raise fate("after commit")
 

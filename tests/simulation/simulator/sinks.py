@@ -59,13 +59,13 @@ class SimulatedSink:
         return StateHandle(path, HandleKind.STAGED, len(rows), len(content), checksum, checkpoint_id)
 
     def is_whole(self, handle: StateHandle) -> bool:
-        file = self.world.disk.look(f"{self.root}/{handle.path}")
+        file = self.world.disk.find(f"{self.root}/{handle.path}")
         return file is not None and file.size == handle.bytes
 
     @property
     def staged(self) -> dict[str, tuple[Row, ...]]:
         """Rows by path."""
-        staging = self.world.disk.look(f"{self.root}/_staging") or {}
+        staging = self.world.disk.find(f"{self.root}/_staging") or {}
         return {
             f"_staging/{directory}/{name}": file.content
             for directory in staging
@@ -78,12 +78,12 @@ class SimulatedSink:
 
     def _visible(self) -> dict[int, dict[str, Any]]:
         """Checkpoints and their files."""
-        root = self.world.disk.look(self.root) or {}
+        root = self.world.disk.find(self.root) or {}
         if self.input is SinkInput.CHANGES:
             return _partitions(root)
         if "current" not in root:
             return {}
-        files = self.world.disk.look(f"{self.root}/{root['current']}")
+        files = self.world.disk.find(f"{self.root}/{root['current']}")
         require(files is not None, f"{self.name} shows {root['current']}, which is gone")
         return {int(root["current"].rpartition("-")[2]): files}
 
@@ -93,7 +93,7 @@ class SimulatedSink:
 
     def put_away(self) -> dict[int, dict[str, Any]]:
         """The same of what is withdrawn."""
-        return _partitions(self.world.disk.look(f"{self.root}/_withdrawn") or {})
+        return _partitions(self.world.disk.find(f"{self.root}/_withdrawn") or {})
 
     def check(self) -> None:
         """What readers see is whole, and goes back only with a restore; who opened the version before may finish."""
@@ -117,7 +117,7 @@ class SimulatedSink:
                 self.replaced_at[before] = self.world.clock.time
             lately = {id_ for id_, at in self.replaced_at.items() if self.world.clock.time - at < self.readable_for}
             for id_ in filter(None, lately | {*self.shown[-2:-1]}):
-                files = self.world.disk.look(f"{self.root}/_versions/chk-{id_}")
+                files = self.world.disk.find(f"{self.root}/_versions/chk-{id_}")
                 require(files is not None, f"{self.name} has removed checkpoint {id_}, which readers may have open")
                 self._check_whole(id_, files)
 
@@ -226,7 +226,7 @@ class SimulatedSink:
         self.world.disk.marks[self.root] = owner
 
     def is_used(self) -> bool:
-        root = self.world.disk.look(self.root) or {}
+        root = self.world.disk.find(self.root) or {}
         return any(each for name, each in root.items() if name != "_committing")
 
     def staged_checkpoints(self) -> list[int]:
@@ -274,7 +274,7 @@ class StagingArea:
 
     def read(self, path: str) -> bytes:
         self.sink.world.point(f"reads {path} of {self.sink.name}")
-        file = self.sink.world.disk.look(f"{self.sink.root}/{path}")
+        file = self.sink.world.disk.find(f"{self.sink.root}/{path}")
         if file is None:
             raise StateIntegrityError(f"{path} is gone")
         return json.dumps(file.content).encode()

@@ -37,7 +37,7 @@ class Topic:
         self.kafka, self.slot, self.committer = kafka, slot, committer
         self.logs = kafka.brokers.topic(slot.topic, partitions)
         self.found: dict[int, Transaction] = {}  # by checkpoint, that which brought its rows
-        self._looked_at = 0
+        self._read_up_to = 0
 
     # -- what a sink does
 
@@ -66,10 +66,10 @@ class Topic:
 
     # -- what must hold
 
-    def look(self, promised: Mapping[int, Sequence[Any]]) -> None:
+    def read_committed(self, promised: Mapping[int, Sequence[Any]]) -> None:
         """At what has been committed since the last look."""
         ended = self.kafka.brokers.ended
-        for each in ended[self._looked_at :]:
+        for each in ended[self._read_up_to :]:
             ids = {
                 int(record.headers[CHECKPOINT]) for log, record in each.records if log in self.logs and record.headers
             }
@@ -84,7 +84,7 @@ class Topic:
                 require(had == [sorted(self.found)], f"{self.slot.topic} has {[*self.found]}, and the marks {marks}")
                 same = self.kafka.whole.setdefault((self.slot.pipeline, id_), each) is each
                 require(same, f"{self.slot.topic} has checkpoint {id_} in another transaction than other topics")
-        self._looked_at = len(ended)
+        self._read_up_to = len(ended)
 
     def rows_of(self, checkpoint_id: int) -> list[Any]:
         records = self.found[checkpoint_id].records if checkpoint_id in self.found else []
@@ -100,7 +100,7 @@ class Topic:
         """`promised`: by completed checkpoint, its rows. `delivered`: those of which the sink has said that it shows
         them."""
         known = len(self.found)
-        self.look(promised)
+        self.read_committed(promised)
         for id_ in [*self.found][known:]:
             require(id_ in promised, f"{self.slot.topic} has checkpoint {id_}, which has not completed")
             rows, expected = self.rows_of(id_), sorted(promised[id_])

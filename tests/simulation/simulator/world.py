@@ -268,7 +268,7 @@ class World:
             if not self.dag_runs or self.random.random() < 0.05:
                 self._ask()
         if self.dag_runs:
-            self._look_at(self.random.randrange(len(self.dag_runs)))
+            self._take_turn(self.random.randrange(len(self.dag_runs)))
 
     def _ask(self) -> None:
         self._asked += 1
@@ -303,7 +303,7 @@ class World:
         left = [self.store.state.checkpoints[id_].request_id for id_ in sorted(self.observer.history.left_by)]
         return [self.requests[request_id] for request_id in left if request_id in self.requests]
 
-    def _look_at(self, number: int) -> None:
+    def _take_turn(self, number: int) -> None:
         request, run = self.dag_runs[number]
         try:
             next(run)

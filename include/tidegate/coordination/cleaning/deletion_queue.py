@@ -46,7 +46,7 @@ class QueuedDeletions:
         self._context = context
         self._sinks = sinks
 
-    def look(self, tx: StoreTransaction) -> Queue:
+    def read(self, tx: StoreTransaction) -> Queue:
         in_progress = [record.checkpoint_id for record in tx.in_progress()]
         return Queue(tx.pending_deletions(ASKED), in_progress, tx.region(), closed_for_ever(tx.pipeline()))
 
@@ -65,7 +65,7 @@ class QueuedDeletions:
         pipeline are removed too."""
         while True:
             with self._context.transaction() as tx:
-                queue = self.look(tx)
+                queue = self.read(tx)
             if gone := self.carry_out(queue):
                 with self._context.transaction() as tx:
                     self.record(tx, gone)

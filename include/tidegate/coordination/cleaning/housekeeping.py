@@ -61,10 +61,10 @@ class CleaningAlong:
         self._remaining: Unreferenced | None = None
         self._has_failed = False
 
-    def look(self, tx: StoreTransaction) -> None:
+    def check(self, tx: StoreTransaction) -> None:
         """Read what to delete. Nothing is expired here, which is left to `end`."""
         if not self._sweeper.find_expired(tx):
-            self._garbage = self._sweeper.look(tx)
+            self._garbage = self._sweeper.find_garbage(tx)
 
     def delete(self) -> None:
         garbage = self._garbage

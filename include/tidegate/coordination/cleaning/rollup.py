@@ -22,7 +22,7 @@ class HistoryRollup:
         self._is_due = False
         self._found_nothing_at: datetime | None = None
 
-    def look(self, tx: StoreTransaction) -> None:
+    def check(self, tx: StoreTransaction) -> None:
         """Read whether the oldest checkpoint is due. A process that has found none reads again after a while."""
         now, before = self._context.clock.now(), self._found_nothing_at
         self._is_due = False

@@ -92,7 +92,7 @@ class Sweeper:
         ones that an undo can no longer bring back."""
         while True:
             with self._context.transaction() as tx:
-                garbage = self.look(tx)
+                garbage = self.find_garbage(tx)
             if cleared := self.delete(garbage):
                 with self._context.transaction() as tx:
                     left = self.record(tx, cleared)
@@ -100,7 +100,7 @@ class Sweeper:
             if not garbage.queue.has_more:
                 return
 
-    def look(self, tx: StoreTransaction) -> Garbage:
+    def find_garbage(self, tx: StoreTransaction) -> Garbage:
         """Read the garbage. This is the first step of a cleaning, whose steps others take within their own
         transactions."""
         expired, now = self.find_expired(tx), self._context.clock.now()
@@ -110,12 +110,12 @@ class Sweeper:
             tx.end_import(stale, now)
         for ahead in expired.ahead:
             tx.touch_import(ahead, now)
-        self.rollup.look(tx)
-        queue = self.deletions.look(tx)  # a store reads it together with the following
+        self.rollup.check(tx)
+        queue = self.deletions.read(tx)  # a store reads it together with the following
         return Garbage(tx.unswept(), tx.region(), queue)
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
-        """Return the checkpoints and imports that `look` would end first. Reads only."""
+        """Return the checkpoints and imports that `find_garbage` would end first. Reads only."""
         now, imports = self._context.clock.now(), tx.imports()
         overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
         subsumed = choose_subsumed(tx.retained(), self._rule, now)

@@ -139,9 +139,9 @@ class ContinuousRun:
             self._advance(polls=True)
         now = self._now
         if self._recording.take():
-            self._pace.look_is_due()
+            self._pace.poll_store_next()
         has_completed = self._completing.has_ended if self._completing else None
-        if self._pace.is_look_due(self._due_at(), has_completed, now) and self._look(now):
+        if self._pace.is_store_poll_due(self._due_at(), has_completed, now) and self._poll(now):
             return True
         self._advance(self._pace.is_poll_due(self._now))
         return False
@@ -153,17 +153,17 @@ class ContinuousRun:
         self._report(done)
         self._pace.advanced(done, polls, bool(self._recording), begin, polled_by)
 
-    def _look(self, now: timedelta) -> bool:
-        self._pace.looked_at = now
+    def _poll(self, now: timedelta) -> bool:
+        self._pace.polled_at = now
         try:
-            look = self._coordinator.look(self._attempt, self._lag)
+            polled = self._coordinator.poll_region(self._attempt, self._lag)
         except SupersededAttemptError:
             if self._under_way.has_stopped():
                 return True  # the pipeline was resumed before this process read the store
             raise
-        self._pipeline = look.pipeline
+        self._pipeline = polled.pipeline
         if self._pipeline.status in ACTIVE:  # a stopping pipeline takes its savepoint and no others
-            self._asking.ask_for_people(look.requests, self._is_busy)
+            self._asking.ask_for_people(polled.requests, self._is_busy)
             if not self._is_busy:
                 self._asking.ask_if_due(self._attempt, self._now)
         if self._pipeline.status in WITH_REGION and self._under_way.follow(self._completing, self._background):

@@ -6,7 +6,7 @@ from tidegate.ports import Round
 from tidegate.protocol.continuous.schedule import PollSchedule
 
 #: The longest time between two reads of the store, if nothing is known to be due there.
-LOOK_EVERY = timedelta(seconds=0.5)
+POLL_EVERY = timedelta(seconds=0.5)
 
 #: The time between two rounds while a snapshot is being written, whose end is not notified.
 _WHILE_WRITING = timedelta(seconds=0.02)
@@ -17,7 +17,7 @@ class Pace:
     request, if known."""
 
     def __init__(self, now: timedelta) -> None:
-        self.looked_at = now
+        self.polled_at = now
         self.idle = False  # nothing was done in the last round
         self._writing = False
         self._is_due = True  # whether a read of the store is due
@@ -42,13 +42,13 @@ class Pace:
     def is_poll_due(self, now: timedelta) -> bool:
         return self._polls.is_due(now)
 
-    def look_is_due(self) -> None:
+    def poll_store_next(self) -> None:
         self._is_due = True
 
-    def is_look_due(self, due: timedelta | None, has_completed: bool | None, now: timedelta) -> bool:
+    def is_store_poll_due(self, due: timedelta | None, has_completed: bool | None, now: timedelta) -> bool:
         """Whether to read the store. `has_completed`: whether the completion in progress has ended; None if there is
         none."""
-        if now - self.looked_at >= LOOK_EVERY or (due is not None and now >= due):
+        if now - self.polled_at >= POLL_EVERY or (due is not None and now >= due):
             return True
         return self._is_due if has_completed is None else has_completed  # the run itself causes most changes
 

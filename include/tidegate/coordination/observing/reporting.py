@@ -33,8 +33,8 @@ class Reporting:
         self._events.deliver()
 
     def watch(self) -> Health:
-        """See `Staleness.look`. Afterwards the events that are due are delivered."""
-        health = self._staleness.look()
+        """See `Staleness.check`. Afterwards the events that are due are delivered."""
+        health = self._staleness.check()
         self._events.deliver()
         return health
 

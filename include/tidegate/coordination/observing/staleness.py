@@ -49,7 +49,7 @@ class Staleness:
         self._context = context
         self._stale_after = stale_after
 
-    def look(self) -> Health:
+    def check(self) -> Health:
         """Record an event if the pipeline has become stale, or is no longer stale."""
         with self._context.transaction() as tx:
             now, stale_at = self._context.clock.now(), None

@@ -31,7 +31,7 @@ log = logging.getLogger("tidegate")
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _Checked:
     """`knows_any`: the database has a checkpoint of the pipeline."""
 
     knows_any: bool
@@ -51,13 +51,13 @@ class Identification:
         """Check the pipeline's identity and places. Must be called before any work on it. With `regains`, a database
         that does not have the pipeline gets it back, with its places. Raises `PipelineIdentityError`,
         `StorageError`, `SinkError`."""
-        looked = self._look(lambda tx: self._refused(tx, regains))
-        require_own_places(self._context.pipeline_id, looked.refusals)
+        checked = self._check_endpoints(lambda tx: self._refused(tx, regains))
+        require_own_places(self._context.pipeline_id, checked.refusals)
 
     def require_stored_here(self) -> None:
         """Require that the pipeline's state is on this process's storage. Copies of a project have the same places
         below their homes, but each has its own checkpoint storage. Raises `PipelineIdentityError`, `StorageError`."""
-        self._look(lambda _: [])
+        self._check_endpoints(lambda _: [])
 
     def check_to_begin(self) -> None:
         """Call `check` before a checkpoint or region begins. If this database has no checkpoint of the pipeline, its
@@ -67,10 +67,10 @@ class Identification:
 
     def find_refusals(self) -> list[Refusal]:
         """Check as `check_to_begin` does, but return the refusals of places that the pipeline's sinks write to."""
-        looked = self._look(self._refused)
-        if not looked.knows_any:
+        checked = self._check_endpoints(self._refused)
+        if not checked.knows_any:
             self.require_not_lost()
-        return looked.refusals
+        return checked.refusals
 
     def require_not_lost(self) -> None:
         """Require that the checkpoint storage has no completed checkpoint, when the database has none of the pipeline.
@@ -100,20 +100,20 @@ class Identification:
             places = [replace(place, is_recorded=place.is_recorded or place.operator_id in known) for place in places]
         return refused_places(places, regains)
 
-    def _look(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Looked":
+    def _check_endpoints(self, find: Callable[[StoreTransaction], list[Refusal]]) -> "_Checked":
         missing = None
         while True:
             with self._context.transaction() as tx:
                 refusals = find(tx)
                 latest = tx.latest_completed()
             if latest is None:
-                return _Looked(self._knows_any(), refusals)
+                return _Checked(self._knows_any(), refusals)
             if latest.metadata_path is None:
-                return _Looked(True, refusals)
+                return _Checked(True, refusals)
             path = latest.metadata_path
             if path in self._context.storage.list(directory(self._context.pipeline_id, latest.checkpoint_id)):
                 self.found(path)
-                return _Looked(True, refusals)
+                return _Checked(True, refusals)
             if path == missing:
                 raise stored_elsewhere(self._context.pipeline_id, path, self._context.storage.url)
             missing = (
@@ -125,7 +125,7 @@ class Identification:
         self._found = path
 
     @property
-    def has_looked(self) -> bool:
+    def has_checked(self) -> bool:
         """Whether any `_metadata` was found, so that the next may be recognised without a listing."""
         return self._found is not None
 

@@ -83,7 +83,7 @@ class Delivery:
         outstanding = find_outstanding(tx, record.checkpoint_id)
         cleaning = self._clean_along()
         if record.num_subtasks <= _NARROW:
-            cleaning.look(tx)
+            cleaning.check(tx)
         turn = None
         if outstanding.restore is None and outstanding.unnotified:
             turn = take(tx, self._context, self._work(outstanding.unnotified[0]))
@@ -97,12 +97,12 @@ class Delivery:
         """Deliver everything outstanding up to a completed checkpoint, then finish the cleaning. Return the deliveries
         of that checkpoint, also those made before, unless its history is rolled up. Raises `FinalizeError` and
         others if it has not completed, and as `deliver`."""
-        begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
+        begun = self._begun.pop(checkpoint_id, None) or self._read(checkpoint_id)
         self.deliver(begun.outstanding, begun.cleaning)
         begun.cleaning.end()
         return self._delivered(checkpoint_id, begun.subtasks)
 
-    def _look(self, checkpoint_id: int) -> Begun:
+    def _read(self, checkpoint_id: int) -> Begun:
         with self._context.transaction(Prefetch(completed=True)) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:

@@ -20,7 +20,7 @@ from tidegate.protocol.continuous.regions import (
     DeadRegion,
     LiveRegion,
     NoRegion,
-    RegionLook,
+    RegionPoll,
     RegionStart,
     decide_presence,
     is_current,
@@ -134,7 +134,7 @@ class RegionControl:
             tx.begin_attempt(checkpoint_id)
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
-    def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
+    def poll(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionPoll:
         """Record that the region is alive and its lag, and return the requests to it. If its pipeline is no longer
         running, the region must stop.
 
@@ -143,14 +143,14 @@ class RegionControl:
         with self._context.transaction() as tx:
             now, pipeline, region = self._context.clock.now(), tx.pipeline(), tx.region()
             if pipeline.status not in WITH_REGION:  # the status may have ended the region, but is the better reason
-                return RegionLook(pipeline)
+                return RegionPoll(pipeline)
             if not is_current(region, attempt):
                 raise superseded_error(self._context.pipeline_id, region, attempt)
             if needs_sign(region, now):
                 tx.touch_region(attempt, now)
             if lag and needs_recording(tx.lag(), lag):
                 tx.record_lag(lag)
-            return RegionLook(pipeline, tx.requests())
+            return RegionPoll(pipeline, tx.requests())
 
     def end(self, attempt: int) -> None:
         """End the region. Checkpoints that still wait for snapshots are aborted. Those that have all of them continue

@@ -72,7 +72,7 @@ class Snapshotting:
         except Exception as error:
             self._raise_if_fenced(task, error)
             raise
-        record = acknowledged or self.look(checkpoint_id)
+        record = acknowledged or self.poll(checkpoint_id)
         if record.phase is Phase.TRIGGERED:
             raise CheckpointDeclinedError(
                 f"The region of pipeline {self._context.pipeline_id} returned, but only {record.num_acknowledged} of "
@@ -193,7 +193,7 @@ class Snapshotting:
         by_subtask = {report.subtask: result for report, result in zip(acknowledgements, results, strict=True)}
         return by_subtask, last
 
-    def look(self, checkpoint_id: int) -> CheckpointRecord:
+    def poll(self, checkpoint_id: int) -> CheckpointRecord:
         """Return the checkpoint. Its `phase` shows whether all subtasks have acknowledged.
 
         Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and

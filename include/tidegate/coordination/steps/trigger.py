@@ -75,7 +75,7 @@ class Triggering:
         """See `CheckpointCoordinator.trigger`."""
         require_legal(request.request_id, request.kind, request.drain)
         require_legal_label(request.kind, Label(request.name, request.note))
-        cleaned, checked = False, not self._identification.has_looked
+        cleaned, checked = False, not self._identification.has_checked
         if checked:
             self._identification.check_to_begin()
         while True:

@@ -112,6 +112,6 @@ def is_settled(ended_at: datetime, now: datetime) -> bool:
     return now - ended_at > SWEEP_FOR
 
 
-def is_due(ended_at: datetime, last_look: datetime | None, now: datetime) -> bool:
+def is_due(ended_at: datetime, last_sweep: datetime | None, now: datetime) -> bool:
     """Whether to search the directories of a checkpoint that ended then (again) now. Performs no I/O."""
-    return last_look is None or is_over(last_look, SWEEP_EVERY, now) or is_settled(ended_at, now)
+    return last_sweep is None or is_over(last_sweep, SWEEP_EVERY, now) or is_settled(ended_at, now)

@@ -47,7 +47,7 @@ class RegionStart:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionLook:
+class RegionPoll:
     """The pipeline and the queued requests, as a region reads them."""
 
     pipeline: PipelineRecord

@@ -17,7 +17,7 @@ COMMIT_LEASE = timedelta(seconds=10)
 #: The time between two signs of life of a committer.
 SIGN_EVERY = COMMIT_LEASE / 4
 #: The time between two reads of a process that waits for a committer. A commit takes milliseconds.
-LOOK_EVERY = timedelta(seconds=0.2)
+POLL_EVERY = timedelta(seconds=0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def decide_take(
     rest = min(committer.seen_at, since) + COMMIT_LEASE - now
     if rest <= timedelta(0):
         return Take()
-    return WaitForCommitter(min(rest, LOOK_EVERY), committer, since)
+    return WaitForCommitter(min(rest, POLL_EVERY), committer, since)
 
 
 def is_committing(committer: CommitterRecord, attempt: int) -> bool:
