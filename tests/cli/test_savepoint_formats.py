@@ -118,7 +118,7 @@ def test_a_restore_says_where_from_in_one_way(here):
         (("--from", "saved", "--latest"), "Exactly one option must name the target"),
         (("--latest", "--claim-mode", "claim"), "--claim-mode and --relocate need --from"),
         (("--from", "nothing-here"), "has no marker _savepoint"),
-        (("--from", "saved", "--claim-mode", "claim", "--yes"), "where savepoint 1 of this database is"),
+        (("--from", "saved", "--claim-mode", "claim", "--yes"), "because savepoint 1 of this database is there"),
     ):
         refused = here("restore", "rows", *arguments)
         assert (refused.returncode, said in refused.stderr) == (ExitCode.USAGE, True), refused.stderr
