@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.protocol.text.installed import EXTRAS, mend_pair, not_installed, unequal_pair
+from tidegate.protocol.text.installed import EXTRAS, not_installed, repair_pair, unequal_pair
 
 PROJECT = Path(__file__).parents[2]
 
@@ -103,4 +103,4 @@ def test_pyspark_and_its_client_are_an_equal_pair_or_none():
     for fine in (("4.2.0", "4.2.0"), ("4.2.1", None), (None, "4.2.0"), (None, None)):
         assert unequal_pair(*fine) is None
     assert "pyspark 4.10.0 and pyspark-client 4.9.2 are installed" in str(unequal_pair("4.10.0", "4.9.2"))
-    assert mend_pair("4.10.0", "4.9.2").endswith("pyspark==4.9.2 pyspark-client==4.9.2")
+    assert repair_pair("4.10.0", "4.9.2").endswith("pyspark==4.9.2 pyspark-client==4.9.2")

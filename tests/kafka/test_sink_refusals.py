@@ -11,7 +11,7 @@ from kafka_sinks import SCHEMA, on_trial
 
 from tidegate import KafkaSink
 from tidegate.kafka import clients, markers, transactions
-from tidegate.kafka.clients import Heard
+from tidegate.kafka.clients import ClientErrors
 from tidegate.kafka.sink_refusals import Record, forward
 from tidegate.protocol.facts.errors import (
     ConfigurationError,
@@ -115,7 +115,7 @@ def test_what_brokers_say_is_explained() -> None:
     refusals = forward("events", ["out", "more"], 3)
 
     def said(code: int, record: Record | None = None) -> Any:
-        return refusals.of(KafkaError(code), Heard(), record)
+        return refusals.of(KafkaError(code), ClientErrors(), record)
 
     for code, kind, text in (
         (
@@ -142,7 +142,7 @@ def test_what_brokers_say_is_explained() -> None:
         assert str(found).endswith("then repeat the notify step, or run again.")
     assert "has 9 bytes" in str(said(KafkaError.MSG_SIZE_TOO_LARGE, Record("out", None, 9)))
     assert "may not make it" in str(
-        refusals.not_made("m", KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), Heard())
+        refusals.not_made("m", KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), ClientErrors())
     )
     assert "which was open for 1000 s" in str(refusals.took_too_long(1000))
 

@@ -14,14 +14,14 @@ from tidegate.protocol.subtask.messages import (
     BroadcastCancel,
     CaptureEnded,
     DiscardSnapshot,
+    ForwardAborted,
+    ForwardComplete,
+    ForwardSubsumed,
     NotifyAborted,
     NotifyComplete,
     Prepare,
     SnapshotOperators,
     StepDone,
-    TellAborted,
-    TellComplete,
-    TellSubsumed,
     WriteEnded,
     WriteFailed,
 )
@@ -65,7 +65,7 @@ def test_whatever_happens_each_checkpoint_has_one_fate_and_downstream_never_wait
             match effect:
                 case Prepare(id_):
                     assert not before or all(
-                        isinstance(other, TellAborted | TellComplete | TellSubsumed) for other in before
+                        isinstance(other, ForwardAborted | ForwardComplete | ForwardSubsumed) for other in before
                     )
                     assert all(other.checkpoint_id < id_ for other in effects if isinstance(other, Prepare))
                 case BroadcastBarrier():
@@ -80,8 +80,8 @@ def test_whatever_happens_each_checkpoint_has_one_fate_and_downstream_never_wait
                 case DiscardSnapshot(id_):
                     assert SnapshotOperators(id_) in before
                     assert not {DiscardSnapshot(id_), Acknowledge(id_)} & set(before)
-                case TellComplete(id_):
-                    assert all(other.checkpoint_id < id_ for other in effects if isinstance(other, TellComplete))
+                case ForwardComplete(id_):
+                    assert all(other.checkpoint_id < id_ for other in effects if isinstance(other, ForwardComplete))
             effects.append(effect)
         if isinstance(event, WriteEnded):
             wrote.add(event)

@@ -17,14 +17,14 @@ from tidegate.protocol.subtask.messages import (
     DiscardSnapshot,
     Fail,
     Finish,
+    ForwardAborted,
+    ForwardComplete,
+    ForwardSubsumed,
     NotifyAborted,
     NotifyComplete,
     Prepare,
     SnapshotOperators,
     StepDone,
-    TellAborted,
-    TellComplete,
-    TellSubsumed,
     WriteEnded,
     WriteFailed,
 )
@@ -59,34 +59,34 @@ SECTION_12 = {
         (Begin(2, ALIGNED), []),
     ],
     "guard: clears the abort mark": [
-        (NotifyAborted(5), [TellAborted(5)]),
+        (NotifyAborted(5), [ForwardAborted(5)]),
         *written(6),
         (Begin(5, ALIGNED), []),
     ],
     "step 0: aborted earlier": [
-        (NotifyAborted(1), [TellAborted(1)]),
+        (NotifyAborted(1), [ForwardAborted(1)]),
         (Begin(1, ALIGNED), [BroadcastCancel(1), AbortCapture(1)]),
         (Begin(1, ALIGNED), []),
         *written(2),
     ],
     "step 0: aborted earlier, a savepoint to stop with": [
-        (NotifyAborted(1), [TellAborted(1)]),
+        (NotifyAborted(1), [ForwardAborted(1)]),
         (Begin(1, ALIGNED, last=True), [BroadcastCancel(1), AbortCapture(1), Fail(1)]),
     ],
     "step 1: an abort sends a cancel marker in place of the barrier": [
         (Begin(1, ALIGNED), [Prepare(1)]),
-        (NotifyAborted(1), [BroadcastCancel(1), TellAborted(1)]),
+        (NotifyAborted(1), [BroadcastCancel(1), ForwardAborted(1)]),
         (StepDone(1), []),
         *written(2),
     ],
     "step 1, unaligned: an abort ends the capture too": [
         (Begin(1, UNALIGNED), [Prepare(1)]),
-        (NotifyAborted(1), [BroadcastCancel(1), AbortCapture(1), TellAborted(1)]),
+        (NotifyAborted(1), [BroadcastCancel(1), AbortCapture(1), ForwardAborted(1)]),
     ],
     "step 2: an abort comes too late for the barrier, not for the snapshot": [
         (Begin(1, ALIGNED), [Prepare(1)]),
         (StepDone(1), [BroadcastBarrier(1, ALIGNED)]),
-        (NotifyAborted(1), [TellAborted(1)]),
+        (NotifyAborted(1), [ForwardAborted(1)]),
         (StepDone(1), []),
     ],
     "step 2: a forced alignment is undone downstream": [
@@ -95,25 +95,25 @@ SECTION_12 = {
     ],
     "step 4: an abort discards the snapshot": [
         *written(1)[:3],
-        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (NotifyAborted(1), [DiscardSnapshot(1), ForwardAborted(1)]),
         (StepDone(1), []),
         (WriteEnded(1), []),
     ],
     "step 5: an abort that comes first wins": [
         *written(1),
-        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (NotifyAborted(1), [DiscardSnapshot(1), ForwardAborted(1)]),
         (WriteEnded(1), []),
         (WriteFailed(1), []),
     ],
     "step 5: an abort that comes second changes nothing": [
         *written(1),
         (WriteEnded(1), [Acknowledge(1)]),
-        (NotifyAborted(1), [TellAborted(1)]),
+        (NotifyAborted(1), [ForwardAborted(1)]),
     ],
     "step 5: several at once, each with its own fate": [
         *written(1),
         *written(2),
-        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (NotifyAborted(1), [DiscardSnapshot(1), ForwardAborted(1)]),
         (WriteEnded(2), [Acknowledge(2)]),
         (WriteEnded(1), []),
     ],
@@ -133,7 +133,7 @@ SECTION_12 = {
     ],
     "step 5, unaligned: an abort ends the capture too": [
         *written(1, UNALIGNED),
-        (NotifyAborted(1), [AbortCapture(1), DiscardSnapshot(1), TellAborted(1)]),
+        (NotifyAborted(1), [AbortCapture(1), DiscardSnapshot(1), ForwardAborted(1)]),
         (CaptureEnded(1), []),
     ],
     "step 5: a failure declines with its own reason": [
@@ -166,28 +166,28 @@ SECTION_12 = {
 
 SECTION_10 = {
     "complete is notified once, and never backwards": [
-        (NotifyComplete(2), [TellComplete(2)]),
+        (NotifyComplete(2), [ForwardComplete(2)]),
         (NotifyComplete(2), []),
         (NotifyComplete(1), []),
-        (NotifyComplete(3), [TellComplete(3)]),
+        (NotifyComplete(3), [ForwardComplete(3)]),
     ],
     "subsumed is notified after the completion that subsumed it": [
-        (NotifyComplete(3, subsumed=1), [TellComplete(3), TellSubsumed(1)]),
+        (NotifyComplete(3, subsumed=1), [ForwardComplete(3), ForwardSubsumed(1)]),
         (NotifyComplete(3, subsumed=1), []),
     ],
     "aborted repairs a lost completion first": [
         *written(4),
-        (NotifyAborted(4, latest_completed=3), [TellComplete(3), DiscardSnapshot(4), TellAborted(4)]),
+        (NotifyAborted(4, latest_completed=3), [ForwardComplete(3), DiscardSnapshot(4), ForwardAborted(4)]),
         (NotifyComplete(3), []),
     ],
     "aborted with a completion that is known": [
-        (NotifyComplete(3), [TellComplete(3)]),
-        (NotifyAborted(4, latest_completed=3), [TellAborted(4)]),
+        (NotifyComplete(3), [ForwardComplete(3)]),
+        (NotifyAborted(4, latest_completed=3), [ForwardAborted(4)]),
     ],
     "aborted of one that has ended here is not remembered": [
         *written(4),
         (WriteEnded(4), [Acknowledge(4)]),
-        (NotifyAborted(4), [TellAborted(4)]),
+        (NotifyAborted(4), [ForwardAborted(4)]),
         *written(5),
     ],
 }
@@ -196,13 +196,13 @@ SECTION_18 = {
     "a savepoint to stop with: the subtask lives until exactly this one completes": [
         *written(3, last=True),
         (WriteEnded(3), [Acknowledge(3)]),
-        (NotifyComplete(2), [TellComplete(2)]),
-        (NotifyComplete(3), [TellComplete(3), Finish(3)]),
-        (NotifyAborted(3), [TellAborted(3)]),
+        (NotifyComplete(2), [ForwardComplete(2)]),
+        (NotifyComplete(3), [ForwardComplete(3), Finish(3)]),
+        (NotifyAborted(3), [ForwardAborted(3)]),
     ],
     "a savepoint to stop with, aborted by notification: the subtask fails": [
         *written(3, last=True),
-        (NotifyAborted(3), [DiscardSnapshot(3), TellAborted(3), Fail(3)]),
+        (NotifyAborted(3), [DiscardSnapshot(3), ForwardAborted(3), Fail(3)]),
     ],
     "a savepoint to stop with, aborted at the gate: the subtask fails": [
         *written(3, last=True),
@@ -210,8 +210,8 @@ SECTION_18 = {
     ],
     "another one aborted: the subtask goes on": [
         *written(3, last=True),
-        (NotifyAborted(2), [TellAborted(2)]),
-        (NotifyComplete(3), [TellComplete(3), Finish(3)]),
+        (NotifyAborted(2), [ForwardAborted(2)]),
+        (NotifyComplete(3), [ForwardComplete(3), Finish(3)]),
     ],
 }
 

@@ -94,9 +94,9 @@ class SnapshotSteps:
                 self._broadcast(vertex, effect)
             case steps.AbortCapture() | steps.DiscardSnapshot():
                 vertex.discard(effect.checkpoint_id)
-            case steps.TellComplete():
+            case steps.ForwardComplete():
                 self._notify_complete(vertex, effect.checkpoint_id)
-            case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
+            case steps.ForwardAborted() | steps.ForwardSubsumed() | steps.Finish():
                 pass  # staged data goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
                 raise CheckpointDeclinedError(

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of, told_by
+from tidegate.kafka.clients import TIME_LIMIT, admin_of, consume, consumer_of
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.polls import Bounds, Found
 from tidegate.kafka.refusals import NO_TOPIC, Topic
@@ -31,9 +31,9 @@ class Asked:
     def __init__(self, brokers: Brokers, topic: Topic, was_read: bool, time_limit: float | None = None) -> None:
         self._brokers, self._topic, self._was_read = brokers, topic, was_read
         self._time_limit = TIME_LIMIT if time_limit is None else time_limit
-        self._admin, self._heard = admin_of(brokers)
+        self._admin, self._client_errors = admin_of(brokers)
         self._listen()
-        self._heard.forget()
+        self._client_errors.forget()
 
     def partitions(self) -> tuple[str | None, list[int]]:
         """The id of the topic, and its partitions, each of which has a leader. It is never made by this question."""
@@ -62,7 +62,7 @@ class Asked:
         consumer, _ = consumer_of(self._brokers)
         try:
             consumer.assign([TopicPartition(self._topic.name, partition, offset)])
-            told = told_by(consumer, _SAMPLE, _PATIENCE)
+            told = consume(consumer, _SAMPLE, _PATIENCE)
         finally:
             consumer.close()
         sizes = [len(each.value() or b"") + len(each.key() or b"") for each in told if each.error() is None]
@@ -87,7 +87,9 @@ class Asked:
             self._listen()
             if told.name() in NO_TOPIC and not self._was_read:
                 raise self._topic.no_topic() from error
-            raise self._topic.refused(told.name(), self._heard.why(told), self._heard.is_refused(told)) from error
+            raise self._topic.refused(
+                told.name(), self._client_errors.why(told), self._client_errors.is_refused(told)
+            ) from error
 
     def _answer(self, future: "Future[Any]") -> Any:
         """What the brokers answer. If they refuse this client, it is not waited for much longer."""
@@ -96,7 +98,7 @@ class Asked:
             with suppress(TimeoutError):
                 return future.result(1)
         self._listen()
-        if self._heard.is_refused(no_answer):
+        if self._client_errors.is_refused(no_answer):
             raise KafkaException(no_answer)
         return future.result(TIME_LIMIT)
 

@@ -28,8 +28,8 @@ _COUNTS_OTHERS = "_ALL_BROKERS_DOWN"
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM"}
 
 
-class Heard:
-    """The last errors that a client has told of, without being asked."""
+class ClientErrors:
+    """The last errors that a client has reported on its own."""
 
     def __init__(self) -> None:
         self._errors: deque[KafkaError] = deque(maxlen=8)
@@ -57,10 +57,10 @@ def require_client() -> None:
         raise error
 
 
-def configured(brokers: Brokers, heard: Heard, **own: Any) -> dict[str, Any]:
+def configured(brokers: Brokers, client_errors: ClientErrors, **own: Any) -> dict[str, Any]:
     """What a client is made with; underscores in the names of `own` stand for dots."""
     ours = {name.replace("_", "."): value for name, value in own.items()}
-    return {"client.id": "tidegate", **brokers.settings, **ours, "error_cb": heard, "logger": _LOG}
+    return {"client.id": "tidegate", **brokers.settings, **ours, "error_cb": client_errors, "logger": _LOG}
 
 
 def unusable(brokers: Brokers, error: "KafkaError") -> ConfigurationError:
@@ -71,32 +71,32 @@ def unusable(brokers: Brokers, error: "KafkaError") -> ConfigurationError:
     )
 
 
-def admin_of(brokers: Brokers) -> "tuple[AdminClient, Heard]":
+def admin_of(brokers: Brokers) -> "tuple[AdminClient, ClientErrors]":
     """This process's client for questions. Raises `ConfigurationError`, `NotInstalledError`."""
     return _admin_of(os.getpid(), brokers)
 
 
 @lru_cache(maxsize=16)
-def _admin_of(process: int, brokers: Brokers) -> "tuple[AdminClient, Heard]":
+def _admin_of(process: int, brokers: Brokers) -> "tuple[AdminClient, ClientErrors]":
     """After a fork, its threads are the parent's."""
     require_client()
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    heard = Heard()
+    client_errors = ClientErrors()
     try:
-        return AdminClient(configured(brokers, heard)), heard
+        return AdminClient(configured(brokers, client_errors)), client_errors
     except KafkaException as error:
         raise unusable(brokers, error.args[0]) from error
 
 
-def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, Heard]":
+def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, ClientErrors]":
     """A consumer that reads committed rows alone, commits no offsets, and says where a partition ends. Raises
     `ConfigurationError`, `NotInstalledError`."""
     require_client()
     from confluent_kafka import Consumer, KafkaException
 
-    heard = Heard()
+    client_errors = ClientErrors()
     ours = {
         "group_id": "tidegate",  # required by the client; the group has no members and stores no offsets
         "enable_auto_commit": False,
@@ -107,24 +107,24 @@ def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, Heard]":
         **own,
     }
     try:
-        return Consumer(configured(brokers, heard, **ours)), heard
+        return Consumer(configured(brokers, client_errors, **ours)), client_errors
     except KafkaException as error:
         raise unusable(brokers, error.args[0]) from error
 
 
-def told_by(consumer: "Consumer", most: int, patience: float) -> "list[Message]":
+def consume(consumer: "Consumer", most: int, patience: float) -> "list[Message]":
     """Up to so many messages and events, as soon as there is one; none if none has come for so many seconds."""
     first = consumer.consume(1, patience)
     return [*first, *consumer.consume(most - 1, 0)] if first and most > 1 else first
 
 
-def producer_of(brokers: Brokers, **own: Any) -> "tuple[Producer, Heard]":
+def producer_of(brokers: Brokers, **own: Any) -> "tuple[Producer, ClientErrors]":
     """A producer. Raises `ConfigurationError`, `NotInstalledError`."""
     require_client()
     from confluent_kafka import KafkaException, Producer
 
-    heard = Heard()
+    client_errors = ClientErrors()
     try:
-        return Producer(configured(brokers, heard, **own)), heard
+        return Producer(configured(brokers, client_errors, **own)), client_errors
     except KafkaException as error:
         raise unusable(brokers, error.args[0]) from error

@@ -155,13 +155,13 @@ def make(brokers: Brokers, topic: str, refusals: Refusals) -> None:
     from confluent_kafka.admin import NewTopic
 
     if policy_of(brokers, topic, refusals) is None:
-        admin, heard = admin_of(brokers)
+        admin, client_errors = admin_of(brokers)
         [made] = admin.create_topics([NewTopic(topic, 1, config=_CONFIG)]).values()
         try:
             made.result(TIME_LIMIT)
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise refusals.not_made(topic, error.args[0], heard) from error
+                raise refusals.not_made(topic, error.args[0], client_errors) from error
     if problem := problem_of(brokers, topic, refusals):
         raise refusals.wrong_markers(problem)
 
@@ -179,12 +179,12 @@ def policy_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
 
     if topic_id(brokers, topic, refusals) is None:
         return None
-    admin, heard = admin_of(brokers)
+    admin, client_errors = admin_of(brokers)
     [asked] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=TIME_LIMIT).values()
     try:
         return str(asked.result()["cleanup.policy"].value)
     except KafkaException as error:
-        raise refusals.unmarked(topic, error.args[0], heard) from error
+        raise refusals.unmarked(topic, error.args[0], client_errors) from error
 
 
 def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
@@ -192,14 +192,14 @@ def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
     `ConfigurationError`."""
     from confluent_kafka import KafkaException, TopicCollection
 
-    admin, heard = admin_of(brokers)
+    admin, client_errors = admin_of(brokers)
     [asked] = admin.describe_topics(TopicCollection([topic]), request_timeout=TIME_LIMIT).values()
     try:
         return str(asked.result().topic_id)
     except KafkaException as error:
         if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
             return None
-        raise refusals.unmarked(topic, error.args[0], heard) from error
+        raise refusals.unmarked(topic, error.args[0], client_errors) from error
 
 
 def _end_of(brokers: Brokers, topic: str, refusals: Refusals) -> int:
@@ -207,14 +207,14 @@ def _end_of(brokers: Brokers, topic: str, refusals: Refusals) -> int:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    admin, heard = admin_of(brokers)
+    admin, client_errors = admin_of(brokers)
     latest = {TopicPartition(topic, 0): OffsetSpec.latest()}
     uncommitted = IsolationLevel.READ_UNCOMMITTED
     [asked] = admin.list_offsets(latest, isolation_level=uncommitted, request_timeout=TIME_LIMIT).values()
     try:
         return int(asked.result().offset)
     except KafkaException as error:
-        raise refusals.unmarked(topic, error.args[0], heard) from error
+        raise refusals.unmarked(topic, error.args[0], client_errors) from error
 
 
 def _parsed(message: "Message", refusals: Refusals) -> dict[bytes, Marker]:
@@ -238,7 +238,7 @@ def _read(
     """Read to the end that this isolation has. Returns the offset of that."""
     from confluent_kafka import KafkaException, TopicPartition
 
-    consumer, heard = consumer_of(
+    consumer, client_errors = consumer_of(
         brokers, isolation_level=isolation, auto_offset_reset="earliest", fetch_wait_max_ms=_WAIT
     )
     try:
@@ -254,9 +254,9 @@ def _read(
             elif error.name() == "_PARTITION_EOF":
                 return int(message.offset() or 0)
             else:
-                raise refusals.unmarked(topic, error, heard)
-        raise refusals.unmarked_in_time(topic, heard)
+                raise refusals.unmarked(topic, error, client_errors)
+        raise refusals.unmarked_in_time(topic, client_errors)
     except KafkaException as error:
-        raise refusals.unmarked(topic, error.args[0], heard) from error
+        raise refusals.unmarked(topic, error.args[0], client_errors) from error
     finally:
         consumer.close()

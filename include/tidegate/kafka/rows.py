@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from tidegate.kafka.clients import consumer_of, told_by
+from tidegate.kafka.clients import consume, consumer_of
 from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.formats import Format
@@ -139,7 +139,7 @@ class _Reading:
         if not waiting:
             return
         own = {"queued_max_messages_kbytes": _AHEAD, **_given(self._brokers, "queued.max.messages.kbytes")}
-        self._consumer, self._heard = consumer_of(self._brokers, **own)
+        self._consumer, self._client_errors = consumer_of(self._brokers, **own)
         try:
             while waiting:
                 taken: dict[int, Range] = {}
@@ -161,7 +161,7 @@ class _Reading:
         self._consumer.incremental_assign([self._place(each, low) for each, low, _ in ranges.values()])
         last = monotonic()
         while (left := int(np.maximum(self._highs - self._nexts, 0).sum())) > 0:
-            events = told_by(self._consumer, min(self._rows, left), _WAIT)
+            events = consume(self._consumer, min(self._rows, left), _WAIT)
             if not events:
                 self._require_hope(monotonic() - last)
                 continue
@@ -218,7 +218,7 @@ class _Reading:
             for partition, end in self._ends.items():
                 if end < self._highs[partition]:
                     raise self._lost(partition)
-            if self._heard.is_refused(error):
+            if self._client_errors.is_refused(error):
                 raise self._refused(error)
         if waited > PATIENCE:
             raise self._refused(error)
@@ -227,7 +227,7 @@ class _Reading:
         return self._topic.lost_meanwhile(partition, int(self._nexts[partition]), int(self._highs[partition]))
 
     def _refused(self, error: KafkaError) -> CheckpointError:
-        return self._topic.refused(error.name(), self._heard.why(error), self._heard.is_refused(error))
+        return self._topic.refused(error.name(), self._client_errors.why(error), self._client_errors.is_refused(error))
 
     def _measure(self, block: Block) -> None:
         """Let the next block have about as many bytes as one may have."""

@@ -15,7 +15,7 @@ from tidegate.protocol.facts.errors import (
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-    from tidegate.kafka.clients import Heard
+    from tidegate.kafka.clients import ClientErrors
 
 #: A later producer with the same transactional.id was here, or the brokers have ended the transaction.
 FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"}
@@ -49,7 +49,7 @@ class Refusals:
     safe: str
     again: str
 
-    def of(self, error: "KafkaError", heard: "Heard", record: Record | None = None) -> CheckpointError:
+    def of(self, error: "KafkaError", client_errors: "ClientErrors", record: Record | None = None) -> CheckpointError:
         """What to raise for an error of the client or the brokers."""
         code = error.name()
         if code in _TOO_LARGE and record is not None:
@@ -75,14 +75,14 @@ class Refusals:
                 "without keys: message.timestamp.before.max.ms, message.timestamp.after.max.ms and cleanup.policy of "
                 f"the topic say what it takes. Change them, then {self.again}."
             )
-        if heard.is_refused(error):
+        if client_errors.is_refused(error):
             return ConfigurationError(
-                f"{self.what}: the brokers refuse connection {self.connection!r} ({heard.why(error)}). {self.safe} "
-                f"Correct its user and password, and whether it uses TLS, then {self.again}."
+                f"{self.what}: the brokers refuse connection {self.connection!r} ({client_errors.why(error)}). "
+                f"{self.safe} Correct its user and password, and whether it uses TLS, then {self.again}."
             )
         return SinkUnavailableError(
             f"{self.what}: the brokers of connection {self.connection!r} did not answer as they should "
-            f"({heard.why(error)}). {self.safe} Check that they run, then {self.again}."
+            f"({client_errors.why(error)}). {self.safe} Check that they run, then {self.again}."
         )
 
     def _too_large(self, record: Record) -> SinkError:
@@ -114,20 +114,20 @@ class Refusals:
 
     # -- the topic of markers
 
-    def unmarked(self, topic: str, error: "KafkaError", heard: "Heard") -> CheckpointError:
-        return self._about(topic).of(error, heard)
+    def unmarked(self, topic: str, error: "KafkaError", client_errors: "ClientErrors") -> CheckpointError:
+        return self._about(topic).of(error, client_errors)
 
     def _about(self, topic: str) -> "Refusals":
         what = f"{self.what}: topic {topic!r} cannot be read"
         return Refusals(self.connection, what, self.safe, self.again)
 
-    def unmarked_in_time(self, topic: str, heard: "Heard") -> SinkError:
+    def unmarked_in_time(self, topic: str, client_errors: "ClientErrors") -> SinkError:
         return SinkUnavailableError(
             f"{self.what}: topic {topic!r} could not be read to its end in time. {self.safe} Check the brokers of "
             f"connection {self.connection!r}, then {self.again}."
         )
 
-    def not_made(self, topic: str, error: "KafkaError", heard: "Heard") -> CheckpointError:
+    def not_made(self, topic: str, error: "KafkaError", client_errors: "ClientErrors") -> CheckpointError:
         if error.name() in _NO_RIGHT:
             return ConfigurationError(
                 f"{self.what}: topic {topic!r}, on which sinks record what was committed, is not there, and the user "
@@ -135,7 +135,7 @@ class Refusals:
                 "make it, with one partition and cleanup.policy=compact, or name another such topic by markers=; then "
                 f"{self.again}."
             )
-        return self.of(error, heard)
+        return self.of(error, client_errors)
 
     def wrong_markers(self, problem: str) -> SinkError:
         return RowsRefusedError(f"{self.what}: {problem}. {self.safe} Then {self.again}.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from tidegate.kafka import markers
-from tidegate.kafka.clients import TIME_LIMIT, Heard, producer_of
+from tidegate.kafka.clients import TIME_LIMIT, ClientErrors, producer_of
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.markers import Marker, Slot
 from tidegate.kafka.sink_refusals import FENCED, Record, Refusals
@@ -163,11 +163,11 @@ def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Tra
     from here on, and what they had not committed is aborted."""
     settings = {name: value for name, value in _DEFAULTS.items() if name not in brokers.settings}
     own = {name.replace(".", "_"): value for name, value in settings.items()}
-    producer, heard = producer_of(
+    producer, client_errors = producer_of(
         brokers, transactional_id=id_, delivery_report_only_error=True, partitioner="murmur2_random", **own
     )
     timeout = float(brokers.settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT)) / 1000
-    writing = Transaction(producer, heard, refusals, timeout)
+    writing = Transaction(producer, client_errors, refusals, timeout)
     writing.fence_others()
     try:
         yield writing
@@ -178,9 +178,9 @@ def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Tra
 class Transaction:
     """`refusals`: what its errors say. `timeout`: seconds after which the brokers end it."""
 
-    def __init__(self, producer: "Producer", heard: Heard, refusals: Refusals, timeout: float) -> None:
+    def __init__(self, producer: "Producer", client_errors: ClientErrors, refusals: Refusals, timeout: float) -> None:
         self.refusals, self._timeout = refusals, timeout
-        self._producer, self._heard = producer, heard
+        self._producer, self._client_errors = producer, client_errors
         self._refused: tuple[KafkaError, Record] | None = None
         self._since: float | None = None
 
@@ -285,4 +285,4 @@ class Transaction:
             if since is not None and (open_for := time.monotonic() - since) > self._timeout:
                 raise self.refusals.took_too_long(open_for) from raised
             raise FencedError from raised
-        raise self.refusals.of(error, self._heard, record) from raised
+        raise self.refusals.of(error, self._client_errors, record) from raised

@@ -30,7 +30,7 @@ from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.migrate import answers, check
 from tidegate.project.registered import load_pipeline, registered_pipelines
 from tidegate.protocol.facts.errors import CheckpointError, ConfigurationError, StoreUnavailableError
-from tidegate.protocol.text.installed import mend_pair
+from tidegate.protocol.text.installed import repair_pair
 from tidegate.settings import Settings, is_project
 from tidegate.spark.session.installed import installed
 from tidegate.spark.session.java import find_java
@@ -103,7 +103,7 @@ def _spark() -> Finding:
         return Finding("spark", False, f"pyspark {version} is too old.", "pip install --upgrade 'tidegate[spark]'")
     if client is not None and client != version:
         said = f"pyspark {version} and pyspark-client {client} are mixed up in one folder."
-        return Finding("spark", False, said, mend_pair(version, client))
+        return Finding("spark", False, said, repair_pair(version, client))
     return Finding("spark", True, f"pyspark {version}" + (f", pyspark-client {client}" if client else ""))
 
 
@@ -230,10 +230,10 @@ def _database(env: Mapping[str, str]) -> tuple[URL | None, Finding]:
         return None, Finding(
             "database", None if ours else False, str(error), "tidegate db start" if ours else "tidegate init"
         )
-    return url, _hears(url, env)
+    return url, _check_listening(url, env)
 
 
-def _hears(url: URL, env: Mapping[str, str]) -> Finding:
+def _check_listening(url: URL, env: Mapping[str, str]) -> Finding:
     """Check that a process is notified of other processes' commits, which a pooler may prevent."""
     said = f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}"
     try:

@@ -61,7 +61,7 @@ def _(original):
 @mutation("an abort counts as the completion of what it aborts", (SnapshotSteps, "_carry_out"))
 def _(original):
     def carry_out(self, vertex, effect):
-        if type(effect).__name__ == "TellComplete":
+        if type(effect).__name__ == "ForwardComplete":
             self._notify_complete(vertex, max(self._tasks))
             return []
         return original(self, vertex, effect)

@@ -20,7 +20,7 @@ from worlds import Crash
 from simulator.brokers import Brokers, FencedError
 from simulator.scheduler import require
 from tidegate.kafka import asking, markers, source, transactions
-from tidegate.kafka.clients import Heard
+from tidegate.kafka.clients import ClientErrors
 
 CONNECTION = "simulated"
 
@@ -96,7 +96,7 @@ def in_memory(clock: Any) -> Iterator[None]:
             stack.enter_context(patch.object(module, "time", time))
         for asks in (markers, asking):
             stack.enter_context(patch.object(asks, "consumer_of", SimulatedConsumer.of))
-            stack.enter_context(patch.object(asks, "admin_of", lambda kafka: (SimulatedAdmin(kafka), Heard())))
+            stack.enter_context(patch.object(asks, "admin_of", lambda kafka: (SimulatedAdmin(kafka), ClientErrors())))
         stack.enter_context(patch.object(source, "brokers_of", lambda connection: connection))
         stack.enter_context(patch.object(source, "_TASK", 3))
         yield
@@ -112,8 +112,8 @@ class SimulatedProducer:
         self._began_as_newest = self._wrote_as_newest = True
 
     @classmethod
-    def of(cls, kafka: Kafka, transactional_id: str, **own: Any) -> tuple["SimulatedProducer", Heard]:
-        return cls(kafka, transactional_id), Heard()
+    def of(cls, kafka: Kafka, transactional_id: str, **own: Any) -> tuple["SimulatedProducer", ClientErrors]:
+        return cls(kafka, transactional_id), ClientErrors()
 
     def init_transactions(self, limit: float) -> None:
         def initialise() -> None:
@@ -194,8 +194,10 @@ class SimulatedConsumer:
         self._at, self._topic, self._has_begun = 0, "", False
 
     @classmethod
-    def of(cls, kafka: Kafka, isolation_level: str = "read_committed", **own: Any) -> tuple["SimulatedConsumer", Heard]:
-        return cls(kafka, isolation_level == "read_committed"), Heard()
+    def of(
+        cls, kafka: Kafka, isolation_level: str = "read_committed", **own: Any
+    ) -> tuple["SimulatedConsumer", ClientErrors]:
+        return cls(kafka, isolation_level == "read_committed"), ClientErrors()
 
     def assign(self, places: Sequence[Any]) -> None:
         (place,) = places

@@ -130,17 +130,17 @@ class DiscardSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class TellComplete:
+class ForwardComplete:
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class TellSubsumed:
+class ForwardSubsumed:
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class TellAborted:
+class ForwardAborted:
     checkpoint_id: int
 
 
@@ -167,9 +167,9 @@ Effect = (
     | BroadcastCancel
     | AbortCapture
     | DiscardSnapshot
-    | TellComplete
-    | TellSubsumed
-    | TellAborted
+    | ForwardComplete
+    | ForwardSubsumed
+    | ForwardAborted
     | Finish
     | Fail
 )

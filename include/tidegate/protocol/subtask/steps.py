@@ -28,15 +28,15 @@ from tidegate.protocol.subtask.messages import (
     Effect,
     Fail,
     Finish,
+    ForwardAborted,
+    ForwardComplete,
+    ForwardSubsumed,
     NotifyAborted,
     NotifyComplete,
     Prepare,
     SnapshotOperators,
     StepDone,
     SubtaskEvent,
-    TellAborted,
-    TellComplete,
-    TellSubsumed,
     WriteEnded,
     WriteFailed,
 )
@@ -172,9 +172,9 @@ class SubtaskSteps:
         if id_ <= self._last_completed:
             return []
         self._last_completed = id_
-        effects: list[Effect] = [TellComplete(id_)]
+        effects: list[Effect] = [ForwardComplete(id_)]
         if subsumed > 0:
-            effects.append(TellSubsumed(subsumed))
+            effects.append(ForwardSubsumed(subsumed))
         if id_ == self._stop_with:
             self._stop_with = -1
             effects.append(Finish(id_))
@@ -189,7 +189,7 @@ class SubtaskSteps:
             effects += self._discard(id_)
         elif id_ > self._last_started:
             self._remember_abort(id_)
-        return [*effects, TellAborted(id_), *self._fail_if_stopping(id_)]
+        return [*effects, ForwardAborted(id_), *self._fail_if_stopping(id_)]
 
     def _remember_abort(self, id_: int) -> None:
         if id_ not in self._aborted:

@@ -44,11 +44,11 @@ def unequal_pair(pyspark: str | None, client: str | None) -> NotInstalledError |
         return None
     return NotInstalledError(
         f"pyspark {pyspark} and pyspark-client {client} are installed. They share a folder, which now holds parts of "
-        f"both. Nothing was begun. Install an equal pair: {mend_pair(pyspark, client)}"
+        f"both. Nothing was begun. Install an equal pair: {repair_pair(pyspark, client)}"
     )
 
 
-def mend_pair(pyspark: str, client: str) -> str:
+def repair_pair(pyspark: str, client: str) -> str:
     """The command that makes the pair equal, at the older version: the client is not released for each."""
     older = min(pyspark, client, key=_numbers)
     return f"pip install --force-reinstall --no-deps pyspark=={older} pyspark-client=={older}"
