@@ -116,9 +116,9 @@ JVM stacktrace:
     [
         (
             "Traceback (most recent call last):\nValueError: x.",
-            "Traceback (most recent call last): ValueError: x. What",
+            "Traceback (most recent call last): ValueError: x. Acknowledged",
         ),
-        (TWO_FRAMES, "lib.X: one. two (b c.py, line 22, in <lambda>). What"),
+        (TWO_FRAMES, "lib.X: one. two (b c.py, line 22, in <lambda>). Acknowledged"),
     ],
     ids=["no frame", "two frames"],
 )
