@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats documents mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-commit bench-iceberg bench-kafka bench-polling bench-pages lock env clean
+.PHONY: help setup docs demo test test-fast test-matrix test-oldest-python test-long simulate noticed repeats documents mistakes up down screens schemas reference screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-commit bench-iceberg bench-kafka bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Pos
 
 documents: $(INSTALLED) ## Run every document in full, and write down which were run as they are (left to test-long then)
 	@DOCUMENTS=write $(BIN)/python -m pytest tests/documents/test_documents.py -m "" -k one_after_the_other
+
+docs: $(INSTALLED) ## Build the site of docs/ with a search, and check its links (.tidegate/site/index.html)
+	@$(BIN)/python -m sphinx -q -b html -W --keep-going -n docs .tidegate/site
 
 mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/reference/error-messages.md
 	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py

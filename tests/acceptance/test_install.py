@@ -1,5 +1,5 @@
-"""The script of install.md on a clean machine: a new environment from the wheel, a project, a DAG run in a fresh
-Airflow, and the pages."""
+"""The script of install.md and in-airflow.md on a clean machine: a new environment from the wheel, a project, a DAG run
+in a fresh Airflow, and the pages."""
 
 import json
 import os
@@ -26,7 +26,8 @@ def script():
     has what it needs in its cache."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     assert uv is not None, "`make setup` installs uv"
-    blocks = re.findall(r"^```bash\n(.*?)^```$", (PROJECT / "install.md").read_text(), re.MULTILINE | re.DOTALL)
+    pages = "".join((PROJECT / "docs/start" / name).read_text() for name in ("install.md", "in-airflow.md"))
+    blocks = re.findall(r"^```bash\n(.*?)^```$", pages, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     text = "".join(blocks).replace("python3 -m venv", f"{sys.executable} -m venv")
     assert text.count("pip install") == 1
