@@ -9,7 +9,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path):
-    """Without the theme, whose navigation is half of the work."""
+    """Build without the theme, whose navigation is half of the work."""
     command = re.findall(r"^docs: .*\n\t@\$\(BIN\)/python (.*)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)[0]
     arguments = [*command.replace(".tidegate/site", str(tmp_path)).split(), "-D", "html_theme=basic"]
     built = subprocess.run([sys.executable, *arguments], cwd=PROJECT, capture_output=True, text=True)
