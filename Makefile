@@ -131,7 +131,7 @@ documents: $(INSTALLED) ## Run every document in full, and write down which were
 	@DOCUMENTS=write $(BIN)/python -m pytest tests/documents/test_documents.py -m "" -k one_after_the_other
 
 docs: $(INSTALLED) ## Build the site of docs/ with a search, and check its links (.tidegate/site/index.html)
-	@$(BIN)/python -m sphinx -q -b html -W --keep-going -n docs .tidegate/site
+	@$(BIN)/python -m sphinx -q -E -b html -W --keep-going -n docs .tidegate/site
 
 mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/reference/error-messages.md
 	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py
