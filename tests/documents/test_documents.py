@@ -135,7 +135,7 @@ def test_a_command_that_does_not_exist_is_noticed(command):
 
 
 def look_for(command):
-    name, *arguments = [_filled(word) for word in shlex.split(command) if word not in ("…", "COMMAND")]
+    name, *arguments = [_filled(word) for word in shlex.split(command) if word not in ("…", "COMMAND", "--help")]
     if name == "make":
         target = next(word for word in arguments if "=" not in word)
         assert re.search(rf"^{target}:", (PROJECT / "Makefile").read_text(), re.MULTILINE)
