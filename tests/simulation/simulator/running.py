@@ -32,6 +32,7 @@ from simulator.running_parts import (
 )
 from simulator.running_ports import NAME, Absent, Judge, Shaky
 from simulator.running_restores import clean, draw_target, restore
+from simulator.running_topic_sources import change_splits, with_topics
 from simulator.running_topics import kafka_of, with_commits
 from simulator.running_windows import draw_windows
 from simulator.scheduler import require
@@ -89,10 +90,11 @@ class Running:
         self.met: Counter[str] = Counter()
         self.verified = 0
         self._unique = 0
-        self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
+        self.sources: list[Any] = [draw_source(random, number) for number in range(random.randint(1, 2))]
         self.config = draw_config(random, aside)
         with_commits(self)
         self.has_windows = draw_windows(self)
+        self.sources = with_topics(self)
         self.config = self.overlapping.draw(self.config)
         self.pipeline = with_rules(self, draw_pipeline(self))
         self.graph = compile_graph(self.pipeline)
@@ -144,6 +146,7 @@ class Running:
 
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
+        change_splits(self)
 
         def open_region(start: RegionStart, background: Executor) -> ToldDriver:
             said = self.ages.begin(start.checkpoint_id)
@@ -259,7 +262,7 @@ class Running:
         for source in self.sources:
             split = random.randrange(len(source.lengths))
             if random.random() < self.haste and source.arrived[split] < source.lengths[split]:
-                source.arrived[split] += 1
+                source.arrive(split)
         if self.strikes(2):
             self.clock.advance(random.choice([20, 70, 400]))
             self.tell("time passes")

@@ -125,6 +125,8 @@ class Ages:
         return horizon
 
     def _take_in(self, ttl: TimeToLive, function: Ageing, lived: Lived, batch: Batch) -> Lived:
+        if not batch.rows:  # records of a topic that no reader gets
+            return lived
         at = max(batch.at, lived.newest or batch.at)  # where a clock was set back, the newest time that is known stands
         clock = at if ttl.processing_time else self.after[batch.told].newest
         known = _alive(lived, None if clock is None else clock - ttl.after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.running_expiring import LIVES, check_expiring, log_rows
 from simulator.running_in_the_commit import InTheCommit
 from simulator.running_lasting import Lasting
-from simulator.running_log import Log
+from simulator.running_log import rows_of
 from simulator.running_parts import PlainJobs, Rows
 from simulator.running_plain import plain_execution, rows_before
 from simulator.running_windows import WINDOWED, check_shown, check_windows
@@ -39,7 +39,7 @@ class Checks:
             return
         self.world.holding.check(before, after, self.world.clock.now())
         for lag in after.lag:
-            arrived = sum(sum(source.arrived) for source in self.world.sources if source.name == lag.source)
+            arrived = sum(source.most_pending() for source in self.world.sources if source.name == lag.source)
             require(0 <= lag.pending <= arrived, f"{lag.source} is {lag.pending} behind, and {arrived} have arrived")
         for restore in after.restores[len(before.restores) :]:
             self._goes_back(restore, before, after)
@@ -131,7 +131,7 @@ class Checks:
             return None
         splits = {first: len(self.world.sources[0].lengths)}
         on_its_way: list[Any] = [data for _, data in in_flight_of(snapshots[SubtaskId(WINDOWED, 0)])]
-        ahead = {(s.split, at) for s in on_its_way for at in range(s.reference["first"], s.reference["end"])}
+        ahead = {row for segment in on_its_way for row in rows_of(segment)}
         rows = [row for row in rows_before(first, splits, self.offsets(snapshots)) if row not in ahead]
         return check_windows(self.world, what, snapshots, states[WINDOWED], rows)
 
@@ -180,11 +180,7 @@ class Checks:
         return result
 
     def offsets(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, int]:
-        return {
-            key: Log.offset(snapshot)
-            for key, snapshot in snapshots.items()
-            if key.operator_id in {source.name for source in self.world.sources}
-        }
+        return {key: number for each in self.world.sources for key, number in each.offsets(snapshots).items()}
 
     def missed(self, id_: int) -> list[str]:
         """The tables that have rows of a checkpoint and were not told."""

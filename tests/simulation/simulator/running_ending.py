@@ -50,7 +50,7 @@ class Ending:
         self.world.attempt(lambda: resume(coordinator))
         self._decide()
         for source in self.world.sources:
-            source.arrived = list(source.lengths)
+            source.arrive_all()
         if not self._is_over():
             self._run_to_the_end()
         self._settle()

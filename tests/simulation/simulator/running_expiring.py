@@ -12,6 +12,7 @@ from simulator.lasting import stage_lasting
 from simulator.running_ages import Ageing, Attempt, Lived, LogRow
 from simulator.running_emitting import key_of
 from simulator.running_in_the_commit import make_table
+from simulator.running_log import rows_of
 from simulator.scheduler import require
 from simulator.upserting import shown as without_removed
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -105,10 +106,10 @@ def _details(recorded: RecordedTtl | None) -> dict[str, Any]:
 def log_rows(data: Iterable[Any]) -> list[LogRow]:
     """Those of segments."""
     return [
-        (item.reference["source"], item.split, at)
+        (item.reference["source"], split, at)
         for item in data
         if isinstance(item, Segment)
-        for at in range(item.reference["first"], item.reference["end"])
+        for split, at in rows_of(item)
     ]
 
 

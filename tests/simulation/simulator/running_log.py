@@ -1,11 +1,11 @@
 """The source of a simulated continuous run: a log of rows, of which some have arrived."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.ports import Segment, SourceContext
-from tidegate.protocol.facts.records import Pending, Snapshot
+from tidegate.protocol.facts.records import Pending, Snapshot, SubtaskId
 
 
 @dataclass(eq=False)
@@ -40,6 +40,26 @@ class Log:
     def describe(self) -> dict[str, Any]:
         return {"type": "Log", "name": self.name}
 
+    def arrive(self, split: int) -> None:
+        self.arrived[split] += 1
+
+    def arrive_all(self) -> None:
+        self.arrived = list(self.lengths)
+
+    def most_pending(self) -> int:
+        return sum(self.arrived)
+
+    def offsets(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, int]:
+        """By split, the rows that checkpoints say were read."""
+        return {key: self.offset(snapshot) for key, snapshot in snapshots.items() if key.operator_id == self.name}
+
     @staticmethod
     def offset(snapshot: Snapshot | None) -> int:
         return int(snapshot.position["offset"]) if snapshot is not None and snapshot.position else 0
+
+
+def rows_of(segment: Segment) -> list[tuple[int, int]]:
+    """The split and the number of each row."""
+    if "rows" in segment.reference:
+        return [(split, at) for split, at in segment.reference["rows"]]
+    return [(segment.split, at) for at in range(segment.reference["first"], segment.reference["end"])]

@@ -15,6 +15,7 @@ from simulator.running_ages import Attempt
 from simulator.running_emitting import Numbers, counted_again, key_of
 from simulator.running_expiring import merge, run_ageing
 from simulator.running_hours import time_of
+from simulator.running_log import rows_of
 from simulator.running_sessions import LogSessions
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -204,7 +205,8 @@ class PlainJobs:
         return reports
 
     def event_times(self, segments: Mapping[SubtaskId, Segment], limits: object) -> Mapping[SubtaskId, EventTimes]:
-        return {subtask: EventTimes(max(map(time_of, self._rows([segment])))) for subtask, segment in segments.items()}
+        read = {subtask: rows_of(segment) for subtask, segment in segments.items()}
+        return {subtask: EventTimes(max(map(time_of, rows))) for subtask, rows in read.items() if rows}
 
     def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
         rows: list[Any] = []
@@ -287,12 +289,7 @@ class PlainJobs:
         return [row for handle in drawn for row in json.loads(self._storage.read(handle.path))]
 
     def _rows(self, data: Sequence[Data]) -> list[tuple[int, int]]:
-        return [
-            (item.split, at)
-            for item in data
-            if isinstance(item, Segment)
-            for at in range(item.reference["first"], item.reference["end"])
-        ]
+        return [row for item in data if isinstance(item, Segment) for row in rows_of(item)]
 
     def state(self, runs: Iterable[StateHandle], index: int) -> Rows:
         """The newest value of every key that is the subtask's, oldest run first; each run only in its key groups."""

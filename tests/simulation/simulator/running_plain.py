@@ -18,7 +18,7 @@ def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str,
     """The state of every operator after the rows before these offsets."""
     states: dict[str, Rows] = {}
     emitters = {vertex.name: vertex.inputs[0].origin for vertex in graph.keyed if isinstance(vertex.update, Numbers)}
-    splits = {vertex.name: vertex.source.num_splits() for vertex in graph.sources}
+    splits = {vertex.name: len(vertex.source.lengths) for vertex in graph.sources}
     steps = {vertex.name: vertex.input.origin for vertex in graph.producers if isinstance(vertex, StepVertex)}
     for vertex in graph.keyed:
         state: Rows = {}
