@@ -1,9 +1,10 @@
 """Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
 
-Reading order, a folder each: `pipeline` (what a user writes, and the same, checked), `protocol` (the decisions),
-`ports` (the contracts), `coordination` (the coordinator, one verb a file), `dataflow` (how data and barriers move),
-`project` (a user's own), `assembly` (what puts the rooms together). Then the adapter you need: `postgres`, `state`,
-`spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`, `savepoint`. Each says in its `__init__` what it is.
+Reading order, a folder each: `pipeline` (the user's definitions, and their checks), `protocol` (the decisions), `ports`
+(the contracts), `coordination` (the coordinator, one verb a file), `dataflow` (the movement of data and barriers),
+`project` (the user's project), `assembly` (the composition of all parts). Then the adapter you need: `postgres`,
+`state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`, `savepoint`. The `__init__` of each describes
+it.
 
 The public names are imported when first used, so importing this package costs nothing at DAG parse.
 """

@@ -1,4 +1,4 @@
-"""`python -m tidegate` is `tidegate`."""
+"""Run the command line with `python -m tidegate`."""
 
 from tidegate.cli.main import main
 

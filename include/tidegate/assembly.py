@@ -1,4 +1,4 @@
-"""Puts the parts together, the same way for Airflow, the command line and the tests. Holds no logic of its own."""
+"""The composition of all parts, the same for Airflow, the command line and the tests. It has no logic of its own."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -43,13 +43,13 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.spark.session.sessions import SparkSettings
     from tidegate.state.reading import StateFiles
 
-#: Of this process: a process that takes several steps notifies a listener once.
+#: Shared by the whole process: a process that takes several steps notifies a listener once.
 _NOTIFIED = NotifiedListeners()
 
 
 def open_store(database_url: str | None = None, *, writes: bool = False) -> "PostgresCheckpointStore":
-    """The store in the located database (`tidegate.embedded_postgres.locate`); with `writes`, an embedded one is made
-    and started if need be. Raises `ConfigurationError`, also if the schema is not up to date, and
+    """Open the store in the located database (`tidegate.embedded_postgres.locate`). With `writes`, an embedded database
+    is created and started if necessary. Raises `ConfigurationError`, also if the schema is not up to date, and
     `StoreUnavailableError`."""
     from tidegate.embedded_postgres.locate import direct_database
     from tidegate.embedded_postgres.locate import locate_database as locate
@@ -64,7 +64,7 @@ def open_store(database_url: str | None = None, *, writes: bool = False) -> "Pos
 
 
 def open_readings(database_url: str | None = None, settings: Settings | None = None) -> "Readings":
-    """What can be asked of the located database without changing anything. Raises as `open_store`."""
+    """Open the located database for reading. Raises as `open_store`."""
     from tidegate.embedded_postgres.locate import direct_database
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
@@ -88,9 +88,9 @@ def open_coordinator(
     meters: Sequence[Meter] = (),
     writes: bool = True,
 ) -> CheckpointCoordinator:
-    """The coordinator of a pipeline on real storage and a real database. A pipeline that does not set max_parallelism
-    has from here on that of its state: open its coordinator first, then its region. `notifiers` and `meters` are those
-    that the environment does not name. Without `writes`, no embedded database is started for it."""
+    """Open the coordinator of a pipeline on real storage and a real database. A pipeline that does not set
+    max_parallelism takes over that of its state here, so open its coordinator first, then its region. `notifiers` and
+    `meters` are added to those of the environment. Without `writes`, no embedded database is started."""
     from tidegate.reporting.configured import configured_meters, configured_notifiers
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
@@ -100,19 +100,19 @@ def open_coordinator(
     storage = ArrowCheckpointStorage(settings.storage)
     graph, clock = compile_graph(pipeline), SystemClock()
     schemas = StoredSchemas(graph, storage.url, lambda: _open_types(pipeline, storage.url))
-    told = [*configured_notifiers(graph, store, storage, clock), *notifiers]
-    measured = [*configured_meters(), *meters]
-    return CheckpointCoordinator(pipeline, store, storage, clock, _NOTIFIED, schemas, told, measured)
+    all_notifiers = [*configured_notifiers(graph, store, storage, clock), *notifiers]
+    all_meters = [*configured_meters(), *meters]
+    return CheckpointCoordinator(pipeline, store, storage, clock, _NOTIFIED, schemas, all_notifiers, all_meters)
 
 
 def open_operations(pipeline_id: str, database_url: str | None = None, writes: bool = True) -> PipelineOperations:
-    """What people do with a pipeline by hand, without its code: as `coordination.operations` says. Raises
+    """Open the user actions on a pipeline that need no pipeline code (see `coordination.operations`). Raises
     `PipelineNotFoundError` for a name that the database does not know."""
     return open_all_operations(database_url, writes).of(pipeline_id)
 
 
 def open_all_operations(database_url: str | None = None, writes: bool = True) -> AllOperations:
-    """The same of all pipelines. Raises as `open_store`."""
+    """Open the user actions on all pipelines. Raises as `open_store`."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
     store = open_store(database_url, writes=writes)
@@ -121,7 +121,7 @@ def open_all_operations(database_url: str | None = None, writes: bool = True) ->
 
 
 def command_actor() -> Actor:
-    """Who runs this process: the user of the operating system, and the host."""
+    """Return the actor of this process: the user of the operating system, and the host."""
     try:
         name = getuser()
     except (KeyError, OSError):  # a container's user need not have a name
@@ -130,13 +130,13 @@ def command_actor() -> Actor:
 
 
 def new_action(kind: ActionKind, **details: Any) -> UserAction:
-    """What whoever runs this process asks for, once. Details that are None are left out."""
+    """Make a user action of this process's user, with a new id. Details that are None are left out."""
     given = {name: value for name, value in details.items() if value is not None}
     return UserAction(str(uuid4()), kind, command_actor(), given)
 
 
 def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":
-    """What tells the types of the pipeline's state, on a Spark session of its own."""
+    """Return a function that determines the types of the pipeline's state, on a Spark session of its own."""
     from tidegate.spark.session.sessions import SparkSettings, open_session
     from tidegate.spark.state_schemas import DefinedSchemas
 
@@ -145,7 +145,7 @@ def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateS
 
 
 def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:
-    """A recovery of the pipeline from this checkpoint storage, a path or URL; by default the configured one."""
+    """Open a recovery of the pipeline from a checkpoint storage, a path or URL; by default the configured one."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
     where = Settings.from_environment().storage if storage is None else resolve(storage)
@@ -156,7 +156,7 @@ def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: 
 def open_region(
     pipeline: Pipeline, spark: "SparkSettings | None" = None, settings: Settings | None = None
 ) -> "SparkRegion":
-    """The pipeline's region on a Spark session of its own, or the one that `spark` describes."""
+    """Open the pipeline's region on a Spark session of its own, or on the one that `spark` describes."""
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings, open_session
     from tidegate.state.storage import ArrowCheckpointStorage
@@ -174,9 +174,9 @@ def open_continuous(
     settings: Settings | None = None,
     database_url: str | None = None,
 ) -> ContinuousRun:
-    """A continuous run of the pipeline, on a Spark session of its own or the one that `spark` describes."""
+    """Open a continuous run of the pipeline, on a Spark session of its own or on the one that `spark` describes."""
     coordinator = open_coordinator(pipeline, settings, database_url)
-    coordinator.check()  # what cannot begin is refused before Spark is started
+    coordinator.check()  # a pipeline that cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
     require_definition(coordinator, lambda: region)
     validator = open_validator(region.graph, lambda: region, settings)
@@ -184,7 +184,7 @@ def open_continuous(
 
 
 def check_installed(graph: Graph) -> None:
-    """Raises `NotInstalledError` if what a checkpoint of the pipeline needs is missing on this machine."""
+    """Raise `NotInstalledError` if a package that a checkpoint of the pipeline needs is missing on this machine."""
     needed = ["pyspark", *(["great_expectations"] if graph.targets else [])]
     for name in needed:
         if find_spec(name) is None and (missing := not_installed(name)):
@@ -192,9 +192,9 @@ def check_installed(graph: Graph) -> None:
 
 
 def check_definition(pipeline: Pipeline) -> list[str]:
-    """What a run would refuse of the definition, a sentence each: what Spark says of columns, types and functions
-    without data, and what Great Expectations says of expectations. Raises `PipelineDefinitionError` for what shows
-    without both."""
+    """Return a sentence for each problem for which a run would refuse the definition: problems of columns, types and
+    functions that Spark finds without data, and those of expectations that Great Expectations finds. Raises
+    `PipelineDefinitionError` for problems that show without both."""
     from tidegate.spark.session.sessions import SparkSettings, open_session
 
     graph = compile_graph(pipeline)
@@ -203,7 +203,7 @@ def check_definition(pipeline: Pipeline) -> list[str]:
 
 
 def definition_problems(graph: Graph, session: "SparkSession") -> list[str]:
-    """What is wrong with a definition, on a session that is there. An interrupt is raised in the end."""
+    """Find the problems of a definition on an open session. An interrupt is raised at the end."""
     from tidegate.spark.checking import DefinitionCheck
     from tidegate.spark.driver.interrupts import noting_interrupts
 
@@ -218,8 +218,8 @@ def definition_problems(graph: Graph, session: "SparkSession") -> list[str]:
 
 
 def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[], SparkRegion]") -> None:
-    """The same on the region's session, before the first checkpoint with a definition. `region` is not called for one
-    that the newest completed checkpoint ran with. Raises `PipelineDefinitionError`."""
+    """Check a changed definition on the region's session. `region` is not called for the definition of the newest
+    completed checkpoint. Raises `PipelineDefinitionError`."""
     if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region().session)):
         raise refused_definition(coordinator.pipeline_id, problems)
 
@@ -227,7 +227,7 @@ def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[],
 def open_validator(
     graph: Graph, region: "Callable[[], SparkRegion]", settings: Settings | None = None
 ) -> "GreatExpectationsValidator":
-    """Great Expectations over what was staged. `region` is opened once Spark is needed for it."""
+    """Open Great Expectations as the validator. `region` is opened once Spark is needed for it."""
     from tidegate.quality.validator import GreatExpectationsValidator, frames_of
 
     check_installed(graph)
@@ -247,17 +247,17 @@ def read_state(
 ) -> "pa.RecordBatchReader":
     """Read the current rows of a keyed operator at a checkpoint, by default the latest completed one, without Spark.
 
-    Pipeline, operator and checkpoint are looked up in the database; then only files are read.
+    Pipeline, operator and checkpoint are found in the database. Then only files are read.
 
     Args:
         pipeline: The name of the pipeline.
         operator: The name of the operator.
         checkpoint: The id of a checkpoint.
         savepoint: The name or number of a savepoint, instead of a checkpoint.
-        key: Only the row of this key: a value where there is one key column, a list, or a dict by column name (so also
-            for null).
-        changes_since: The id of another checkpoint: only rows whose value differs from that there, with a column
-            `_change`: "upsert", or "delete" for a key that is gone, whose other columns are null.
+        key: The key of a single row to read: a value if there is one key column, a list, or a dict by column name,
+            which also allows null.
+        changes_since: The id of another checkpoint. Only rows are read whose value differs from that checkpoint, with a
+            column `_change`: "upsert", or "delete" for a deleted key, whose other columns are null.
 
     Returns:
         Batches of bounded size, in no particular order. Reading them raises `StateIntegrityError` and `StorageError`.
@@ -284,7 +284,7 @@ def read_state(
     def explained() -> Iterator[None]:
         try:
             yield
-        except StateIntegrityError:  # the files of a checkpoint that was replaced meanwhile are gone rightly
+        except StateIntegrityError:  # perhaps the checkpoint was replaced meanwhile, and its files were deleted
             find_state_files(pipeline, operator, checkpoint=files.state.checkpoint_id, changes_since=changes_since)
             raise
 
@@ -305,8 +305,8 @@ def state_options(
     savepoint: str | None = None,
     changes_since: int | None = None,
 ) -> dict[str, str]:
-    """Make the options of `spark.read.format("tidegate_state")`, for what `tidegate.state.read` reads. The
-    session must know the format: see `register_state_source`.
+    """Make the options of `spark.read.format("tidegate_state")`, for the rows that `tidegate.state.read` reads. The
+    session must know the format (see `register_state_source`).
 
     Args:
         pipeline: The name of the pipeline.
@@ -316,7 +316,7 @@ def state_options(
         changes_since: The id of another checkpoint, as for `tidegate.state.read`.
 
     Returns:
-        The options: the names, resolved to files.
+        The options, with the names resolved to files.
 
     Raises:
         PipelineNotFoundError: If there is no such pipeline.
@@ -339,7 +339,7 @@ def find_state_files(
     savepoint: str | None = None,
     changes_since: int | None = None,
 ) -> "StateFiles":
-    """Where the state lies that `read_state` reads."""
+    """Find the files of the state that `read_state` reads."""
     from tidegate.state.reading import StateFiles
 
     settings = Settings.from_environment()

@@ -1,11 +1,12 @@
-"""The one place that reads the wall clock."""
+"""Access to the system's clocks. No other module reads the wall clock."""
 
 import time
 from datetime import UTC, datetime
 
 
 class SystemClock:
-    """Gives milliseconds: they are enough for the protocol, and both the store and JSON keep them."""
+    """The clock of this process, see `ports.Clock`. Times have milliseconds: they are enough for the protocol, and both
+    the store and JSON keep them."""
 
     def now(self) -> datetime:
         now = datetime.now(UTC)

@@ -111,7 +111,7 @@ def test_a_directory_of_another_pipeline_is_taken_over_when_that_was_said(projec
     said = one.tidegate("relocate", "trips", "--take-over", "--yes", "-o", "json")
     assert said.returncode == ExitCode.OK, said.stderr
     (moved,) = json.loads(said.stdout)["moved"]
-    assert "belongs to pipeline flights, and is taken over with what lies there" in moved
+    assert "belongs to pipeline flights, and is taken over with its content" in moved
     assert json.loads((one.home / "tables" / "_owner").read_text())["pipeline"] == "trips"
     told = json.loads(one.tidegate("audit", "trips", "-o", "json").stdout)
     assert [(each["kind"], each["status"], each["details"]) for each in told] == [

@@ -109,7 +109,7 @@ def test_another_storage_is_named_for_the_commands_that_follow(here, tmp_path):
     shutil.move(tmp_path / ".tidegate/checkpoints", tmp_path / "saved")
     nothing = here("recover", "rows", "--yes")
     assert nothing.returncode == ExitCode.USAGE
-    assert "look at TIDEGATE_STORAGE, or say --from" in words(nothing.stderr)
+    assert "check TIDEGATE_STORAGE, or add --from URL" in words(nothing.stderr)
     done = here("recover", "rows", "--from", "saved", "--yes")
     assert done.returncode == ExitCode.OK, done.stderr
     assert "From now on, set TIDEGATE_STORAGE=saved." in words(done.stderr)

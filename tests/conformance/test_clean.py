@@ -183,7 +183,7 @@ def test_metadata_that_is_not_what_was_committed_is_damage(past):
     world.storage.files[path] = world.storage.files[path].replace(b'"periodic": false', b'"periodic": true')
     (damage,) = world.coordinator.cleaning.plan().damage
     assert (damage.path, damage.checkpoints) == (path, (4,))
-    assert "is not what was committed" in damage.problem
+    assert "differs from the committed one" in damage.problem
 
 
 def test_files_that_another_process_expires_meanwhile_are_no_damage(past, monkeypatch):

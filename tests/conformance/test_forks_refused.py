@@ -47,7 +47,10 @@ def test_a_pipeline_with_a_past_of_its_own(new):
 def test_a_fork_that_has_happened(new):
     new.fork(SAVEPOINT)
     refused(
-        new, SAVEPOINT, ForkRefusedError, "it was before, as its checkpoint 3.*it has taken effect: `tidegate run q`"
+        new,
+        SAVEPOINT,
+        ForkRefusedError,
+        "it was forked before, as its checkpoint 3.*it has taken effect: `tidegate run q`",
     )
     refused(new, ToCheckpoint(4), ForkRefusedError, "this database knows checkpoints of it, up to 3")
 
@@ -80,7 +83,7 @@ def test_to_the_originals_table(new, monkeypatch):
 
 def test_to_a_table_that_has_rows(new):
     new.sink.current = (7, b"of whom?")
-    refused(new, SAVEPOINT, ForkRefusedError, "something already where its sink out writes.*empty place")
+    refused(new, SAVEPOINT, ForkRefusedError, "the place of its sink out is not empty.*empty place")
 
 
 def test_from_what_is_not_there(world, new):

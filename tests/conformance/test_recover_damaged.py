@@ -14,7 +14,7 @@ DAMAGE = {
     "is not JSON": lambda world, id_: world.storage.files.update(
         {metadata_path("p", id_): world.storage.files[metadata_path("p", id_)][:-9]}
     ),
-    "is not what was committed": lambda world, id_: world.change(metadata_path("p", id_), request_id="other"),
+    "differs from the committed one": lambda world, id_: world.change(metadata_path("p", id_), request_id="other"),
     "is of checkpoint 1 of pipeline q": lambda world, id_: world.change(
         metadata_path("p", id_), pipeline="q", checkpoint_id=1
     ),

@@ -141,7 +141,7 @@ DAMAGE = {
     "is missing|state/op/0.parquet": lambda files: files.pop("state/op/0.parquet"),
     "positions/src/2-0-1-m is damaged": lambda files: files.update({"positions/src/2-0-1-m": b"read by X"}),
     "staged/out-sink/0-0.parquet is damaged": lambda files: files.update({"staged/out-sink/0-0.parquet": b"row"}),
-    "_metadata is not what was written": lambda files: change(files, METADATA, name="other"),
+    "_metadata differs from the written one": lambda files: change(files, METADATA, name="other"),
     "_metadata is not JSON": lambda files: files.update({METADATA: files[METADATA][:-9]}),
     "_savepoint is not of the format": lambda files: change(files, MARKER, format="other"),
     "_savepoint is damaged: 'sha256' is missing": lambda files: remove(files, MARKER, "sha256"),

@@ -108,7 +108,7 @@ def test_rows_that_were_read_are_not_skipped_and_what_cannot_lose_any_is_said(wo
     refused(world, "Checkpoint 2 has read all that it needs")
     world.coordinator.validate(2, Judge(True))
     world.coordinator.finalize(2)
-    with pytest.raises(SkipRefusedError, match="Look at the plan again"):
+    with pytest.raises(SkipRefusedError, match="Make a new plan"):
         world.coordinator.skip("src", plan)
     assert world.shown() == [1]
     assert region.attempt == 1

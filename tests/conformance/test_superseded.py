@@ -65,8 +65,8 @@ def test_a_snapshot_whose_checkpoint_completed_long_ago_says_so_when_its_history
     with pytest.raises(SupersededAttemptError) as caught:
         world.coordinator.snapshot(1, meeting(complete_without_it))
     assert str(caught.value) == (
-        "Checkpoint 1 of pipeline p completed so long ago that its attempts are not kept any more. What attempt 1 did "
-        "since then does not count. No action is needed."
+        "Checkpoint 1 of pipeline p completed so long ago that its attempts are not kept any more. The work of "
+        "attempt 1 since then does not count. No action is needed."
     )
 
 
@@ -76,7 +76,7 @@ def test_a_snapshot_that_was_overtaken_names_its_successor_and_not_the_file(desk
     with pytest.raises(SupersededAttemptError) as caught:
         world.coordinator.snapshot(1, meeting(lambda: overtake(world)))
     assert str(caught.value) == (
-        "Attempt 1 at checkpoint 1 of pipeline p was superseded by attempt 2. Nothing it did counts, and what it wrote "
+        "Attempt 1 at checkpoint 1 of pipeline p was superseded by attempt 2. Nothing it did counts, and its files "
         "will be deleted. No action is needed: the later attempt continues the checkpoint."
     )
     assert isinstance(caught.value.__cause__, StateIntegrityError)

@@ -88,7 +88,7 @@ def test_damage_fails_the_task_at_once_and_is_named(clean, taken, tmp_path):
     metadata.write_bytes(metadata.read_bytes() + b" ")
     ran, _ = clean("p")
     assert (ran.state, type(ran.error)) == ("failed", AirflowFailException)
-    assert "is not what was committed" in str(ran.error)
+    assert "differs from the committed one" in str(ran.error)
     assert "Nothing of pipeline p was deleted." in str(ran.error)
 
 

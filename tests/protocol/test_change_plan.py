@@ -122,7 +122,7 @@ CASES = {
         defined(SOURCE, SINK, STEP, allow_non_restored_state=True), "sums", DROPPED, ("its state is dropped",)
     ),
     "a source less": (defined(SUMS, SINK, STEP), "orders", REFUSES, ("would read everything again",)),
-    "a sink less": (defined(SOURCE, SUMS, STEP), "table", DROPPED, ("what it has written stays",)),
+    "a sink less": (defined(SOURCE, SUMS, STEP), "table", DROPPED, ("its written rows stay",)),
     "a step less": (defined(SOURCE, SUMS, SINK), "drawn", DROPPED, ("had no state",)),
     "a column more": (
         defined(SOURCE, with_(SUMS, schema=schema(n="int", m="string")), SINK, STEP), "sums", MIGRATES,
@@ -212,7 +212,10 @@ def test_a_table_of_current_rows_behind_other_transforms_is_given_all_rows(upser
     sink = replace(SINK, upserts=upserts, appends=False, options=now)
     recorded = replace(RECORDED, options={**RECORDED.options, "table-sink": {"transforms": "a"}})
     found = {each.name: each for each in plan_changes(recorded, defined(SOURCE, SUMS, sink, STEP))}["table"]
-    said = ("the transforms in front of it are others", "is given all rows of the state once, with the next checkpoint")
+    said = (
+        "the transforms in front of it have changed",
+        "is given all rows of the state once, with the next checkpoint",
+    )
     assert (found.verdict, found.changes[:2]) == (SAME, said)
 
 

@@ -79,9 +79,9 @@ def test_a_pipeline_is_forked_to_another_one():
         (PipelineStatus.STOPPING, None, "it is STOPPING"),
         (PipelineStatus.RUNNING, completed(3), "this database knows checkpoints of it, up to 3"),
         (PipelineStatus.RUNNING, completed(3, status=Status.FAILED), "this database knows checkpoints of it, up to 3"),
-        (PipelineStatus.RUNNING, completed(8, request_id=str(FORK)), "it was before, as its checkpoint 8"),
-        (PipelineStatus.CANCELLED, completed(8, request_id=str(FORK)), "it was before, as its checkpoint 8"),
-        (PipelineStatus.RUNNING, completed(8, request_id="fork:old/7/renamed"), "it was before, as its checkpoint 8"),
+        (PipelineStatus.RUNNING, completed(8, request_id=str(FORK)), "it was forked before, as its checkpoint 8"),
+        (PipelineStatus.CANCELLED, completed(8, request_id=str(FORK)), "it was forked before, as its checkpoint 8"),
+        (PipelineStatus.RUNNING, completed(8, request_id="fork:old/7/renamed"), "it was forked before, as its"),
         (PipelineStatus.RUNNING, completed(8, request_id="fork:old/6/kept"), "this database knows checkpoints of it"),
     ],
 )  # fmt: skip
@@ -105,7 +105,7 @@ def test_only_a_pipeline_without_a_past_is_begun(status, newest, why):
         ([sink("", type_="Topic")], [sink("", type_="Table")], [], None),
         ([sink("", type_="Topic")], [sink("tables/a", type_="Topic")], [], None),
         ([source("landing"), sink("tables/a")], [source("landing"), sink("tables/b")], [], None),
-        ([sink("tables/a")], [sink("tables/b")], ["out"], "something already where its sink out writes"),
+        ([sink("tables/a")], [sink("tables/b")], ["out"], "the place of its sink out is not empty"),
     ],
 )  # fmt: skip
 def test_two_pipelines_do_not_write_to_one_table(theirs, mine, used, why):

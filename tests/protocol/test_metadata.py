@@ -111,7 +111,7 @@ def test_it_does_not_depend_on_the_order_in_which_endpoints_were_recorded():
         (written(pipeline="q"), "is of checkpoint 4 of pipeline q"),
         (written(checkpoint_id=5), "is of checkpoint 5 of pipeline p"),
         (written(triggered_at="today"), "is damaged: .*today"),
-        (written(operators=[]), "as many subtasks as its parallelism says"),
+        (written(operators=[]), "subtasks differs from its parallelism"),
         (written(operators=[{}]), "is damaged: 'subtasks' is missing"),
         (written(kind="OTHER"), "is damaged: 'OTHER'"),
         (written(endpoints=[{"role": "SINK"}]), "is damaged"),

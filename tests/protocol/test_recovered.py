@@ -130,7 +130,7 @@ def test_metadata_that_are_not_those_that_were_committed_are_refused():
     content = json.dumps({"any": "thing"}).encode()
     marker = marker_of(completed(4), content, [], 1)
     require_as_marked(marker, content)
-    with pytest.raises(MetadataError, match=r"p/chk-4/_metadata is not what was committed: its SHA-256"):
+    with pytest.raises(MetadataError, match=r"p/chk-4/_metadata differs from the committed one: its SHA-256"):
         require_as_marked(marker, content + b" ")
 
 
@@ -150,7 +150,7 @@ def test_only_a_database_that_knows_no_checkpoint_is_recovered_into():
 
 
 def test_where_nothing_can_be_recovered_the_error_says_why():
-    with pytest.raises(RecoveryRefusedError, match=r"no checkpoint on file:///x .*look at TIDEGATE_STORAGE"):
+    with pytest.raises(RecoveryRefusedError, match=r"no checkpoint on file:///x .*check TIDEGATE_STORAGE"):
         require_any("p", "file:///x", [], [], [])
     _, _, unrecovered = choose_recovered([found(1, problem="it is cut off"), found(2, marked=False)], ())
     with pytest.raises(RecoveryRefusedError, match=r"Checkpoint 1: it is cut off .*add --include-doubtful 2"):

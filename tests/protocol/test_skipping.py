@@ -93,7 +93,7 @@ def test_a_plan_holds_for_one_moment():
         (LATEST, {CLICKS: Snapshot((), {"to": 90})}),
         (LATEST, {OP: Snapshot()}),
     ):
-        with pytest.raises(SkipRefusedError, match="Look at the plan again"):
+        with pytest.raises(SkipRefusedError, match="Make a new plan"):
             require_as_planned(plan, latest, snapshots)
     with pytest.raises(SkipRefusedError, match="It has lost nothing since checkpoint 7"):
         require_lost("clicks", replace(plan, skips=()))
@@ -114,5 +114,5 @@ def test_a_restore_meets_again_what_was_skipped_after_the_checkpoint_it_leads_to
     found = skipped_since(skips, 5, Branch(((1, 8),)))
     assert [(each.checkpoint_id, [rows.part for rows in each.lost]) for each in found] == [(7, ["0", "1"])]
     assert "skipped after checkpoint 7" in str(found[0])
-    assert "skip it again with `tidegate source skip`" in str(found[0])
+    assert "skip them again with `tidegate source skip`" in str(found[0])
     assert skipped_since(skips, 7, Branch(((1, 8),))) == ()

@@ -1,4 +1,4 @@
-"""Savepoints that are written by hand: from another one, with some of its state changed, or from nothing.
+"""Edited savepoints, written from another one with changed state, or from nothing.
 
     from tidegate import savepoint
 

@@ -1,4 +1,4 @@
-"""`edit` and `create`: what a user changes is collected, and `SavepointEdit.write` makes a savepoint of it."""
+"""`edit` and `create` collect a user's changes, and `SavepointEdit.write` makes a savepoint of them."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -23,13 +23,13 @@ from tidegate.state.storage import ArrowCheckpointStorage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Below the directory of reports: those on savepoints that were edited. No pipeline has a name that begins so.
+#: The directory of reports on edited savepoints, below that of all reports. No pipeline's name begins so.
 _REPORTS = "_edits"
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A savepoint that was written. `tidegate restore PIPELINE --from URL` goes back to it.
+    """A written savepoint. `tidegate restore PIPELINE --from URL` goes back to it.
 
     Attributes:
         url: Its directory.
@@ -50,8 +50,8 @@ def edit(
     from_url: str | None = None,
     spark: "SparkSession | None" = None,
 ) -> "SavepointEdit":
-    """Begin a savepoint that is another one with some of its state changed, by default the latest completed checkpoint.
-    That stays as it is. See docs/how-to/edit-state.md.
+    """Begin an edit of a savepoint or checkpoint, by default of the latest completed checkpoint. The original stays
+    unchanged. See docs/how-to/edit-state.md.
 
     Args:
         pipeline: Its definition, or a name as on the command line.
@@ -72,7 +72,7 @@ def edit(
     """
     if (savepoint is not None) + (checkpoint is not None) + (from_url is not None) > 1:
         raise ConfigurationError(
-            "Say in one way what is edited: savepoint=NAME, checkpoint=ID or from_url=URL. Nothing was written."
+            "Give only one of savepoint=NAME, checkpoint=ID and from_url=URL. Nothing was written."
         )
     coordinator = assembly.open_coordinator(defined := _defined(pipeline))
     if from_url is not None:
@@ -84,7 +84,7 @@ def edit(
 
 
 def create(pipeline: Pipeline | str, *, spark: "SparkSession | None" = None) -> "SavepointEdit":
-    """Begin the first savepoint of a pipeline that never ran. Its state is what is given, and its sources begin at
+    """Begin the first savepoint of a pipeline that never ran. Its state is the given rows, and its sources begin at
     their start.
 
     Args:
@@ -116,10 +116,10 @@ def _defined(pipeline: Pipeline | str) -> Pipeline:
 class SavepointEdit:
     """Changes to the state of operators, begun by `edit` or `create`. Nothing is written before `write`.
 
-    Rows are Spark DataFrames with the columns of an operator's state: its key, and its values. Of declared aggregates
-    these are what is kept for them: the aggregate under its own name, but `_sum_NAME` and `_count_NAME` for an average,
-    `_by_NAME` besides for `min_by`, `max_by` and a `collect_list` with `by`, the array `_values_NAME` for a
-    `count_distinct`, and the binary `_sketch_NAME` for an approximate aggregate. A key may be given once.
+    Rows are Spark DataFrames with the columns of an operator's state: its key, and its values. The values of a declared
+    aggregate are its accumulators. Mostly this is the aggregate under its own name. An average has `_sum_NAME` and
+    `_count_NAME` instead, a `count_distinct` the array `_values_NAME`, and an approximate aggregate the binary
+    `_sketch_NAME`. `min_by`, `max_by` and a `collect_list` with `by` also have `_by_NAME`. A key may be given once.
     """
 
     def __init__(self, editing: Editing, base: Base, region: SparkRegion) -> None:
@@ -130,10 +130,10 @@ class SavepointEdit:
         self._editor = SparkEditor(region, base)
         self._rows: dict[str, list[Any]] = {}
         self._replaced: dict[str, bool] = {}
-        self._said: list[str] = []
+        self._changes: list[str] = []
 
     def upsert(self, operator: str, rows: "DataFrame") -> "SavepointEdit":
-        """Replace the rows of keys, and add those of keys that are not there.
+        """Replace the rows of existing keys, and add those of new keys.
 
         Args:
             operator: The operator.
@@ -148,7 +148,7 @@ class SavepointEdit:
         return self._change(operator, rows, "rows were replaced or added")
 
     def remove(self, operator: str, keys: "DataFrame") -> "SavepointEdit":
-        """Remove keys. Those that are not there stay away.
+        """Remove keys. Missing keys are ignored.
 
         Args:
             operator: The operator.
@@ -173,7 +173,7 @@ class SavepointEdit:
             These changes.
 
         Raises:
-            SavepointEditError: If the operator is changed in another way, too, or the rows do not fit.
+            SavepointEditError: If the operator also has other changes, or if the rows do not fit.
         """
         if operator in self._replaced:
             raise self._twice(operator)
@@ -193,13 +193,13 @@ class SavepointEdit:
         checked = self._editor.checked(operator, rows, removed)
         self._rows.setdefault(operator, []).append(checked)
         self._replaced[operator] = whole
-        self._said += [] if (said := f"{operator}: {what}") in self._said else [said]
+        self._changes += [] if (change := f"{operator}: {what}") in self._changes else [change]
         return self
 
     def _twice(self, operator: str) -> SavepointEditError:
         return SavepointEditError(
             f"Operator {operator} of pipeline {self._pipeline_id} is given its whole state, and other changes. Nothing "
-            "was written. Put them into the rows that replace it."
+            "was written. Put the changes into the rows of the whole state."
         )
 
     def write(self, to: str, *, name: str | None = None, note: str | None = None) -> Written:
@@ -208,15 +208,15 @@ class SavepointEdit:
         State and tables of current rows are validated by the pipeline's expectations first.
 
         Args:
-            to: The directory, a path or URL. It must be empty, or not there yet.
+            to: The directory, a path or URL. It must be empty, or must not exist yet.
             name: The name of the savepoint.
-            note: What it is for.
+            note: Its purpose.
 
         Returns:
-            Where it lies.
+            The savepoint.
 
         Raises:
-            SavepointEditError: If it cannot be written as it was edited. Nothing is left in the directory.
+            SavepointEditError: If the edited savepoint cannot be written. Nothing is left in the directory.
             ValidationFailedError: If it does not meet the expectations. Nothing is left in the directory.
         """
         location = absolute(to)
@@ -227,7 +227,7 @@ class SavepointEdit:
         rows = {
             operator: reduce(lambda one, other: one.unionAll(other), given) for operator, given in self._rows.items()
         }
-        changes = Changes(rows, self._replaced, tuple(self._said))
+        changes = Changes(rows, self._replaced, tuple(self._changes))
         label = Label(name, note)
         action = assembly.new_action(ActionKind.REWRITE, origin=self._base.origin, to=location, name=name, note=note)
         by = action.actor.name

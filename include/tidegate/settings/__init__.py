@@ -1,12 +1,12 @@
-"""Where things are: the project's home, the checkpoint storage, the local cache, and how a connector's location is
-named. Read from the environment when asked.
+"""Settings from the environment: the project's home, the checkpoint storage, the local cache, and the names of
+locations. They are read at each call.
 
 `TIDEGATE_HOME`      root of relative paths in sources and sinks; default: the current directory
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
 `TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the
-                     user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
-`TIDEGATE_SHORTCUTS` which shortcuts round a library's public way are taken (see `shortcuts`); default: all
-`TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
+                     user's own (see `tidegate.state.private_directories`). It can be deleted at any time.
+`TIDEGATE_SHORTCUTS` the shortcuts past a library's public interface that are used (see `shortcuts`); default: all
+`TIDEGATE_DOCS`      directory of validation reports; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 `TIDEGATE_DATABASE_DIRECT_URL`  the same one without the pooler that the first URL leads to
 """
@@ -20,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-#: What `TIDEGATE_SHORTCUTS` may name: when Spark SQL begins, how small input is read, how data is judged, how tables of
-#: a REST catalog change.
+#: The names for `TIDEGATE_SHORTCUTS`: `session` (the start of Spark SQL), `reading` (of small input), `judging`
+#: (validation), `tables` (changes of tables in a REST catalog).
 SHORTCUTS = frozenset({"judging", "reading", "session", "tables"})
 
 
@@ -47,7 +47,7 @@ class Settings:
 
 
 def _words(given: str | None) -> frozenset[str]:
-    """`none` stands for no word, and nothing for all."""
+    """Split the setting into words. `none` stands for no word, and an empty setting for all."""
     words = frozenset(word.strip() for word in (given or "").split(",") if word.strip())
     return (words or SHORTCUTS) - {"none"}
 
@@ -58,12 +58,13 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 @lru_cache(maxsize=16)
 def _resolved(path: str) -> Path:
-    """To follow links takes a call of the system for each part, and connectors name their location all the time."""
+    """Resolve links, with a cache: each part of a path takes a system call, and connectors resolve their location very
+    often."""
     return Path(path).resolve()
 
 
 def is_project(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether somebody has said that this is a project of ours: by TIDEGATE_HOME, or in its pyproject.toml."""
+    """Whether TIDEGATE_HOME is set, or the pyproject.toml of the current directory makes it a Tidegate project."""
     env = os.environ if environment is None else environment
     if env.get("TIDEGATE_HOME"):
         return True
@@ -74,7 +75,7 @@ def is_project(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def project_table(home: Path) -> dict[str, Any]:
-    """`[tool.tidegate]` of the pyproject.toml in a project's home; empty if there is none. Raises
+    """Read `[tool.tidegate]` of the pyproject.toml in a project's home; empty if there is none. Raises
     `tomllib.TOMLDecodeError`."""
     path = home / "pyproject.toml"
     document = tomllib.loads(path.read_text()) if path.exists() else {}
@@ -83,23 +84,25 @@ def project_table(home: Path) -> dict[str, Any]:
 
 
 def resolve(path: str, home: Path | None = None) -> str:
-    """A path or URL as written by the user, with relative paths below the project's home."""
+    """Resolve a path or URL as written by the user. Relative paths are below the project's home."""
     if "://" in path:
         return path
     return str((home or _home(os.environ)) / path)
 
 
 def absolute(path: str) -> str:
-    """A path or URL as the user wrote it, without `.`, `..` and trailing slashes; `file://` becomes a plain path.
+    """Resolve a path or URL as written by the user, without `.`, `..` and trailing slashes. `file://` becomes a plain
+    path.
 
-    A URL's path is taken as it stands: `%20` is three characters.
+    A URL's path is not decoded: `%20` is three characters.
     """
     location = resolve(path.removeprefix("file://"))
     return location.rstrip("/") if "://" in location else os.path.normpath(location)
 
 
 def relative_to_home(location: str, home: str) -> str:
-    """An absolute location in the form that identifies a pipeline: relative to the project's home if below it."""
+    """Return an absolute location in the form that identifies a pipeline: relative to the project's home if below
+    it."""
     if "://" in location:
         return location
     for path in (location, os.path.realpath(location)):
@@ -109,10 +112,9 @@ def relative_to_home(location: str, home: str) -> str:
 
 
 def spark_path(location: str) -> str:
-    """An absolute path or URL for Spark's readers, which expand patterns: escaped, so that it stands for itself.
+    """Escape an absolute path or URL for Spark's readers, which would expand patterns in it.
 
-    Switching the expansion off instead (`__globPaths__`) makes Spark 4.2 read a file several times if there is more
-    than one.
+    With the expansion switched off (`__globPaths__`), Spark 4.2 reads a file several times if there is more than one.
     """
     url = location if "://" in location else f"file://{location}"
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", url.replace("s3://", "s3a://", 1))

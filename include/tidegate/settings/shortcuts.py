@@ -1,7 +1,7 @@
-"""Shortcuts: what rests on names that a library does not promise to keep, and has a public way beside it.
+"""Shortcuts: uses of private names of a library, each with a public alternative.
 
-Each is declared where it is taken, with the names that it rests on. If the installed release lacks one of them, the
-public way is taken, and the log says so once. `TIDEGATE_SHORTCUTS` takes the public way by hand. A contract test holds
+Each is declared next to its use, with the names that it needs. If the installed release lacks one of them, the public
+alternative is used, and a warning is logged once. `TIDEGATE_SHORTCUTS` switches shortcuts off. A contract test checks
 the names of each against the installed releases.
 """
 
@@ -19,9 +19,9 @@ log = logging.getLogger("tidegate")
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """`word` stands for it in `TIDEGATE_SHORTCUTS`. `names` are those of `library`, as `pkgutil.resolve_name` takes
-    them; `module:Class().name` is an attribute that the class sets when it is made. `instead`: what happens otherwise,
-    as a clause."""
+    """A shortcut. `word` is its name in `TIDEGATE_SHORTCUTS`. `names` are those of `library`, in the form of
+    `pkgutil.resolve_name`; `module:Class().name` is an attribute that the constructor of the class sets. `instead`
+    describes the alternative, as a clause."""
 
     word: str
     library: str
@@ -29,13 +29,13 @@ class Shortcut:
     instead: str
 
     def is_taken(self) -> bool:
-        """Raises `ConfigurationError` if the setting names a shortcut that there is not."""
+        """Whether the shortcut is used. Raises `ConfigurationError` if the setting names an unknown shortcut."""
         return self.word in _wanted() and not missing_names(self)
 
 
 @lru_cache(maxsize=64)
 def missing_names(shortcut: Shortcut) -> tuple[str, ...]:
-    """Those that the installed release of the library lacks. The log has a line of them, once."""
+    """Find the names that the installed release of the library lacks, and log them once."""
     missing = tuple(name for name in shortcut.names if not _is_there(name))
     if missing:
         installed = f"{shortcut.library} {version(shortcut.library)}"
@@ -56,7 +56,7 @@ def _wanted() -> frozenset[str]:
 def _is_there(name: str) -> bool:
     owner, _, attribute = name.partition("().")
     try:
-        found = resolve_name(owner)
+        resolved = resolve_name(owner)
     except (ImportError, AttributeError):
         return False
-    return not attribute or attribute in found.__init__.__code__.co_names
+    return not attribute or attribute in resolved.__init__.__code__.co_names

@@ -18,25 +18,25 @@ _KNOWN: "WeakKeyDictionary[SparkSession, dict[str, bool]]" = WeakKeyDictionary()
 def reaches(spark: "SparkSession", url: str) -> bool:
     """Whether a session has a file system for an absolute path or a URL.
 
-    It is asked once for each scheme, by a URL without a bucket: what Spark has no class for is refused as such, and
-    what it has refuses the URL before it connects to anything.
+    Spark is called once for each scheme, with a URL without a bucket. If Spark has no class for the scheme, the error
+    names that. If it has one, the class refuses the URL before it connects to anything.
     """
     scheme = scheme_of(url)
     if scheme == "file":
         return True
-    known = _KNOWN.setdefault(spark, {})
-    if scheme not in known:
-        known[scheme] = _is_there(spark, scheme)
-    return known[scheme]
+    by_scheme = _KNOWN.setdefault(spark, {})
+    if scheme not in by_scheme:
+        by_scheme[scheme] = _is_there(spark, scheme)
+    return by_scheme[scheme]
 
 
 def scheme_of(url: str) -> str:
-    """The scheme under which Spark reads."""
+    """Return the scheme under which Spark reads a URL."""
     return spark_path(url).partition("://")[0]
 
 
 def advice(url: str) -> str:
-    """How Spark comes to have a file system for a URL."""
+    """Return advice on how to give Spark a file system for a URL."""
     scheme = scheme_of(url)
     package = _PACKAGES.get(scheme, f"a file system for {scheme}://")
     return f"Or give Spark the package {package} in spark.jars.packages, so that it reads them itself."

@@ -156,9 +156,9 @@ def _changes(forked: Forked, wanted: ForkedFrom) -> int:
 def _check_refusal(forked: Forked, why: str, gone: bool, slow: bool) -> None:
     begun = bool(forked.store.state.checkpoints)
     reasons = {
-        "it was before, as its checkpoint": forked.first is not None,
+        "it was forked before, as its checkpoint": forked.first is not None,
         "this database knows checkpoints of it": begun,
-        "there is something already where": begun,
+        "is not empty. A fork's tables begin empty": begun,
         "it has no marker": gone,
         "its content has changed, or it no longer exists": gone,
         "copying stood still": slow,

@@ -1,4 +1,4 @@
-"""How long the subtasks of checkpoints that have ended stay on record, one by one; after that, what they come to."""
+"""The history rule: how long the subtasks of ended checkpoints stay on record before they are rolled up into totals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from tidegate.protocol.facts.lifecycle import Status
 from tidegate.protocol.facts.records import CheckpointKind, CheckpointRecord
 
-#: A transaction rolls up no more than this, because the pipeline's other transactions wait for it meanwhile.
+#: A transaction rolls up no more than this, because the pipeline's other transactions wait for it.
 MOST_CHECKPOINTS, MOST_SUBTASKS = 500, 2_000
-#: How long a process that has rolled up all that was due waits until it looks again.
+#: The time until the next roll-up by a process that has rolled up everything due.
 ROLLUP_INTERVAL = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
-    """Checkpoints are rolled up that are not among the `number` newest, by their ids, and those that ended longer than
-    `age` ago. None is no bound."""
+    """The rule for roll-ups: checkpoints that are not among the `number` newest, by their ids, and those that ended
+    longer than `age` ago. None is no bound."""
 
     number: int | None
     age: timedelta | None
@@ -25,8 +25,8 @@ class HistoryRule:
 def choose_for_rollup(
     not_rolled_up: Sequence[CheckpointRecord], last_checkpoint_id: int, rule: HistoryRule, now: datetime
 ) -> list[int]:
-    """The ids to roll up now, oldest first. Never one whose state is kept or not yet deleted, one whose sinks have not
-    been notified, and no savepoint. Performs no I/O."""
+    """Choose the ids to roll up now, oldest first: never a savepoint, a checkpoint whose state is kept or not yet
+    deleted, or one whose sinks have not been notified. Performs no I/O."""
     chosen: list[int] = []
     subtasks = 0
     for record in not_rolled_up:
@@ -40,7 +40,7 @@ def choose_for_rollup(
 
 
 def may_be_rolled_up(record: CheckpointRecord) -> bool:
-    """Whether nobody needs the checkpoint's subtasks and files any more, whatever happens."""
+    """Whether the checkpoint's subtasks and files are not needed any more, whatever happens."""
     if record.kind is not CheckpointKind.CHECKPOINT:
         return False
     gone = record.status is Status.DISCARDED and record.notified_at is not None

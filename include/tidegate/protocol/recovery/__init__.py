@@ -1,1 +1,1 @@
-"""The way back: restores, savepoints and their documents, forks, imports, changed definitions, a lost database."""
+"""Recovery: restores, savepoints and their documents, forks, imports, changed definitions, a lost database."""

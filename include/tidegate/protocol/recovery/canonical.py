@@ -1,13 +1,13 @@
-"""A canonical savepoint: a directory that is complete in itself. What it holds, and how it is written down and read.
+"""A canonical savepoint: a directory that is complete in itself. This module plans, writes and reads its documents.
 
     _metadata                          JSON: the checkpoint, as in its own `_metadata`, with paths below the directory
     _savepoint                         JSON: the marker, written last, with the checksum of `_metadata`
     state/<operator>/<subtask>.parquet           the subtask's state as one run
-    positions/<operator>/<file>                  what a source split has read
-    staged/<operator>/<subtask>-<number>.parquet what a sink of current rows shows
+    positions/<operator>/<file>                  a file of a source split's position
+    staged/<operator>/<subtask>-<number>.parquet the rows of a sink of current rows
 
 Without the marker the directory is no savepoint. Each file's checksum is in `_metadata`, and that of `_metadata` in the
-marker. Whoever writes the directory once more writes the same names. `imported` says how a pipeline gets it back.
+marker. Repeated writes use the same names. See `imports` for the restore of a pipeline from it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,8 +37,8 @@ Snapshots = Mapping[SubtaskId, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """All runs of a subtask, oldest first, to be merged into one at `path`, which lacks its ending `.parquet`. If they
-    were written with another max parallelism, that is `former`."""
+    """All runs of a subtask, oldest first, to be merged into one at `path`, which lacks its ending `.parquet`. `former`
+    is the max parallelism of the runs, if it differs."""
 
     subtask: SubtaskId
     key_groups: KeyGroupRange
@@ -50,7 +50,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to be copied to `path`. `owner` is who has it: the checkpoint storage, or a sink."""
+    """A file to be copied to `path`. Its `owner` is the checkpoint storage or a sink."""
 
     owner: str
     handle: StateHandle
@@ -59,8 +59,8 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The marker: the savepoint is complete. `sha256` is that of its `_metadata`, in hex; `bytes` of all its files
-    without the two documents. `completed_at` is when the checkpoint completed."""
+    """The marker of a complete savepoint. `sha256` is the checksum of its `_metadata`, in hex. `bytes` is the size of
+    all its files without the two documents. The checkpoint completed at `completed_at`."""
 
     pipeline_id: str
     checkpoint_id: int
@@ -72,7 +72,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A directory as it was read. Paths of handles are relative to it."""
+    """The content of a directory. Paths of handles are relative to it."""
 
     metadata: Metadata
     marker: Complete
@@ -91,7 +91,7 @@ class Savepoint:
 
 
 def files_of(snapshots: Snapshots) -> list[StateHandle]:
-    """Every file once: splits may share what they have read."""
+    """Return every file once: splits may share the files of their positions."""
     handles = (handle for snapshot in snapshots.values() for handle in snapshot.handles)
     return list({handle.path: handle for handle in handles}.values())
 
@@ -102,7 +102,7 @@ def files_of(snapshots: Snapshots) -> list[StateHandle]:
 def plan_export(
     operators: Sequence[OperatorPlan], snapshots: Snapshots, restaged: Collection[str]
 ) -> tuple[list[Rewrite], list[FileCopy]]:
-    """What is to be written of a checkpoint; `restaged` are the sinks of current rows. Performs no I/O."""
+    """Plan the files to write for a checkpoint. `restaged` are the sinks of current rows. Performs no I/O."""
     rewrites, copies = [], dict[str, FileCopy]()
     for subtask, plan in _subtasks(operators):
         handles = snapshots.get(subtask, Snapshot()).handles
@@ -114,7 +114,7 @@ def plan_export(
 
 
 def rewrite_of(subtask: SubtaskId, plan: OperatorPlan, handles: Sequence[StateHandle]) -> Rewrite:
-    """How the state of a subtask is written. Performs no I/O."""
+    """Return the plan for writing the state of a subtask. Performs no I/O."""
     runs = tuple(handle for handle in handles if handle.kind is HandleKind.RUN)
     groups = key_groups_of(subtask.subtask_index, plan.parallelism, plan.max_parallelism)
     return Rewrite(subtask, groups, plan.max_parallelism, runs, _state_path(subtask))
@@ -126,7 +126,7 @@ def exported(
     restaged: Collection[str],
     rewritten: Mapping[SubtaskId, StateHandle],
 ) -> dict[SubtaskId, Snapshot]:
-    """The snapshots as the directory has them, once everything of the plan is written. Performs no I/O."""
+    """Return the snapshots of the directory, once everything of the plan is written. Performs no I/O."""
     result = {}
     for subtask, _ in _subtasks(operators):
         snapshot = snapshots.get(subtask, Snapshot())
@@ -150,17 +150,17 @@ def _state_path(subtask: SubtaskId) -> str:
 def _copied(
     subtask: SubtaskId, handles: Iterable[StateHandle], restaged: Collection[str]
 ) -> list[tuple[str, StateHandle, str]]:
-    """Owner, file, and its path below the directory. Savepoints are aligned: no rows are in flight."""
-    found, staged = [], 0
+    """Return the owner, the file, and its path below the directory. Savepoints are aligned: no rows are in flight."""
+    copied, staged = [], 0
     for handle in handles:
         if handle.kind is HandleKind.POSITION:
             name = f"{handle.created_by}-{handle.path.rpartition('/')[2]}"
-            found.append((STORAGE, handle, f"{POSITIONS}/{subtask.operator_id}/{name}"))
+            copied.append((STORAGE, handle, f"{POSITIONS}/{subtask.operator_id}/{name}"))
         elif handle.kind is HandleKind.STAGED and subtask.operator_id in restaged:
             path = f"{STAGED}/{subtask.operator_id}/{subtask.subtask_index}-{staged}.parquet"
-            found.append((staged_by(subtask.operator_id), handle, path))
+            copied.append((staged_by(subtask.operator_id), handle, path))
             staged += 1
-    return found
+    return copied
 
 
 def _details(handle: StateHandle) -> Mapping[str, Any]:
@@ -171,13 +171,14 @@ def _details(handle: StateHandle) -> Mapping[str, Any]:
 def savepoint_document(
     metadata: Metadata, vertices: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`_metadata` of the directory as JSON; `metadata` has the snapshots of `exported`. See `metadata_document`."""
+    """Return the `_metadata` of the directory as JSON. `metadata` has the snapshots of `exported`. See
+    `metadata_document`."""
     document = metadata_document(metadata, vertices, options)
     return document | {"format": SAVEPOINT_FORMAT, "version": SAVEPOINT_VERSION}
 
 
 def complete(metadata: Metadata, content: bytes) -> Complete:
-    """The marker; `content` is `_metadata`. Performs no I/O."""
+    """Make the marker. `content` is `_metadata`. Performs no I/O."""
     record = metadata.record
     assert record.completed_at is not None
     files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
@@ -186,7 +187,7 @@ def complete(metadata: Metadata, content: bytes) -> Complete:
 
 
 def complete_document(marker: Complete) -> dict[str, Any]:
-    """The marker as JSON. Performs no I/O."""
+    """Return the marker as JSON. Performs no I/O."""
     return {
         "format": COMPLETE_FORMAT,
         "version": COMPLETE_VERSION,
@@ -203,7 +204,7 @@ def complete_document(marker: Complete) -> dict[str, Any]:
 
 
 def read_complete(content: bytes) -> Complete:
-    """Raises `MetadataError`. Performs no I/O."""
+    """Read the marker. Raises `MetadataError`. Performs no I/O."""
     document = read_document(MARKER, content, COMPLETE_FORMAT, COMPLETE_VERSION)
     return explained(
         MARKER,
@@ -219,13 +220,14 @@ def read_complete(content: bytes) -> Complete:
 
 
 def read_savepoint(marker: Complete, content: bytes) -> Savepoint:
-    """`content` is `_metadata`. Raises `MetadataError` if it is not what the marker was written for, or names a file
-    that no savepoint has. Performs no I/O."""
+    """Read the savepoint from the `content` of its `_metadata`. Raises `MetadataError` if the marker has another
+    checksum, or if a file is named that no savepoint has. Performs no I/O."""
     document = read_document(METADATA, content, SAVEPOINT_FORMAT, SAVEPOINT_VERSION)
-    found = sha256(content).hexdigest()
-    if found != marker.sha256:
+    checksum = sha256(content).hexdigest()
+    if checksum != marker.sha256:
         raise MetadataError(
-            f"{METADATA} is not what was written: its SHA-256 is {found}, and the marker {MARKER} says {marker.sha256}."
+            f"{METADATA} differs from the written one: its SHA-256 is {checksum}, and the marker {MARKER} has "
+            f"{marker.sha256}."
         )
     savepoint = Savepoint(explained(METADATA, lambda: metadata_of(document)), marker)
     record = savepoint.metadata.record

@@ -1,4 +1,4 @@
-"""What a definition would do with what a checkpoint recorded: a verdict for each vertex, before anything is run.
+"""The plan of changes: the effect of a definition on a recorded checkpoint, a verdict for each vertex, before a run.
 
 `coordination.recovery.change_plan` gathers the facts. A run is refused by the same functions, and so in the same words.
 """
@@ -38,7 +38,8 @@ from tidegate.protocol.steps.watermarks import is_of_operator
 
 
 def compare_states(recorded: Recorded, definition: Definition) -> dict[str, SchemaChange]:
-    """By operator, what becomes of its state. Operators without state on either side are missing. Performs no I/O."""
+    """Compare the state of each operator with the definition. Operators without state on either side are left out.
+    Performs no I/O."""
     renamed = former_names(recorded.record, definition.renamed)
     found = {}
     for vertex in definition.vertices:
@@ -49,7 +50,7 @@ def compare_states(recorded: Recorded, definition: Definition) -> dict[str, Sche
 
 
 def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
-    """Everything for which a run would be refused. Performs no I/O."""
+    """Find all reasons for which a run would be refused. Performs no I/O."""
     record, operators = recorded.record, definition.operators
     renamed = former_names(record, definition.renamed)
     allow = definition.allow_non_restored_state
@@ -71,10 +72,10 @@ def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
 def _moved(definition: Definition, moved: Moved) -> Refusal:
     kind = VertexKind.SOURCE if moved.defined.role is Role.SOURCE else VertexKind.SINK
     ids = (v.plan.operator_id for v in definition.vertices if (v.kind, v.name) == (kind, moved.defined.name))
-    said = str(moved)
+    text = str(moved)
     return Refusal(
         next(ids),
-        f"{said[0].upper()}{said[1:]}.",
+        f"{text[0].upper()}{text[1:]}.",
         f"If it was moved on purpose, confirm that once with `tidegate relocate {definition.pipeline_id}`; if this is "
         "another pipeline, give it a name of its own.",
     )
@@ -83,8 +84,8 @@ def _moved(definition: Definition, moved: Moved) -> Refusal:
 def plan_changes(
     recorded: Recorded | None, definition: Definition, places: Sequence[Refusal] = ()
 ) -> tuple[VertexChange, ...]:
-    """The verdict on each vertex, those of the definition first. `places` says why sinks may not write where they are;
-    one without an operator is of the checkpoint storage. Performs no I/O."""
+    """Return the verdict on each vertex, those of the definition first. `places` are the reasons why sinks may not
+    write to their places; one without an operator is about the checkpoint storage. Performs no I/O."""
     if recorded is None:
         refused = by_operator(places, definition)
         return tuple(
@@ -98,13 +99,13 @@ def plan_changes(
 
 
 def by_operator(refusals: Sequence[Refusal], definition: Definition) -> dict[str, list[Refusal]]:
-    """Those that concern the checkpoint storage are said of the sources. Performs no I/O."""
-    found: dict[str, list[Refusal]] = {}
+    """Group refusals by operator. Those about the checkpoint storage are assigned to the sources. Performs no I/O."""
+    grouped: dict[str, list[Refusal]] = {}
     sources = [v.plan.operator_id for v in definition.vertices if v.kind is VertexKind.SOURCE]
     for refusal in refusals:
         for operator_id in [refusal.operator_id] if refusal.operator_id else sources:
-            found.setdefault(operator_id, []).append(refusal)
-    return found
+            grouped.setdefault(operator_id, []).append(refusal)
+    return grouped
 
 
 def _refused(change: VertexChange, refusals: Sequence[Refusal] | None) -> VertexChange:
@@ -132,8 +133,8 @@ class _Plan:
         for vertex in self._definition.vertices:
             former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
             if former not in self._before:
-                said = (_GIVEN_ALL if vertex.upserts else _NEW[vertex.kind],)
-                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, said, commits=_commits(vertex))
+                phrases = (_GIVEN_ALL if vertex.upserts else _NEW[vertex.kind],)
+                new = VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, phrases, commits=_commits(vertex))
                 yield self._refused(new, vertex.plan.operator_id)
                 continue
             migrations = tuple(self._migrations(vertex, former))
@@ -158,7 +159,7 @@ class _Plan:
             yield from change.changes
 
     def _adjustments(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
-        """What is different, and needs no state to be brought anywhere."""
+        """Return the differences that need no migration of state."""
         before, now = self._before[former].parallelism, vertex.plan.parallelism
         if before != now:
             noun = "splits" if vertex.kind is VertexKind.SOURCE else "parallelism"
@@ -172,7 +173,7 @@ class _Plan:
             yield _GIVEN_ALL
 
     def _may_lack_rows(self, vertex: DefinedVertex, former: str) -> bool:
-        """Of a sink of upserts: whether its table may have other rows than the state, or other columns."""
+        """Whether the table of a sink of upserts may have other rows than the state, or other columns."""
         snapshots, plan = self._recorded.snapshots, self._before[former]
         marks = [SinkMark.of(snapshots.get(SubtaskId(former, index))) for index in range(plan.parallelism)]
         (origin,) = self._definition.upstreams[vertex.plan.operator_id]
@@ -194,12 +195,12 @@ class _Plan:
         for name in sorted(recorded.keys() | vertex.options.keys()):
             old, new = recorded.get(name), vertex.options.get(name)
             if old != new and name == TRANSFORMS:
-                yield "the transforms in front of it are others"
+                yield "the transforms in front of it have changed"
             elif old != new and name not in ("type", "path", "splits", "inputs", WINDOW):
                 yield f"{name}: {old!r}, now {new!r}"
 
     def _windows(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
-        """State tells whether there are any."""
+        """Return the change of the windows. Whether there are windows at all follows from the state."""
         old, new = self._recorded.options.get(former, {}).get(WINDOW), vertex.options.get(WINDOW)
         if old is not None and new is not None and old != new:
             yield f"its windows were {old}, and are {new}: those that are open keep their bounds"
@@ -212,7 +213,8 @@ class _Plan:
             yield "has no expectations any more"
 
     def _table(self, vertex: DefinedVertex) -> TableChange | None:
-        """Of a sink: a directory of current rows is written anew, one that is appended to keeps its old rows."""
+        """Plan the effect on a sink's table. A directory of current rows is written again, and one of appended rows
+        keeps its old rows."""
         if vertex.kind is not VertexKind.SINK:
             return None
         if not vertex.appends and vertex.kind_of_table in (TableKind.FILES, TableKind.UNKNOWN):
@@ -233,7 +235,7 @@ class _Plan:
         return plan_table(found[:1] if is_exact else found, is_exact, vertex.kind_of_table)
 
     def _columns(self, vertex: DefinedVertex) -> Changes:
-        """How the rows of a source, or of an operator's state, differ."""
+        """Return the changed columns of a source, or of an operator's state."""
         former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
         if vertex.kind is VertexKind.SOURCE:
             before = self._recorded.options.get(former, {})
@@ -250,7 +252,7 @@ class _Plan:
             yield self._refused(change, operator_id)
 
     def _kind_of(self, operator_id: str) -> VertexKind:
-        """As far as what it has left behind says it."""
+        """Infer the kind of a vertex that is gone from its recorded snapshots."""
         if is_sink(operator_id):
             return VertexKind.SINK
         snapshots = [snapshot for id_, snapshot in self._recorded.snapshots.items() if id_.operator_id == operator_id]
@@ -277,15 +279,15 @@ def _target_of(vertex: DefinedVertex) -> Target | None:
 _NEW = {
     VertexKind.SOURCE: "reads everything from the beginning",
     VertexKind.STEP: "begins with the next checkpoint",
-    VertexKind.OPERATOR: "starts empty: what was read before does not reach it",
+    VertexKind.OPERATOR: "starts empty: earlier rows do not reach it",
     VertexKind.SINK: "begins with the next checkpoint; a table of current rows shows all of them",
-    VertexKind.CHECK: "judges from the next checkpoint on",
+    VertexKind.CHECK: "applies from the next checkpoint on",
 }
 _GIVEN_ALL = "is given all rows of the state once, with the next checkpoint"
 _DROPPED = {
     VertexKind.SOURCE: "its position is dropped",
     VertexKind.STEP: "had no state of its own",
     VertexKind.OPERATOR: "its state is dropped",
-    VertexKind.SINK: "what it has written stays",
-    VertexKind.CHECK: "judges no more",
+    VertexKind.SINK: "its written rows stay",
+    VertexKind.CHECK: "applies no more",
 }

@@ -1,4 +1,4 @@
-"""The nouns of a plan of changes: what the code says, what a checkpoint recorded, and what becomes of each vertex."""
+"""The nouns of a plan of changes: the definition, the records of a checkpoint, and the change of each vertex."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ from tidegate.protocol.schema.table_plan import (
 from tidegate.protocol.steps.finished import Upstreams
 from tidegate.protocol.steps.restored_snapshots import Renamed
 
-#: Among the options of an operator: which windows it has.
+#: The option of an operator that describes its windows.
 WINDOW = "window"
-#: The option of a sink that says from which code it derives its columns.
+#: The option of a sink that identifies the code from which it derives its columns.
 TRANSFORMS = "transforms"
 
 
 class ChangeVerdict(StrEnum):
-    SAME = "same"  # it goes on as it was
+    SAME = "same"  # it goes on unchanged
     NEW = "new"  # it starts empty
-    DROPPED = "dropped"  # what it had is not needed, or is lost on purpose
+    DROPPED = "dropped"  # its state is not needed, or is lost on purpose
     MIGRATES = "migrates"  # its state is brought to the new definition when it is read
     REFUSES = "refuses"  # a run would be refused
 
@@ -41,9 +41,9 @@ class VertexKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DefinedVertex:
-    """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
-    `former` are the names that its columns had. `options` describe a source, a sink or an operator's windows.
-    `appends`: a sink that never writes committed rows again. `upserts`: one that is given how a state changes."""
+    """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can determine it.
+    `former` are the former names of its columns. `options` describe a source, a sink or an operator's windows.
+    `appends`: a sink that never writes committed rows again. `upserts`: a sink that is given the changes of a state."""
 
     kind: VertexKind
     name: str
@@ -58,7 +58,7 @@ class DefinedVertex:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the code says. `targets` are those that have expectations. `outputs` are the columns of operators that
+    """A definition, as facts. `targets` are those with expectations. `outputs` are the columns of operators that
     emit."""
 
     pipeline_id: str
@@ -77,8 +77,8 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a checkpoint, and the pipeline, have on record. `schemas` are those in which operators last wrote their
-    state, `options` those that they, sources and sinks had then."""
+    """The records of a checkpoint and its pipeline. `schemas` are those in which operators last wrote their state.
+    `options` are those of operators, sources and sinks at that time."""
 
     record: CheckpointRecord
     snapshots: Mapping[SubtaskId, Snapshot]
@@ -90,9 +90,9 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class VertexChange:
-    """What becomes of a vertex. `changes` are phrases; of a refusal they say why, in whole sentences, and `way_out`
-    says what to do. `table`: of a sink that has written before, how its table is read from then on. `commits`: of a
-    sink, when it shows rows."""
+    """The change of a vertex. `changes` are phrases. For a refusal they are the reasons, in whole sentences, and
+    `way_out` is the advice. `table` is the way in which the table of a sink that has written before is read from then
+    on. `commits` is the moment when a sink shows rows."""
 
     kind: VertexKind
     name: str
@@ -105,7 +105,8 @@ class VertexChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """`record` is the checkpoint that the pipeline goes on from; None if there is none, so that everything is new."""
+    """The plan of changes. `record` is the checkpoint that the pipeline goes on from; None if there is none, so that
+    everything is new."""
 
     pipeline: PipelineRecord
     record: CheckpointRecord | None
@@ -116,7 +117,7 @@ class ChangePlan:
         return any(vertex.verdict is ChangeVerdict.REFUSES for vertex in self.vertices)
 
     def summary(self) -> str:
-        """What the plan comes to, for a person."""
+        """Return the result of the plan in a sentence."""
         name = self.pipeline.pipeline_id
         if self.record is None and self.refuses:
             return f"Pipeline {name} cannot begin where its sinks write. Nothing was changed."
@@ -129,7 +130,7 @@ class ChangePlan:
 
 
 def _standing(pipeline: PipelineRecord) -> str:
-    """What must be done first, by the pipeline's status."""
+    """Return the step that the pipeline's status requires first."""
     match pipeline.status:
         case PipelineStatus.CANCELLED | PipelineStatus.FINISHED:
             again = f"`tidegate restore {pipeline.pipeline_id} --latest` runs it again, from there"

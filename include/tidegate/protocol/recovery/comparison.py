@@ -1,4 +1,4 @@
-"""In what two pipelines differ: their tables, as readers see them, and the state of their operators.
+"""The differences of two pipelines: in their tables, as readers see them, and in the state of their operators.
 
 Tables and operators are matched by name. Values and decisions only; `spark.comparison` counts rows.
 """
@@ -20,12 +20,12 @@ class Likeness(StrEnum):
     DIFFERENT = "DIFFERENT"
     ONLY_IN_FIRST = "ONLY_IN_FIRST"
     ONLY_IN_SECOND = "ONLY_IN_SECOND"
-    NOT_COMPARED = "NOT_COMPARED"  # a sink that cannot read back what it shows
+    NOT_COMPARED = "NOT_COMPARED"  # a sink that cannot read its table back
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one side. `surplus` is how many of them the other side lacks; `sample` shows some of these as
+    """The rows of one side. `surplus` is the number of rows that the other side lacks. `sample` has some of these as
     JSON."""
 
     number: int
@@ -35,7 +35,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """Both sides of a table or a state. `columns` are those that only one side has: rows are compared without them."""
+    """Both sides of a table or a state. `columns` are those of one side only. Rows are compared without them."""
 
     first: Rows
     second: Rows
@@ -60,18 +60,18 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether all is the same that could be compared."""
+        """Whether everything that could be compared is the same."""
         return all(each.likeness in (Likeness.SAME, Likeness.NOT_COMPARED) for each in self.compared)
 
 
 def find_unmatched(part: Part, first: Mapping[str, object], second: Mapping[str, object]) -> list[Compared]:
-    """What only one of two pipelines has, by name. Performs no I/O."""
+    """Find the parts that only one of two pipelines has, by name. Performs no I/O."""
     only_first = [Compared(part, name, Likeness.ONLY_IN_FIRST) for name in first if name not in second]
     return [*only_first, *(Compared(part, name, Likeness.ONLY_IN_SECOND) for name in second if name not in first)]
 
 
 def judge(part: Part, name: str, rows: CountedRows | None) -> Compared:
-    """`rows` None: they cannot be read. Performs no I/O."""
+    """Compare the rows of a part; None if they cannot be read. Performs no I/O."""
     if rows is None:
         return Compared(part, name, Likeness.NOT_COMPARED)
     is_same = not (rows.first.surplus or rows.second.surplus or rows.columns)

@@ -1,6 +1,6 @@
-"""A savepoint that is written from another one, or from nothing: its state is changed, or kept in other key groups.
+"""Edited savepoints: one that is written from another one or from nothing, with changed state or other key groups.
 
-What it is made from stays as it is. Whatever it becomes, it says so: see `Edited`.
+The original stays unchanged. The edited savepoint records its origin (see `Edited`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ _FIRST = 1
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What is edited. Its files lie at `url`; its record has the time when it completed. `origin` names it.
-    `is_in_database`: its files are kept only while its checkpoint is."""
+    """The original of an edit. Its files lie at `url`, and its record has the time when it completed. `origin` names
+    it. `is_in_database`: its files are kept only as long as its checkpoint."""
 
     metadata: Metadata
     url: str
@@ -50,8 +50,8 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class EditPlan:
-    """`snapshots` are those of the definition's subtasks, with the files of the base. `rewrites` are all of its
-    operators' with keyed state, or with changes."""
+    """The plan of an edit. `snapshots` are those of the definition's subtasks, with the files of the base. `rewrites`
+    cover all operators with keyed state or with changes."""
 
     record: CheckpointRecord
     snapshots: Mapping[SubtaskId, Snapshot]
@@ -60,7 +60,7 @@ class EditPlan:
 
 
 def begin_history(pipeline_id: str, operators: Sequence[OperatorPlan], now: datetime) -> CheckpointRecord:
-    """The record of a savepoint that is made from nothing, for a pipeline that never ran. Performs no I/O."""
+    """Return the record of a savepoint that is made from nothing, for a pipeline that never ran. Performs no I/O."""
     count = sum(plan.parallelism for plan in operators)
     return CheckpointRecord(
         pipeline_id=pipeline_id,
@@ -90,8 +90,8 @@ def plan_edit(
     label: Label,
     allow_non_restored_state: bool,
 ) -> EditPlan:
-    """How the state of a base is written for a definition's `operators`. `replaced` are the operators with changes, and
-    whether their state of before is dropped.
+    """Plan how the state of a base is written for a definition's `operators`. `replaced` are the operators with
+    changes, and whether their former state is dropped.
 
     Raises `SavepointEditError` for rows in flight, and `StateSchemaError` if the definition cannot go on from the base
     for another reason than its max parallelism. Performs no I/O.
@@ -132,17 +132,17 @@ def _rewrites(
 ) -> list[Rewrite]:
     former = {plan.operator_id: plan.max_parallelism for plan in record.operators}
     plans = {plan.operator_id: plan for plan in operators}
-    found = []
+    rewrites = []
     for subtask, snapshot in snapshots.items():
         id_ = subtask.operator_id
         rewrite = rewrite_of(subtask, plans[id_], snapshot.handles)
         if rewrite.runs or id_ in replaced:
-            found.append(replace(rewrite, former=former.get(renamed.get(id_, id_))))
-    return found
+            rewrites.append(replace(rewrite, former=former.get(renamed.get(id_, id_))))
+    return rewrites
 
 
 def _without(snapshot: Snapshot, drops_state: bool) -> Snapshot:
-    """Without what sinks have staged, which is staged again."""
+    """Return the snapshot without staged files, which are staged again."""
     gone = {HandleKind.STAGED, HandleKind.RUN} if drops_state else {HandleKind.STAGED}
     return replace(snapshot, handles=tuple(handle for handle in snapshot.handles if handle.kind not in gone))
 
@@ -162,8 +162,8 @@ def _require_none_in_flight(base: Base, snapshots: Mapping[SubtaskId, Snapshot])
 def rewritten(
     base: Base, plan: EditPlan, runs: Mapping[SubtaskId, StateHandle], now: datetime
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """The subtasks as the directory has them, without what sinks stage. `now` stands in for times that nobody knows.
-    Performs no I/O."""
+    """Return the subtasks of the directory, without staged files. `now` stands in for unknown times. Performs no
+    I/O."""
     places = {copy.handle.path: copy.path for copy in plan.copies}
     found = {}
     for id_, snapshot in plan.snapshots.items():
@@ -182,34 +182,34 @@ def rewritten(
 def with_staged(
     subtasks: Mapping[SubtaskId, SubtaskRecord], staged: Mapping[SubtaskId, Sequence[StateHandle]]
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """With what was staged, which names each file by its path below the root that the sink was given. Performs no
+    """Add staged files to the subtasks. Each is named by its path below the root that the sink was given. Performs no
     I/O."""
-    found = dict(subtasks)
+    complete = dict(subtasks)
     for id_, handles in staged.items():
         root = staging_root(id_.operator_id)
         own = (
             replace(each, path=f"{root}/{each.path}", details={**each.details, STAGED_AS: each.path})
             for each in handles
         )
-        snapshot = found[id_].snapshot
-        found[id_] = replace(found[id_], snapshot=replace(snapshot, handles=(*snapshot.handles, *own)))
-    return found
+        snapshot = complete[id_].snapshot
+        complete[id_] = replace(complete[id_], snapshot=replace(snapshot, handles=(*snapshot.handles, *own)))
+    return complete
 
 
 def staging_root(operator_id: str) -> str:
-    """Where a sink stages, below the savepoint's directory."""
+    """Return the directory where a sink stages, below that of the savepoint."""
     return f"{STAGED}/{operator_id}"
 
 
 def require_meets_expectations(
     record: CheckpointRecord, location: str, targets: Sequence[Target], verdicts: Sequence[Verdict]
 ) -> None:
-    """Raises `ValidationFailedError`. Performs no I/O."""
+    """Raise `ValidationFailedError` if a verdict rejects the savepoint. Performs no I/O."""
     if complaints := find_complaints(targets, verdicts):
         reports = sorted({verdict.docs_path for verdict in verdicts if verdict.docs_path is not None})
         where = f" The report is {reports[0]} below the directory of the pipelines' reports." if reports else ""
         raise ValidationFailedError(
             f"The savepoint of pipeline {record.pipeline_id} that was to be written to {location} does not meet the "
             f"pipeline's expectations. {' '.join(complaints)}{where} Nothing is left there, and nothing else was "
-            "changed. Correct the rows, then repeat it."
+            "changed. Correct the rows, then repeat the edit."
         )

@@ -1,8 +1,8 @@
-"""How a pipeline begins with another one's state: when that is refused, which files it gets, and what the plan says.
+"""Forks: a pipeline that begins with another one's state. This module decides on refusals, files and the plan.
 
-The other pipeline is only read. Every file is copied, also where both have the same checkpoint storage: from then on
-each deletes its own. Rows that are staged for a sink stay the original's. A table of current rows is staged from the
-state, as that of any sink that writes elsewhere than before; a table that is appended to starts empty.
+The original pipeline is only read. Every file is copied, even if both have the same checkpoint storage, because each
+deletes its own files from then on. Rows that are staged for a sink stay the original's. A table of current rows is
+staged from the state, like that of any sink that writes to a new place. A table of appended rows starts empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,18 +24,18 @@ _TAKEN = (HandleKind.RUN, HandleKind.POSITION)
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A source, and what of it is not read again: what the original had read. `is_known` False: the checkpoint has no
-    position of it, so it is read from its beginning. `pieces` is None if the source does not say."""
+    """A source, and the input that is not read again because the original had read it. `is_known` False: the checkpoint
+    has no position of the source, so it is read from its beginning. `pieces` is None if the source cannot report it."""
 
     source: str
     is_known: bool
-    pieces: int | None = None  # files, or whatever the source reads in
+    pieces: int | None = None  # files, or other pieces that the source reads
     bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A sink. `is_filled`: the first run stages all current rows from the state; else the table starts empty."""
+    """A sink's table. `is_filled`: the first run stages all current rows from the state. Otherwise it starts empty."""
 
     sink: str
     is_filled: bool
@@ -43,9 +43,9 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """`checkpoint` is the original's. `url` is where its files are copied from. `new` are keyed operators that the
-    checkpoint has no state of. `moved` are sources that are elsewhere than the original's of that name. `dropped` are
-    operators with state or a position that the definition does not have."""
+    """The plan of a fork. `checkpoint` is the original's, and its files are copied from `url`. `new` are keyed
+    operators without state in the checkpoint. `moved` are sources with another place than the original's of that name.
+    `dropped` are operators with state or a position that the definition does not have."""
 
     pipeline_id: str
     fork: Fork
@@ -63,7 +63,7 @@ class ForkPlan:
 
 
 def require_another(pipeline_id: str, original: str) -> None:
-    """Raises `ForkRefusedError`. Performs no I/O."""
+    """Raise `ForkRefusedError` if a pipeline is to be forked to itself. Performs no I/O."""
     if pipeline_id == original:
         raise not_forked(
             pipeline_id,
@@ -74,16 +74,16 @@ def require_another(pipeline_id: str, original: str) -> None:
 
 
 def require_unknown(pipeline: PipelineRecord, fork: Fork, newest: CheckpointRecord | None) -> None:
-    """A fork begins a pipeline. `newest` is the newest checkpoint that the database knows of it, whatever became of
-    that. Raises `ForkRefusedError`. Performs no I/O."""
+    """Check that the pipeline has not begun. `newest` is its newest checkpoint in the database, of any status. Raises
+    `ForkRefusedError`. Performs no I/O."""
     name = pipeline.pipeline_id
     before = None if newest is None else Fork.parse(newest.request_id)
     if newest is not None and before is not None and before.is_of(fork):
         raise not_forked(
             name,
             fork.said(),
-            f"it was before, as its checkpoint {newest.checkpoint_id}. If that command was cut short, it has taken "
-            f"effect: `tidegate run {name}` goes on from there",
+            f"it was forked before, as its checkpoint {newest.checkpoint_id}. If that command was cut short, it has "
+            f"taken effect: `tidegate run {name}` goes on from there",
         )
     if newest is not None:
         raise not_forked(
@@ -99,8 +99,8 @@ def require_unknown(pipeline: PipelineRecord, fork: Fork, newest: CheckpointReco
 def require_own_tables(
     pipeline_id: str, fork: Fork, theirs: Iterable[Endpoint], mine: Sequence[Endpoint], used: Collection[str]
 ) -> None:
-    """Two pipelines may not write to one table. `theirs` are sources and sinks of the original, as recorded and as
-    defined; `used` the sinks in whose places rows are already. Raises `ForkRefusedError`. Performs no I/O."""
+    """Check that the fork writes to tables of its own. `theirs` are sources and sinks of the original, as recorded and
+    as defined. `used` are the sinks whose places already have rows. Raises `ForkRefusedError`. Performs no I/O."""
     sinks = {each for each in theirs if each.role is Role.SINK}
     for each in mine:
         for other in sorted(sinks, key=lambda one: one.key):
@@ -115,13 +115,13 @@ def require_own_tables(
         raise not_forked(
             pipeline_id,
             fork.said(),
-            f"there is something already where its sink {', '.join(used)} writes. A fork's tables begin empty: give "
-            "it an empty place, or move away what is there",
+            f"the place of its sink {', '.join(used)} is not empty. A fork's tables begin empty: give the sink an "
+            "empty place, or move the content away",
         )
 
 
 def _is_same_place(one: Endpoint, other: Endpoint) -> bool:
-    """Also if one is below the other. Without a place a sink is known by its type alone."""
+    """Whether two places are the same, or one is below the other. A sink without a place is compared by its type."""
     if not one.place or not other.place:
         return one.place == other.place and one.type == other.type
     here, there = f"{one.place}/", f"{other.place}/"
@@ -129,7 +129,7 @@ def _is_same_place(one: Endpoint, other: Endpoint) -> bool:
 
 
 def require_nothing_in_flight(pipeline_id: str, fork: Fork, snapshots: Iterable[Snapshot]) -> None:
-    """Raises `ForkRefusedError` for an unaligned checkpoint that has rows between operators. Performs no I/O."""
+    """Raise `ForkRefusedError` for an unaligned checkpoint with rows between operators. Performs no I/O."""
     kinds = {handle.kind for snapshot in snapshots for handle in snapshot.handles}
     if HandleKind.CHANNEL in kinds or any((snapshot.position or {}).get("in_flight") for snapshot in snapshots):
         raise not_forked(
@@ -141,38 +141,38 @@ def require_nothing_in_flight(pipeline_id: str, fork: Fork, snapshots: Iterable[
 
 
 def require_fork_accepted(plan: ForkPlan, accepted: Accepted) -> None:
-    """Raises `ForkRefusedError` with every part of the plan that is not accepted. Performs no I/O."""
+    """Raise `ForkRefusedError` with every part of the plan that is not accepted. Performs no I/O."""
     problems = []
     if plan.dropped and not accepted.non_restored_state:
         problems.append(
-            f"the definition has no operator for the state of {', '.join(plan.dropped)}; restore the old names, say "
-            "what they were called with previous=…, or drop that state with --allow-non-restored-state"
+            f"the definition has no operator for the state of {', '.join(plan.dropped)}; restore the old names, give "
+            "the former names with previous=…, or drop that state with --allow-non-restored-state"
         )
     if plan.moved and not accepted.moved:
         problems.append(
-            f"{'; '.join(map(str, plan.moved))}; what has been read of one place says nothing of another. If the same "
-            "data was moved or copied there, confirm it with --relocate; else give the source another name"
+            f"{'; '.join(map(str, plan.moved))}; the position in one place has no meaning in another. If the same data "
+            "was moved or copied there, confirm it with --relocate; else give the source another name"
         )
     if problems:
         raise not_forked(plan.pipeline_id, plan.fork.said(), "; ".join(problems))
 
 
 def not_forked(pipeline_id: str, where: str, why: str) -> ForkRefusedError:
-    """`where` is what it was to be forked from, as `Fork.said`."""
+    """Return the error. `where` names the original, as `Fork.said` does."""
     return ForkRefusedError(
         f"Pipeline {pipeline_id} was not forked from {where}: {why.rstrip('.')}. Nothing was changed."
     )
 
 
-# -- what it gets
+# -- its files
 
 
 def forked(
     snapshots: Mapping[SubtaskId, Snapshot], dropped: Collection[str], pipeline_id: str, checkpoint_id: int
 ) -> Imported:
-    """The state and the positions of the original, in files of its own: those of `checkpoint_id`, the new pipeline's
-    first. A file that subtasks share is copied once. Nothing is kept of operators that are `dropped`. Sinks are asked
-    at least once, also if nothing more will come: their tables are new. Performs no I/O."""
+    """Return the state and the positions of the original, with files of the new pipeline's first checkpoint,
+    `checkpoint_id`. A file that subtasks share is copied once. Nothing is kept of `dropped` operators. Sinks are
+    triggered at least once, even if no more input will arrive, because their tables are new. Performs no I/O."""
     below = directory(pipeline_id, checkpoint_id)
     taken, copies = {}, dict[tuple[str, str], FileCopy]()
     for subtask, snapshot in sorted(snapshots.items()):
@@ -199,7 +199,7 @@ def _ending(handle: StateHandle) -> str:
 
 
 def find_moved_sources(theirs: Sequence[Endpoint], mine: Sequence[Endpoint], renamed: Renamed) -> list[Moved]:
-    """Sources that are elsewhere than the original's, also under a new name. Performs no I/O."""
+    """Find sources with another place than the original's, renamed ones included. Performs no I/O."""
     now = {former: name for name, former in renamed.items()}
     sources = [replace(each, name=now.get(each.name, each.name)) for each in theirs if each.role is Role.SOURCE]
     return find_moved(sources, mine)

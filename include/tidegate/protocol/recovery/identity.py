@@ -1,8 +1,7 @@
-"""Whether a definition matches the pipeline that is recorded under its name, by its sources and sinks and where they
-are.
+"""The identity of a pipeline: whether a definition matches the recorded one by its sources and sinks and their places.
 
 Two programs of one name would otherwise go on from each other's positions and state. A new source or sink is recorded.
-A removed one stays recorded, so that it is checked when it comes back. One that has moved is refused until a person
+A removed one stays recorded, so that it is checked when it returns. One that has moved is refused until the user
 confirms the move.
 """
 
@@ -23,8 +22,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A source or sink: what it is and where. `place` is relative to the project's home if it lies below that, so that
-    a laptop and a container agree; empty if there is none."""
+    """A source or sink with its type and its place. The place is relative to the project's home if it lies below it, so
+    that a laptop and a container agree; empty if there is none."""
 
     role: Role
     name: str
@@ -51,13 +50,13 @@ class Moved:
 
 
 def find_new(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Endpoint]:
-    """What is defined but was never recorded. Performs no I/O."""
+    """Find sources and sinks that are defined but were never recorded. Performs no I/O."""
     known = {endpoint.key for endpoint in recorded}
     return [endpoint for endpoint in defined if endpoint.key not in known]
 
 
 def find_moved(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Moved]:
-    """What is defined differently from its record. Performs no I/O."""
+    """Find sources and sinks whose definition differs from the record. Performs no I/O."""
     known = {endpoint.key: endpoint for endpoint in recorded}
     return [
         Moved(known[endpoint.key], endpoint) for endpoint in defined if known.get(endpoint.key, endpoint) != endpoint
@@ -65,7 +64,7 @@ def find_moved(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> lis
 
 
 def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> None:
-    """Raises `PipelineIdentityError` if anything has moved. Performs no I/O."""
+    """Raise `PipelineIdentityError` if a source or sink has moved. Performs no I/O."""
     if moved := find_moved(recorded, defined):
         differences = "; ".join(map(str, moved))
         raise PipelineIdentityError(
@@ -77,25 +76,25 @@ def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequen
 
 
 def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> PipelineIdentityError:
-    """The error to raise if the latest completed checkpoint is not on this process's checkpoint storage."""
+    """Return the error to raise if the latest completed checkpoint is not on this process's checkpoint storage."""
     return PipelineIdentityError(
         f"The latest completed checkpoint of pipeline {pipeline_id} is recorded as {metadata_path}, which is not on "
         f"the checkpoint storage of this process ({url}). Nothing was started, and nothing was changed. If this is "
         "another project, give its pipeline a name of its own, or a database of its own (TIDEGATE_DATABASE_URL). "
-        "Otherwise set TIDEGATE_STORAGE, or TIDEGATE_HOME, to where the pipeline's state is, or put it back."
+        "Otherwise set TIDEGATE_STORAGE, or TIDEGATE_HOME, to the place of the pipeline's state, or put it back."
     )
 
 
 def require_not_lost(pipeline_id: str, paths: Iterable[str], url: str) -> None:
-    """`paths` lie on the checkpoint storage, and the database knows no checkpoint of the pipeline. Raises
-    `PipelineIdentityError` if one of them says that a checkpoint completed. Performs no I/O."""
+    """Raise `PipelineIdentityError` if one of the `paths` is the marker of a completed checkpoint. They lie on the
+    checkpoint storage of a pipeline without a checkpoint in the database. Performs no I/O."""
     completed = [path for path in paths if marked_by(path) is not None]
     if completed:
         raise PipelineIdentityError(
             f"This database knows no checkpoint of pipeline {pipeline_id}, but {len(completed)} completed ones are on "
             f"its checkpoint storage ({url}). Nothing was started, and nothing was changed: the pipeline would read "
-            "again what its tables show already. If the database was lost, `tidegate recover "
-            f"{pipeline_id}` brings them back. If it is another one, set TIDEGATE_DATABASE_URL. To begin anew, give "
+            "rows again that its tables show already. If the database was lost, `tidegate recover "
+            f"{pipeline_id}` brings them back. If it is another one, set TIDEGATE_DATABASE_URL. To begin again, give "
             "the pipeline another name, or another checkpoint storage (TIDEGATE_STORAGE)."
         )
 
@@ -103,7 +102,8 @@ def require_not_lost(pipeline_id: str, paths: Iterable[str], url: str) -> None:
 def require_at_rest(
     pipeline_id: str, in_progress: Sequence[CheckpointRecord], retained: Sequence[CheckpointRecord]
 ) -> None:
-    """Nothing may be staged in a place that a sink is about to leave. Raises `PipelineStatusError`. Performs no I/O."""
+    """Check that no rows are staged in a place that a sink is about to leave. Raises `PipelineStatusError`. Performs no
+    I/O."""
     if in_progress:
         raise PipelineStatusError(
             f"Pipeline {pipeline_id} cannot be relocated while checkpoint {in_progress[0].checkpoint_id} is in "
@@ -113,6 +113,6 @@ def require_at_rest(
     if unnotified := choose_unnotified(retained):
         raise PipelineStatusError(
             f"Pipeline {pipeline_id} cannot be relocated: checkpoint {unnotified[0].checkpoint_id} has completed, and "
-            "its rows are staged where its sinks were. Nothing was changed. Run the notify step with the old "
+            "its rows are staged in the old places of its sinks. Nothing was changed. Run the notify step with the old "
             "definition, then repeat."
         )

@@ -1,8 +1,8 @@
-"""How a pipeline gets a savepoint's directory back: where its files go, whether it is the pipeline's own, and how long
-a process that copies may be silent.
+"""Imports: a restore from a savepoint's directory. This module decides on the places of its files, on its owner, and on
+the lease of the copying process.
 
-The files get names as if the checkpoint that is recorded for them had written them. So from then on nothing tells it
-from any other one, and if it is never recorded, its directory is swept as that of any checkpoint that failed.
+The files get the names that their new checkpoint would have given them. So from then on it is a checkpoint like any
+other. If it is never recorded, its directory is swept like that of a failed checkpoint.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,29 +27,29 @@ from tidegate.protocol.facts.records import (
 )
 from tidegate.protocol.recovery.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
 
-#: A process that copies gives signs of life. After so long without one, what it has copied is deleted.
+#: A process that copies gives signs of life. After this time without one, its copies are deleted.
 IMPORT_LEASE = timedelta(minutes=10)
 KEEP_EVERY = timedelta(seconds=20)
 
 
 class ClaimMode(StrEnum):
-    """Whose a savepoint's directory is once the pipeline was restored from it (protocol.md section 14)."""
+    """The owner of a savepoint's directory after a restore from it (protocol.md section 14)."""
 
-    NO_CLAIM = "no-claim"  # its owner's: the pipeline has a copy, and the directory is not touched
-    CLAIM = "claim"  # the pipeline's, which has a copy: the directory is emptied
+    NO_CLAIM = "no-claim"  # its owner: the pipeline has a copy, and the directory is not touched
+    CLAIM = "claim"  # the pipeline, which has a copy: the directory is emptied
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What the checkpoint that is recorded begins with, and the files that must be copied for it."""
+    """The snapshots of the checkpoint that is recorded, and the files that must be copied for it."""
 
     snapshots: Mapping[SubtaskId, Snapshot]
     copies: Sequence[FileCopy]
 
 
 def imported(savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, restaged: Collection[str]) -> Imported:
-    """`checkpoint_id` is the one that is recorded, `restaged` the definition's sinks of current rows: what other sinks
-    had staged is of no use to anybody. Performs no I/O."""
+    """Plan the import of a savepoint as `checkpoint_id`. `restaged` are the definition's sinks of current rows. Staged
+    files of other sinks are not needed. Performs no I/O."""
     snapshots, copies = {}, dict[tuple[str, str], FileCopy]()
     for subtask, snapshot in savepoint.snapshots.items():
         handles = []
@@ -81,8 +81,8 @@ def _path(pipeline_id: str, checkpoint_id: int, subtask: SubtaskId, handle: Stat
 def recorded(
     taken: CheckpointRecord, pipeline_id: str, checkpoint_id: int, request_id: str, timeout: timedelta, now: datetime
 ) -> CheckpointRecord:
-    """The checkpoint that has the state of `taken` and adds no rows: validated, and about to complete. Performs no
-    I/O."""
+    """Return the record of a checkpoint that has the state of `taken` and adds no rows: validated, and about to
+    complete. Performs no I/O."""
     return CheckpointRecord(
         pipeline_id=pipeline_id,
         checkpoint_id=checkpoint_id,
@@ -103,17 +103,18 @@ def recorded(
 
 
 def choose_stale(imports: Mapping[int, datetime], now: datetime) -> list[int]:
-    """Of imports under way, by their last sign of life, those whose process is dead or hangs. Performs no I/O."""
+    """Choose the imports in progress whose process is dead or hangs, by their last sign of life. Performs no I/O."""
     return [checkpoint_id for checkpoint_id, seen_at in imports.items() if now - seen_at > IMPORT_LEASE]
 
 
 def choose_ahead(imports: Mapping[int, datetime], now: datetime) -> list[int]:
-    """Of imports under way, those whose last sign of life is to be corrected to now (`clocks`). Performs no I/O."""
+    """Choose the imports in progress whose last sign of life must be corrected to now (`clocks`). Performs no I/O."""
     return [checkpoint_id for checkpoint_id, seen_at in imports.items() if is_ahead(seen_at, IMPORT_LEASE, now)]
 
 
 def files_in_order(location: str, paths: Sequence[str]) -> list[Deletion]:
-    """What deletes a savepoint's directory: first the marker, so that half of it is no savepoint. Performs no I/O."""
+    """Return the deletions of a savepoint's directory, first the marker, so that half of it is no savepoint. Performs
+    no I/O."""
     return [Deletion(saved_at(location), path) for path in (MARKER, METADATA, *sorted(paths))]
 
 
@@ -125,8 +126,9 @@ def require_own(
     last_checkpoint_id: int,
     restores: Sequence[Restore],
 ) -> None:
-    """`known` is the checkpoint that this database has under the savepoint's number, `last_checkpoint_id` 0 if it knows
-    none of the pipeline. Raises `RestoreRefusedError`. Performs no I/O."""
+    """Check that the savepoint belongs to the pipeline's history. `known` is the checkpoint that this database has
+    under the savepoint's number. `last_checkpoint_id` is 0 if it has none of the pipeline. Raises
+    `RestoreRefusedError`. Performs no I/O."""
     taken = savepoint.metadata.record
     if taken.pipeline_id != pipeline_id:
         raise not_restored(
@@ -142,8 +144,8 @@ def require_own(
         raise not_restored(
             pipeline_id,
             where,
-            "it was made from nothing, for a pipeline that never ran, and this one has run. To change the state that "
-            "it has, edit one of its checkpoints (tidegate.savepoint.edit)",
+            "it was made from nothing, for a pipeline that never ran, and this one has run. To change its state, edit "
+            "one of its checkpoints (tidegate.savepoint.edit)",
         )
     before = savepoint.metadata.restores
     same_past = [_identity(each) for each in before] == [_identity(each) for each in restores[: len(before)]]
@@ -166,10 +168,11 @@ def require_rows_kept(
     kept: Sequence[CheckpointRecord],
     restores: Sequence[Restore],
 ) -> None:
-    """A savepoint's directory has no rows of appended tables. Once no kept checkpoint follows a branch, the rows that
-    it appended are deleted. A restore from a copy of the directory would bring the branch back without them.
+    """Check that the rows of appended tables still exist. A savepoint's directory does not have them, and they are
+    deleted once no retained checkpoint follows their branch. A restore from a copy of the directory would then bring
+    the branch back without them.
 
-    `checkpoint_id` is the savepoint's, `appended` names the sinks that append rows and can be rewound, `kept` are the
+    `checkpoint_id` is the savepoint's. `appended` names the sinks that append rows and can be rewound. `kept` are the
     checkpoints that can be restored. Raises `RestoreRefusedError`. Performs no I/O.
     """
     if appended and choose_withdrawn_for_good([checkpoint_id], kept, restores):
@@ -193,9 +196,9 @@ def not_restored(pipeline_id: str, where: str, why: str) -> RestoreRefusedError:
 
 
 def copy_interrupted(pipeline_id: str, purpose: str) -> CopyInterruptedError:
-    """The error if the process was silent for so long that what it had copied is being deleted. `purpose` is what the
-    pipeline was to be, such as "restored from s3://…"."""
+    """Return the error of a process that gave no sign of life for so long that its copies are being deleted. `purpose`
+    names its goal, such as "restored from s3://…"."""
     return CopyInterruptedError(
-        f"Pipeline {pipeline_id} was not {purpose}: copying stood still for too long, and what was copied is deleted. "
+        f"Pipeline {pipeline_id} was not {purpose}: copying stood still for too long, and the copies are deleted. "
         "Nothing was changed. Repeat the command."
     )

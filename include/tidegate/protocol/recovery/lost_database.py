@@ -1,8 +1,8 @@
-"""Which checkpoints of a pipeline are recorded again from its checkpoint storage, when the database is lost.
+"""Recovery from a lost database: the checkpoints of a pipeline that are recorded again from its checkpoint storage.
 
-A checkpoint that is whole and has a marker had completed. One without may or may not have, and nothing of it is
-visible yet; the pipeline goes on from the one before unless a person decides otherwise. What tables show of later
-checkpoints would be there twice if the pipeline went on, so it must be withdrawn.
+A checkpoint that is whole and has a marker had completed. One without a marker may or may not have, and none of its
+rows is visible yet. The pipeline goes on from the one before, unless the user decides otherwise. Rows of later
+checkpoints in tables would be duplicated if the pipeline went on, so they must be withdrawn.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -24,9 +24,9 @@ WITHOUT_TRACE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint of which something lies on storage. `problem` says why it cannot be recovered, else `metadata` is
-    there and every file it needs is as it was written. `is_marked`: there is a marker, so it had completed; `marker`
-    is None if that cannot be read."""
+    """A checkpoint with files on storage. `problem` is the reason why it cannot be recovered. Without one, `metadata`
+    is there and every file that it needs is undamaged. `is_marked`: there is a marker, so it had completed. `marker` is
+    None if it cannot be read."""
 
     checkpoint_id: int
     is_marked: bool
@@ -37,8 +37,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Unrecovered:
-    """A checkpoint that is not recorded, and why. `in_doubt`: it is whole, and may be included; `had_completed`: it
-    has a marker."""
+    """A checkpoint that is not recorded, and the reason. `in_doubt`: it is whole, and may be included.
+    `had_completed`: it has a marker."""
 
     checkpoint_id: int
     reason: str
@@ -48,7 +48,7 @@ class Unrecovered:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The highest that anything carries, 0 for none: checkpoint ids, attempts of a region, attempts at committing."""
+    """The highest numbers in use, 0 for none: of checkpoints, of attempts of a region, of attempts at committing."""
 
     checkpoint_id: int = 0
     region_attempt: int = 0
@@ -78,8 +78,9 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What a recovery does. `checkpoints` is oldest first, and has those that `restores` have left behind. `shown` are
-    checkpoints that tables show and that the pipeline would not have behind it. `numbers` are not given out again."""
+    """The plan of a recovery. `checkpoints` is oldest first, and includes those that `restores` have left behind.
+    `shown` are checkpoints that tables show and that the pipeline would not have behind it. `numbers` are not given out
+    again."""
 
     pipeline_id: str
     checkpoints: tuple[Recovered, ...]
@@ -91,7 +92,7 @@ class RecoveryPlan:
 
     @property
     def latest(self) -> Metadata:
-        """What the pipeline goes on from."""
+        """The checkpoint that the pipeline goes on from."""
         return latest_of(self.checkpoints, self.restores).metadata
 
     @property
@@ -100,8 +101,8 @@ class RecoveryPlan:
 
     @property
     def lost(self) -> list[int]:
-        """Later checkpoints that had completed, as their markers or the tables say, and are not recovered. What a
-        restore has left behind is none of them, though tables may show it until they are rewound."""
+        """Later checkpoints that had completed, by their markers or by the tables, and are not recovered. Checkpoints
+        that a restore has left behind are not among them, though tables may show them until they are rewound."""
         present, newest = branch_of(None, self.restores), self.latest.record.checkpoint_id
         marked = {each.checkpoint_id for each in self.unrecovered if each.had_completed}
         shown = set(self.shown)
@@ -112,37 +113,37 @@ class RecoveryPlan:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLosses:
-    """Parts of a plan that a person has accepted. `withdraw`: take rows of what is lost out of the tables. `moved`:
-    sources and sinks were moved on purpose."""
+    """The parts of a plan that the user has accepted. `withdraw`: take rows of lost checkpoints out of the tables.
+    `moved`: sources and sinks were moved on purpose."""
 
     withdraw: bool = False
     moved: bool = False
 
 
 def find_numbers(pipeline_id: str, paths: Iterable[str]) -> Numbers:
-    """What the names on checkpoint storage carry. Performs no I/O."""
-    found = Numbers()
+    """Find the highest numbers in the names on checkpoint storage. Performs no I/O."""
+    numbers = Numbers()
     for path in paths:
         match writer_of(pipeline_id, path):
             case ByCheckpoint(checkpoint_id):
-                found = found.and_(Numbers(checkpoint_id))
+                numbers = numbers.and_(Numbers(checkpoint_id))
             case ByRegion(attempt):
-                found = found.and_(Numbers(region_attempt=attempt))
-    return found
+                numbers = numbers.and_(Numbers(region_attempt=attempt))
+    return numbers
 
 
 def require_as_marked(marker: Marker, content: bytes) -> None:
-    """Raises `MetadataError` if `content` is not the `_metadata` that was committed. Performs no I/O."""
-    found = sha256(content).hexdigest()
-    if found != marker.sha256:
+    """Raise `MetadataError` if `content` is not the committed `_metadata`. Performs no I/O."""
+    checksum = sha256(content).hexdigest()
+    if checksum != marker.sha256:
         path = metadata_path(marker.pipeline_id, marker.checkpoint_id)
         raise MetadataError(
-            f"{path} is not what was committed: its SHA-256 is {found}, and the marker beside it says {marker.sha256}."
+            f"{path} differs from the committed one: its SHA-256 is {checksum}, and its marker has {marker.sha256}."
         )
 
 
 def require_own_handles(metadata: Metadata) -> None:
-    """Once a checkpoint is recorded, its files are deleted with it: none may be another pipeline's. Raises
+    """Check that all files belong to the pipeline, because they will be deleted with the recorded checkpoint. Raises
     `MetadataError`. Performs no I/O."""
     record = metadata.record
     for subtask, known in metadata.subtasks.items():
@@ -157,9 +158,9 @@ def require_own_handles(metadata: Metadata) -> None:
 def choose_recovered(
     candidates: Sequence[Candidate], include: Collection[int]
 ) -> tuple[list[Recovered], list[Restore], list[Unrecovered]]:
-    """What is recorded again, the pipeline's restores, and what is not recorded, all oldest first. `include` are ids of
-    those in doubt that a person has chosen. Raises `RecoveryRefusedError` if one of these is not in doubt. Performs no
-    I/O."""
+    """Choose the checkpoints that are recorded again, the pipeline's restores, and the checkpoints that are not
+    recorded, all oldest first. `include` are the ids in doubt that the user has chosen. Raises `RecoveryRefusedError`
+    if one of these is not in doubt. Performs no I/O."""
     newest_marked = max((each.checkpoint_id for each in candidates if each.is_marked), default=0)
     chosen: list[tuple[Metadata, Marker | None]] = []
     unrecovered = []
@@ -185,8 +186,8 @@ def choose_recovered(
 
 
 def _named_once(chosen: Sequence[tuple[Metadata, Marker | None]]) -> list[tuple[Metadata, Marker | None]]:
-    """`_metadata` has the name that a savepoint was given first. If another one was given it later, this one was
-    renamed, and its name is lost."""
+    """Remove repeated names of savepoints. `_metadata` has the first name of a savepoint. If a later savepoint has the
+    same name, the earlier one was renamed, and its name is lost."""
     taken: set[str] = set()
     named = []
     for metadata, marker in reversed(chosen):
@@ -200,8 +201,8 @@ def _named_once(chosen: Sequence[tuple[Metadata, Marker | None]]) -> list[tuple[
 
 
 def _choose_restores(chosen: Sequence[tuple[Metadata, Marker | None]]) -> list[Restore]:
-    """The longest history that anything knows: all others are its beginning. Nothing begins before the sinks have been
-    rewound."""
+    """Choose the longest recorded history, of which all others are the beginning. A restore with a later checkpoint is
+    complete, because none begins before the sinks have been rewound."""
     histories = [metadata.restores for metadata, _ in chosen]
     histories += [marker.restores for _, marker in chosen if marker is not None]
     newest = max((metadata.record.checkpoint_id for metadata, _ in chosen), default=0)
@@ -212,7 +213,8 @@ def _choose_restores(chosen: Sequence[tuple[Metadata, Marker | None]]) -> list[R
 
 
 def latest_of(recovered: Sequence[Recovered], restores: Sequence[Restore]) -> Recovered:
-    """The newest that no restore has left behind: what the pipeline goes on from. Performs no I/O."""
+    """Return the newest checkpoint that no restore has left behind, from which the pipeline goes on. Performs no
+    I/O."""
     present = branch_of(None, restores)
     return [each for each in recovered if each.record.checkpoint_id in present][-1]
 
@@ -227,7 +229,7 @@ def _refuse(each: Candidate, newest_marked: int) -> Unrecovered | None:
             each.checkpoint_id,
             "It has no marker, and a later checkpoint has: it had not completed, or was left behind.",
         )
-    return Unrecovered(each.checkpoint_id, "It has no marker: whether it had completed is not known.", in_doubt=True)
+    return Unrecovered(each.checkpoint_id, "It has no marker: it is unknown whether it had completed.", in_doubt=True)
 
 
 def _require_in_doubt(include: Collection[int], chosen: Collection[int], unrecovered: Sequence[Unrecovered]) -> None:
@@ -246,7 +248,7 @@ def require_any(
     restores: Sequence[Restore],
     unrecovered: Sequence[Unrecovered],
 ) -> None:
-    """Raises `RecoveryRefusedError` if there is nothing to go on from. Performs no I/O."""
+    """Raise `RecoveryRefusedError` if there is no checkpoint to go on from. Performs no I/O."""
     present = branch_of(None, restores)
     if any(each.record.checkpoint_id in present for each in chosen):
         return
@@ -255,13 +257,13 @@ def require_any(
     then = f" To include one that is in doubt, add --include-doubtful {doubtful[-1]}." if doubtful else ""
     raise RecoveryRefusedError(
         f"Pipeline {pipeline_id} has no checkpoint on {where} that can be recovered. Nothing was changed. "
-        + (reasons or "Nothing of the pipeline is there: look at TIDEGATE_STORAGE, or say --from.")
+        + (reasons or "Nothing of the pipeline is there: check TIDEGATE_STORAGE, or add --from URL.")
         + then
     )
 
 
 def require_unknown(pipeline_id: str, last_checkpoint_id: int) -> None:
-    """Raises `RecoveryRefusedError` if the database has checkpoints of the pipeline. Performs no I/O."""
+    """Raise `RecoveryRefusedError` if the database has checkpoints of the pipeline. Performs no I/O."""
     if last_checkpoint_id:
         raise RecoveryRefusedError(
             f"This database already knows checkpoints of pipeline {pipeline_id}, up to {last_checkpoint_id}: nothing "
@@ -272,7 +274,8 @@ def require_unknown(pipeline_id: str, last_checkpoint_id: int) -> None:
 
 
 def require_losses_accepted(plan: RecoveryPlan, accepted: AcceptedLosses) -> None:
-    """Raises `RecoveryRefusedError`, `PipelineIdentityError`. Performs no I/O."""
+    """Raise `RecoveryRefusedError` or `PipelineIdentityError` if the user has not accepted a part of the plan. Performs
+    no I/O."""
     newest = plan.latest.record.checkpoint_id
     if plan.lost and not accepted.withdraw:
         reasons = {each.checkpoint_id: each.reason for each in plan.unrecovered}
@@ -281,9 +284,8 @@ def require_losses_accepted(plan: RecoveryPlan, accepted: AcceptedLosses) -> Non
         )
         raise RecoveryRefusedError(
             f"Pipeline {plan.pipeline_id} was not recovered to checkpoint {newest}, because later ones had completed, "
-            f"and what tables show of them would be there twice. {lost} Nothing was changed. Bring back what is "
-            f"missing, or say --withdraw: then the tables go back to checkpoint {newest}, and what was read since is "
-            "read again."
+            f"and their rows in tables would be duplicated. {lost} Nothing was changed. Bring the missing files back, "
+            f"or add --withdraw: then the tables go back to checkpoint {newest}, and later input is read again."
         )
     if plan.moved and not accepted.moved:
         raise PipelineIdentityError(
@@ -295,7 +297,8 @@ def require_losses_accepted(plan: RecoveryPlan, accepted: AcceptedLosses) -> Non
 
 
 def withdrawing(plan: RecoveryPlan, numbers: Numbers, now: datetime) -> Restore | None:
-    """The restore that takes what is lost out of the tables; None if nothing is. Performs no I/O."""
+    """Return the restore that takes the rows of lost checkpoints out of the tables; None if none is lost. Performs no
+    I/O."""
     if not plan.lost:
         return None
     newest = plan.latest.record.checkpoint_id

@@ -1,6 +1,4 @@
-"""The marker `_committed`: it says that a checkpoint has completed. Written as JSON and read back here, and nowhere
-else.
-"""
+"""The marker `_committed` of a completed checkpoint. It is written as JSON and read back here, and nowhere else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +22,9 @@ MARKER_FORMAT, MARKER_VERSION = "tidegate-committed", 1
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A checkpoint has completed. `sha256` is that of its `_metadata`, in hex. `restores` are the pipeline's when the
-    marker was last written, which a restore to this checkpoint does too. `commit_attempt` is the newest attempt at
-    committing sinks that was given out then."""
+    """The marker of a completed checkpoint. `sha256` is the checksum of its `_metadata`, in hex. `restores` and
+    `commit_attempt` are the pipeline's restores and its newest attempt at committing sinks when the marker was last
+    written. A restore to this checkpoint writes it again."""
 
     pipeline_id: str
     checkpoint_id: int
@@ -37,7 +35,7 @@ class Marker:
 
 
 def marker_of(record: CheckpointRecord, content: bytes, restores: Sequence[Restore], commit_attempt: int) -> Marker:
-    """The marker of a completed checkpoint; `content` is its `_metadata`. Performs no I/O."""
+    """Make the marker of a completed checkpoint. `content` is its `_metadata`. Performs no I/O."""
     assert record.completed_at is not None
     checksum = sha256(content).hexdigest()
     return Marker(
@@ -46,7 +44,7 @@ def marker_of(record: CheckpointRecord, content: bytes, restores: Sequence[Resto
 
 
 def marker_document(marker: Marker) -> dict[str, Any]:
-    """The marker as JSON. Performs no I/O."""
+    """Return the marker as JSON. Performs no I/O."""
     return {
         "format": MARKER_FORMAT,
         "version": MARKER_VERSION,
@@ -60,8 +58,7 @@ def marker_document(marker: Marker) -> dict[str, Any]:
 
 
 def read_marker(pipeline_id: str, checkpoint_id: int, content: bytes) -> Marker:
-    """What a file says that lies where the marker of this checkpoint should. Raises `MetadataError`. Performs no
-    I/O."""
+    """Read the marker of this checkpoint from the content of its file. Raises `MetadataError`. Performs no I/O."""
     path = marker_path(pipeline_id, checkpoint_id)
     document = read_document_of(path, content, pipeline_id, checkpoint_id, MARKER_FORMAT, MARKER_VERSION)
     return explained(

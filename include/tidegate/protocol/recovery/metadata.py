@@ -1,7 +1,7 @@
-"""What `_metadata` says of a checkpoint: written as JSON and read back here, and nowhere else.
+"""The document `_metadata` of a checkpoint. It is written as JSON and read back here, and nowhere else.
 
 It is written before the commit, the marker (`marker.py`) after it. Together they are enough to record the checkpoint
-again when the database is lost (`recovered`), and anybody can read them (docs/reference/state-format.md).
+again when the database is lost (`lost_database`). Other programs can read them too (docs/reference/state-format.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,9 +45,9 @@ _OF_VERDICT = ("suite", "success", "evaluated", "failed", "error", "docs_path")
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """Somebody has written this state: it is not what a checkpoint of the pipeline has found. `origin` says what it was
-    made from, and `changes` what was changed, a phrase each. `base` is the checkpoint that was edited, None if it was
-    made from nothing."""
+    """The origin of state that a user has written, instead of a checkpoint of the pipeline. `origin` names the
+    original, and `changes` are the changes, a phrase for each. `base` is the edited checkpoint, None if there was no
+    original."""
 
     by: str
     at: datetime
@@ -56,16 +56,16 @@ class Edited:
     changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        how = "; ".join(self.changes) or "nothing but how it is kept"
+        how = "; ".join(self.changes) or "nothing but its layout"
         return f"Written by {self.by} on {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.origin}. Changed: {how}."
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A checkpoint as it was when it was about to complete: nothing in it depends on who wrote it down, and when.
+    """The description of a checkpoint that is about to complete. It does not depend on its writer or the time.
 
-    `endpoints` and `restores` are the pipeline's; `region_attempt` is the newest that was given out. `edited` if it is
-    not what a checkpoint has found. `definition` is the fingerprint of the definition that a checkpoint completed with.
+    `endpoints` and `restores` are the pipeline's. `region_attempt` is the newest that was given out. `edited` is set if
+    a user has written the state. `definition` is the fingerprint of the definition that a checkpoint completed with.
     """
 
     record: CheckpointRecord
@@ -84,8 +84,8 @@ class Metadata:
 def metadata_document(
     metadata: Metadata, vertices: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`_metadata` as JSON. `vertices` describes sources and sinks (class, options, no secrets), `options` is the
-    pipeline's `CheckpointConfig` as it was then; both are for readers. Performs no I/O."""
+    """Return `_metadata` as JSON. `vertices` describes sources and sinks (class, options, no secrets), and `options` is
+    the pipeline's `CheckpointConfig` at that time. Both are for readers. Performs no I/O."""
     record = metadata.record
     return {
         "format": METADATA_FORMAT,
@@ -113,30 +113,30 @@ def metadata_document(
 
 
 def _hold(record: CheckpointRecord) -> dict[str, Any]:
-    """That it completed against a failed verdict, and who had decided so."""
-    known = {name: getattr(record, name) for name in OF_HOLD}
-    return {name: written_time(value) if isinstance(value, datetime) else value for name, value in known.items()}
+    """Return the hold of a checkpoint that completed against a failed verdict, and its manual approval."""
+    fields = {name: getattr(record, name) for name in OF_HOLD}
+    return {name: written_time(value) if isinstance(value, datetime) else value for name, value in fields.items()}
 
 
 def edited_document(edited: Edited) -> dict[str, Any]:
-    """As JSON. Performs no I/O."""
+    """Return the origin as JSON. Performs no I/O."""
     return asdict(edited) | {"at": edited.at.isoformat(), "changes": list(edited.changes)}
 
 
 def _operator(metadata: Metadata, plan: OperatorPlan, definition: Mapping[str, Any]) -> dict[str, Any]:
-    known = [metadata.subtasks[SubtaskId(plan.operator_id, index)] for index in range(plan.parallelism)]
-    return asdict(plan) | {"definition": dict(definition), "subtasks": [_subtask(subtask) for subtask in known]}
+    subtasks = [metadata.subtasks[SubtaskId(plan.operator_id, index)] for index in range(plan.parallelism)]
+    return asdict(plan) | {"definition": dict(definition), "subtasks": [_subtask(subtask) for subtask in subtasks]}
 
 
-def _subtask(known: SubtaskRecord) -> dict[str, Any]:
-    snapshot = known.snapshot
+def _subtask(record: SubtaskRecord) -> dict[str, Any]:
+    snapshot = record.snapshot
     return {
-        "attempt": known.attempt,
-        "acknowledged_at": written_time(known.acknowledged_at),
+        "attempt": record.attempt,
+        "acknowledged_at": written_time(record.acknowledged_at),
         "finished": snapshot.finished,
         "position": None if snapshot.position is None else dict(snapshot.position),
         "handles": [handle_for_readers(handle) for handle in snapshot.handles],
-        "metrics": asdict(known.metrics),
+        "metrics": asdict(record.metrics),
     }
 
 
@@ -144,15 +144,15 @@ def _subtask(known: SubtaskRecord) -> dict[str, Any]:
 
 
 def read_metadata(pipeline_id: str, checkpoint_id: int, content: bytes) -> Metadata:
-    """What a file says that lies where the `_metadata` of this checkpoint should. Raises `MetadataError`. Performs no
-    I/O."""
+    """Read the `_metadata` of this checkpoint from the content of its file. Raises `MetadataError`. Performs no I/O."""
     path = metadata_path(pipeline_id, checkpoint_id)
     document = read_document_of(path, content, pipeline_id, checkpoint_id, METADATA_FORMAT, METADATA_VERSION)
     return explained(path, lambda: metadata_of(document))
 
 
 def metadata_of(document: Mapping[str, Any]) -> Metadata:
-    """What `metadata_document` wrote. Raises what a damaged document leads to: see `explained`. Performs no I/O."""
+    """Read the JSON that `metadata_document` wrote. Raises the errors of a damaged document (see `explained`). Performs
+    no I/O."""
     subtasks = {
         SubtaskId(operator["operator_id"], index): SubtaskRecord(
             SubtaskId(operator["operator_id"], index),
@@ -203,7 +203,7 @@ def _record(document: Mapping[str, Any], subtasks: Mapping[SubtaskId, SubtaskRec
         for operator in document["operators"]
     )
     if len(subtasks) != sum(plan.parallelism for plan in plans) or not subtasks:
-        raise ValueError("an operator does not have as many subtasks as its parallelism says")
+        raise ValueError("the number of an operator's subtasks differs from its parallelism")
     return CheckpointRecord(
         pipeline_id=document["pipeline"],
         checkpoint_id=document["checkpoint_id"],
@@ -217,6 +217,6 @@ def _record(document: Mapping[str, Any], subtasks: Mapping[SubtaskId, SubtaskRec
     )
 
 
-def _snapshot(known: Mapping[str, Any]) -> Snapshot:
-    handles = tuple(handle_from_readers(handle) for handle in known["handles"])
-    return Snapshot(handles, known["position"], bool(known["finished"]))
+def _snapshot(subtask: Mapping[str, Any]) -> Snapshot:
+    handles = tuple(handle_from_readers(handle) for handle in subtask["handles"])
+    return Snapshot(handles, subtask["position"], bool(subtask["finished"]))

@@ -1,4 +1,5 @@
-"""Whose a place is: the directory of a sink, or a pipeline's part of a checkpoint storage. A mark in it says so.
+"""The owner of a place, recorded in its mark. A place is a sink's directory or a pipeline's part of a checkpoint
+storage.
 
 Two pipelines in one place would take each other's files for leftovers of their own, and two databases would give the
 same numbers to different checkpoints. So a place has one owner: the pipeline that marked it first, in one database. A
@@ -18,13 +19,13 @@ MARK = "_owner"
 
 
 def storage_mark(pipeline_id: str) -> str:
-    """Where the mark of a pipeline's part of a checkpoint storage is. No pipeline has a name that begins so."""
+    """Return the path of the mark of a pipeline's part of a checkpoint storage. No pipeline's name begins so."""
     return f"_owners/{pipeline_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who has a directory to itself.
+    """The owner of a directory.
 
     Attributes:
         pipeline: The pipeline.
@@ -41,10 +42,10 @@ class Owner:
 
     @classmethod
     def parse(cls, content: bytes) -> "Owner":
-        """Raises `ValueError` for what is no mark."""
+        """Parse a mark. Raises `ValueError` if it is none."""
         try:
-            known = json.loads(content)
-            return cls(*(str(known[name]) for name in ("pipeline", "sink", "database")))
+            mark = json.loads(content)
+            return cls(*(str(mark[name]) for name in ("pipeline", "sink", "database")))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError("it is no mark of an owner") from error
 
@@ -52,18 +53,18 @@ class Owner:
 class Standing(StrEnum):
     FREE = "free"  # no mark
     OWN = "own"
-    FORMER_NAME = "former name"  # the pipeline's, of a sink that it has under that name no more
+    FORMER_NAME = "former name"  # of the same pipeline, by a name that none of its sinks has any more
     OTHER_DATABASE = "other database"  # a pipeline of the same name, in another database
-    OTHER_SINK = "other sink"  # of the same pipeline, which it has
+    OTHER_SINK = "other sink"  # of another sink of the same pipeline
     OTHER_PIPELINE = "other pipeline"
 
 
-#: Nothing may be written or deleted there.
+#: Places in which nothing may be written or deleted.
 FOREIGN = frozenset({Standing.OTHER_DATABASE, Standing.OTHER_SINK, Standing.OTHER_PIPELINE})
 
 
 def stand(owner: Owner | None, me: Owner, sinks: Collection[str]) -> Standing:
-    """How a place with this mark stands to `me`, whose pipeline has these sinks. Performs no I/O."""
+    """Classify a place with this mark for `me`, whose pipeline has these sinks. Performs no I/O."""
     if owner is None:
         return Standing.FREE
     if owner.pipeline != me.pipeline:
@@ -77,8 +78,8 @@ def stand(owner: Owner | None, me: Owner, sinks: Collection[str]) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What was found where the pipeline of `me` would write. `is_recorded`: the database knows that the sink is there;
-    `is_used`: rows or files of somebody lie there. `operator_id` is empty for the checkpoint storage."""
+    """The state of a place to which the pipeline of `me` would write. `is_recorded`: the database knows that the sink
+    is there. `is_used`: the place has rows or files. `operator_id` is empty for the checkpoint storage."""
 
     me: Owner
     where: str
@@ -93,26 +94,26 @@ class Place:
         return f"The directory of sink {self.me.sink!r}" if self.me.sink else "The checkpoint storage"
 
     def __str__(self) -> str:
-        """As what a person confirms."""
+        """The phrase that the user confirms."""
         if self.standing is Standing.OTHER_SINK:
             whose = f"was that of sink {self.owner.sink!r}" if self.owner else ""
         elif self.owner is None:
-            whose = "was nobody's, and is taken over with what lies there"
+            whose = "has no owner, and is taken over with its content"
         else:
             other = " in another database" if self.standing is Standing.OTHER_DATABASE else ""
-            whose = f"belongs to pipeline {self.owner.pipeline}{other}, and is taken over with what lies there"
+            whose = f"belongs to pipeline {self.owner.pipeline}{other}, and is taken over with its content"
         return f"the{self.what[3:]} ({self.where}) {whose}"
 
 
 def refused_places(places: Sequence[Place], regains: bool = False) -> list[Refusal]:
-    """Why a pipeline may not begin in some of these places. `regains`: it is recovered into a database that does not
-    know it, so the marks of its own name are its own. Performs no I/O."""
-    found = []
+    """Return the reasons why a pipeline may not begin in some of these places. `regains`: it is recovered into a
+    database that does not know it, so marks with its name are its own. Performs no I/O."""
+    refusals = []
     for place in places:
         refusal = _refused(place, regains)
         if refusal is not None:
-            found.append(refusal)
-    return found
+            refusals.append(refusal)
+    return refusals
 
 
 def _refused(place: Place, regains: bool) -> Refusal | None:
@@ -125,7 +126,7 @@ def _refused(place: Place, regains: bool) -> Refusal | None:
             assert owner is not None
             return Refusal(
                 place.operator_id,
-                f"{where} belongs to pipeline {owner.pipeline}, as its file {MARK} says.",
+                f"{where} belongs to pipeline {owner.pipeline}, according to its file {MARK}.",
                 f"Two pipelines would mix their rows and delete each other's files: {elsewhere}. If {owner.pipeline} "
                 f"was only renamed, give it its name back. If it will never write there again, {take}.",
             )
@@ -133,9 +134,9 @@ def _refused(place: Place, regains: bool) -> Refusal | None:
             return Refusal(
                 place.operator_id,
                 f"{where} belongs to the pipeline {name} of another database.",
-                f"Set TIDEGATE_DATABASE_URL to that one. If it was lost, `tidegate recover {name}` goes on from what "
-                f"is on the checkpoint storage. To begin anew, {elsewhere}. If the other one will never write there "
-                f"again, {take}.",
+                f"Set TIDEGATE_DATABASE_URL to that one. If it was lost, `tidegate recover {name}` goes on from the "
+                f"checkpoint storage. To begin again, {elsewhere}. If the other one will never write there again, "
+                f"{take}.",
             )
         case Standing.OTHER_SINK:
             assert owner is not None
@@ -149,16 +150,16 @@ def _refused(place: Place, regains: bool) -> Refusal | None:
             return Refusal(
                 place.operator_id,
                 f"{where} is not empty, and this database does not know that pipeline {name} has written there.",
-                "Its readers would see what is there together with the new rows: give the sink another directory, or "
-                "move away what is there. If the pipeline or its sink was renamed, give it its name back, or confirm "
+                "Its readers would see the old content together with the new rows: give the sink another directory, or "
+                "move the old content away. If the pipeline or its sink was renamed, give it its name back, or confirm "
                 f"a move with `tidegate relocate {name}`. If the database was lost, `tidegate recover {name}` goes on "
-                f"from what is on the checkpoint storage. To add to what is there, {take}.",
+                f"from the checkpoint storage. To add to the old content, {take}.",
             )
     return None
 
 
 def require_own_places(pipeline_id: str, refusals: Sequence[Refusal]) -> None:
-    """Raises `PipelineIdentityError` with all of them. Performs no I/O."""
+    """Raise `PipelineIdentityError` with all refusals, if there are any. Performs no I/O."""
     if refusals:
         why = " ".join(dict.fromkeys(refusal.why for refusal in refusals))
         ways = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
@@ -168,19 +169,20 @@ def require_own_places(pipeline_id: str, refusals: Sequence[Refusal]) -> None:
 
 
 def to_mark(places: Sequence[Place], regains: bool = False) -> list[Place]:
-    """Places that a pipeline which begins marks as its own. Performs no I/O."""
+    """Choose the places that a beginning pipeline marks as its own. Performs no I/O."""
     taken = {Standing.FREE, Standing.FORMER_NAME} | ({Standing.OTHER_DATABASE} if regains else set())
     return [place for place in places if place.standing in taken]
 
 
 def to_take_over(places: Sequence[Place]) -> list[Place]:
-    """Places that are the pipeline's only once a person says so. Performs no I/O."""
+    """Choose the places that become the pipeline's only if the user confirms it. Performs no I/O."""
     others = (Standing.OTHER_PIPELINE, Standing.OTHER_DATABASE)
     return [each for each in places if each.standing in others or (each.is_used and not each.is_recorded)]
 
 
 def to_swap(places: Sequence[Place]) -> list[Place]:
-    """Directories of other sinks of the same pipeline, if all of them have changed places. Performs no I/O."""
-    found = [each for each in places if each.standing is Standing.OTHER_SINK]
-    left = {each.owner.sink for each in found if each.owner is not None}
-    return found if left == {each.me.sink for each in found} else []
+    """Choose the directories of other sinks of the same pipeline, if all of them have changed places. Performs no
+    I/O."""
+    swapped = [each for each in places if each.standing is Standing.OTHER_SINK]
+    left = {each.owner.sink for each in swapped if each.owner is not None}
+    return swapped if left == {each.me.sink for each in swapped} else []

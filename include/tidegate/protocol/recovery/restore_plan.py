@@ -1,4 +1,4 @@
-"""What a restore would do, before it does anything, and what of it a person must accept explicitly.
+"""The plan of a restore, and the parts of it that the user must accept explicitly.
 
 `coordination.recovery.restore` gathers the facts. A plan is a value: it is shown, compared, and refused or carried out.
 """
@@ -15,20 +15,20 @@ from tidegate.protocol.recovery.skipping import SkippedSince
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """What a source reads again: its rows since the restored checkpoint. `missing` names what is gone or has changed
-    since it was read, and so cannot be read again as it was."""
+    """The input that a source reads again, since the restored checkpoint. `missing` names the pieces that are gone or
+    have changed since they were read, and so cannot be read again."""
 
     source: str
-    pieces: int  # files, or whatever the source reads in
+    pieces: int  # files, or other pieces that the source reads
     bytes: int
     missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReturningState:
-    """An operator, and what it gets back. `matched`: the definition has it; else its state is dropped. `rows` are those
-    in its files, each file once: a key has as many as it was changed since the last merge. `changes`: what the
-    definition makes of the columns, a phrase each."""
+    """An operator, and the state that it gets back. `matched`: the definition has it. Otherwise its state is dropped.
+    `rows` counts the rows in its files, each file once: a key has one for each change since the last merge. `changes`
+    are the differences of the columns, a phrase for each."""
 
     operator_id: str
     matched: bool
@@ -39,8 +39,8 @@ class ReturningState:
 
 @dataclass(frozen=True, slots=True)
 class RewoundSink:
-    """A sink, and the checkpoints whose rows readers see no more. `can_rewind`: else its rows stay as they are. `rows`:
-    how many, if they lie in no files."""
+    """A sink, and the checkpoints whose rows are withdrawn from readers. Without `can_rewind`, its rows stay as they
+    are. `rows` is their number, if they lie in no files."""
 
     sink: str
     can_rewind: bool
@@ -52,11 +52,11 @@ class RewoundSink:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """`left_behind` are the completed checkpoints that are abandoned, `coming_back` those that were, and are not any
-    more, `aborted` those in progress. `previous` is the latest completed checkpoint now. `origin` is the savepoint's
-    directory if the state is copied from one, and `moved` are the sources and sinks that are elsewhere than it says, if
-    the database does not know the pipeline. `edited` says who has written that state, if it is no checkpoint's.
-    `skipped` are lost rows that were skipped since, and that the pipeline meets again."""
+    """The plan of a restore. `left_behind` are the completed checkpoints that become abandoned, `coming_back` those
+    that no longer are, and `aborted` those in progress. `previous` is the latest completed checkpoint now. `origin` is
+    the savepoint's directory if the state is copied from one. `moved` are the sources and sinks whose places differ
+    from the savepoint's, if the database does not know the pipeline. `edited` is the origin of state that a user has
+    written. `skipped` are lost rows that were skipped since, and that the pipeline encounters again."""
 
     checkpoint: CheckpointRecord
     previous: CheckpointRecord | None
@@ -73,7 +73,7 @@ class RestorePlan:
     skipped: tuple[SkippedSince, ...] = ()
 
     def lines(self) -> list[str]:
-        """For a log: what happens, one sentence a line. Sizes are bytes."""
+        """Return the plan for a log, one sentence a line. Sizes are bytes."""
         lines = [f"Back to checkpoint {self.checkpoint.checkpoint_id} of pipeline {self.checkpoint.pipeline_id}."]
         if self.origin is not None:
             lines.append(f"Its state is copied from {self.origin}.")
@@ -107,8 +107,8 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a person accepts of a plan beforehand: rows that cannot be read again are skipped, sinks of these names keep
-    what they show, state without an operator is dropped, and sources and sinks were moved on purpose."""
+    """The parts of a plan that the user accepts in advance: rows that cannot be read again are skipped, sinks of these
+    names keep their rows, state without an operator is dropped, and sources and sinks were moved on purpose."""
 
     skip_missing_files: bool = False
     leave: Collection[str] = field(default_factory=tuple)
@@ -117,7 +117,7 @@ class Accepted:
 
 
 def require_accepted(plan: RestorePlan, accepted: Accepted) -> None:
-    """Raises `RestoreRefusedError` with every part of the plan that is not accepted. Performs no I/O."""
+    """Raise `RestoreRefusedError` with every part of the plan that is not accepted. Performs no I/O."""
     pipeline_id, problems = plan.checkpoint.pipeline_id, []
     for source in plan.sources:
         if source.missing and not accepted.skip_missing_files:
@@ -135,8 +135,8 @@ def require_accepted(plan: RestorePlan, accepted: Accepted) -> None:
     if stuck := [each.sink for each in plan.sinks if not each.can_rewind and each.sink not in accepted.leave]:
         options = " ".join(f"--leave {sink}" for sink in stuck)
         problems.append(
-            f"what {', '.join(stuck)} has shown since cannot be withdrawn, and rows that are computed again would be "
-            f"there twice; say that they may stay with {options}"
+            f"the rows that {', '.join(stuck)} has shown since cannot be withdrawn, and recomputed rows would be "
+            f"duplicated; accept that they stay with {options}"
         )
     if strange := sorted(set(accepted.leave) - {each.sink for each in plan.sinks}):
         problems.append(f"it has no sink {', '.join(strange)} that could be left as it is; correct --leave")

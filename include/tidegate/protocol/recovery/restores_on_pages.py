@@ -1,7 +1,7 @@
-"""A restore that somebody asks for on a page: first for its plan, then, having seen that, for the restore itself.
+"""A restore that a user requests on a page: first its plan, and then the restore itself as planned.
 
-Both are carried out by DAG runs, because the process that serves the page has no pipeline code. What is recorded here
-says which: a DAG run that it does not name plans and restores nothing.
+Both are carried out by DAG runs, because the process that serves the page has no pipeline code. The record names these
+DAG runs. Any other DAG run plans and restores nothing.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ UNDO = "undo"
 
 @dataclass(frozen=True, slots=True)
 class AskedOfRun:
-    """Who asked on the page, and the DAG run that does it."""
+    """A request on a page: the user, and the DAG run that carries it out."""
 
     request_id: str
     actor: Actor
@@ -30,8 +30,9 @@ class AskedOfRun:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRestore:
-    """`target` is a checkpoint's number or `UNDO`. Once `planned_at` is known there is either a plan, the `document`
-    that is shown and the `digest` of what it says, or a `refusal`. `confirmed` asks for the restore as it was shown."""
+    """A planned restore. `target` is a checkpoint's number or `UNDO`. Once `planned_at` is set there is either a plan,
+    with the `document` that is shown and the `digest` of its content, or a `refusal`. `confirmed` is the request for
+    the restore as it was shown."""
 
     pipeline_id: str
     target: str
@@ -53,7 +54,7 @@ class PlannedRestore:
 
 
 def require_legal_target(target: str) -> None:
-    """Raises `IllegalRequestError`. Performs no I/O."""
+    """Raise `IllegalRequestError` if the target is neither a checkpoint's number nor `UNDO`. Performs no I/O."""
     if target != UNDO and not (target.isascii() and target.isdecimal() and 0 < int(target[:20]) < 2**63):
         raise IllegalRequestError(
             f"{target[:50]!r} is neither the number of a checkpoint nor {UNDO}. Nothing was changed."
@@ -61,7 +62,7 @@ def require_legal_target(target: str) -> None:
 
 
 def require_same_target(known: PlannedRestore, target: str, actor: Actor) -> None:
-    """An id is of one request. Raises `IllegalRequestError`. Performs no I/O."""
+    """Check that an id is used for one request only. Raises `IllegalRequestError`. Performs no I/O."""
     if (known.target, known.asked.actor.name) != (target, actor.name):
         raise IllegalRequestError(
             f"The id {known.request_id} is of the plan of {known.what} for {known.asked.actor.name}. Nothing was "
@@ -70,14 +71,14 @@ def require_same_target(known: PlannedRestore, target: str, actor: Actor) -> Non
 
 
 def require_confirmable(planned: PlannedRestore, request_id: str, accepted: Accepted, actor: Actor) -> None:
-    """Raises `RestoreRefusedError` unless there is a plan that nobody else has confirmed, and `IllegalRequestError` if
-    the id was used for other answers, or by another. Performs no I/O."""
+    """Check that there is a plan that no other request has confirmed. Raises `RestoreRefusedError` otherwise, and
+    `IllegalRequestError` if the id was used for other answers, or by another user. Performs no I/O."""
     if planned.confirmed is not None:
         if planned.confirmed.request_id != request_id:
             raise RestoreRefusedError(
                 f"Pipeline {planned.pipeline_id} was not restored: {planned.confirmed.actor.name} has confirmed this "
-                f"plan already, at {planned.confirmed.at:%Y-%m-%d %H:%M:%S} UTC. Nothing was changed. Look at what "
-                "became of it, then make a new plan."
+                f"plan already, at {planned.confirmed.at:%Y-%m-%d %H:%M:%S} UTC. Nothing was changed. Check the "
+                "outcome of that restore, then make a new plan."
             )
         if (planned.accepted, planned.confirmed.actor.name) != (accepted, actor.name):
             raise IllegalRequestError(f"The id {request_id} was used with other answers. Nothing was changed.")
@@ -88,18 +89,18 @@ def require_confirmable(planned: PlannedRestore, request_id: str, accepted: Acce
 
 
 def require_run(asked: AskedOfRun, dag_id: str, run_id: str, user: str | None) -> None:
-    """Raises `IllegalRequestError` if the plan names another DAG run, or if another user started this one. Performs no
+    """Raise `IllegalRequestError` if the plan names another DAG run, or if another user started this one. Performs no
     I/O."""
     if (asked.dag_id, asked.run_id, asked.actor.name) != (dag_id, run_id, user):
         raise IllegalRequestError(
             f"DAG run {dag_id}/{run_id}, triggered by {user or 'a user unknown to Airflow'}, was not started by the "
-            f"page for {asked.actor.name}, who asked for {asked.request_id}. Nothing was changed. Ask on the page "
+            f"page for request {asked.request_id} of {asked.actor.name}. Nothing was changed. Request it on the page "
             "again, or leave the parameter plan empty."
         )
 
 
 def require_unchanged(planned: PlannedRestore, digest: str, where: str) -> None:
-    """Raises `RestoreRefusedError` if the plan is not what was shown. Performs no I/O."""
+    """Raise `RestoreRefusedError` if the plan has changed since it was shown. Performs no I/O."""
     if planned.digest != digest:
         raise RestoreRefusedError(
             f"Pipeline {planned.pipeline_id} was not restored: since the plan was shown, it has changed. Nothing was "
@@ -108,7 +109,7 @@ def require_unchanged(planned: PlannedRestore, digest: str, where: str) -> None:
 
 
 def action_of(planned: PlannedRestore, asked: AskedOfRun) -> UserAction:
-    """The restore, as it is on record: by the user who confirmed it. Performs no I/O."""
+    """Return the restore as a user action, by the user who confirmed it. Performs no I/O."""
     kind = ActionKind.UNDO if planned.target == UNDO else ActionKind.RESTORE
     details = {
         "to": planned.target,

@@ -1,8 +1,8 @@
-"""The way on for a source that has lost rows which were not read: the next checkpoint goes on behind them.
+"""Skips: after a source has lost rows that were not read yet, the next checkpoint goes on behind them.
 
-How far a source has read is part of the latest completed checkpoint, which stays as it is. So a skip is a record beside
-it: who goes on from that checkpoint, now or after a restore, begins with the positions of the record. A restore to an
-earlier checkpoint goes back to before the skip, and needs another one.
+The position of a source is part of the latest completed checkpoint, which never changes. So a skip is a separate
+record. A pipeline that goes on from that checkpoint, now or after a restore, begins with the positions of the record. A
+restore to an earlier checkpoint goes back to before the skip, and needs another one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from tidegate.protocol.facts.lifecycle import Phase
 from tidegate.protocol.facts.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId
 
-#: Such pipelines read nothing any more.
+#: The statuses of pipelines that read nothing any more.
 _ENDED = (PipelineStatus.FINISHED, PipelineStatus.CANCELLED)
-#: Parts that a sentence names.
+#: The largest number of parts that a sentence names.
 _NAMED = 10
 
 
@@ -29,8 +29,8 @@ class LostRows:
     Attributes:
         part: The part, such as a partition of a topic.
         first: The first of them, such as an offset.
-        last: The last of them; None if that is unknown, as the part is gone or was made anew.
-        next: Where reading goes on; None if the part is gone.
+        last: The last of them; None if it is unknown, because the part is gone or was created again.
+        next: The place where reading goes on; None if the part is gone.
     """
 
     part: str
@@ -46,8 +46,8 @@ class LostRows:
 
 @dataclass(frozen=True, slots=True)
 class SourceSkip:
-    """Replaces what one subtask of a checkpoint says of a source: the position of a split, or the segments that are in
-    flight to an operator. `lost` are the rows that are never read for that."""
+    """A record that replaces the position of one subtask of a checkpoint: that of a split of a source, or that of an
+    operator with segments in flight. `lost` are the rows that are therefore never read."""
 
     source: str
     checkpoint_id: int
@@ -59,8 +59,8 @@ class SourceSkip:
 
 @dataclass(frozen=True, slots=True)
 class SkipPlan:
-    """What a skip does: `checkpoint` is what the next one goes on from, `aborted` are those in progress. `before`:
-    the positions that it replaces."""
+    """The plan of a skip. The next checkpoint goes on from `checkpoint`. `aborted` are those in progress, and `before`
+    are the positions that it replaces."""
 
     source: str
     checkpoint: CheckpointRecord
@@ -81,7 +81,7 @@ class SkipPlan:
 
 @dataclass(frozen=True, slots=True)
 class SkippedSince:
-    """A skip that a restore goes back to before."""
+    """A skip that a restore undoes, because it goes back to an earlier checkpoint."""
 
     source: str
     checkpoint_id: int
@@ -95,7 +95,7 @@ class SkippedSince:
 
 
 def listed(lost: Sequence[LostRows]) -> str:
-    """For a sentence."""
+    """List lost rows for a sentence."""
     more = f"; and of {len(lost) - _NAMED} more parts" if len(lost) > _NAMED else ""
     return "; ".join(str(rows) for rows in lost[:_NAMED]) + more
 
@@ -139,48 +139,48 @@ def require_skippable(
 
 
 def require_lost(source: str, plan: SkipPlan) -> SkipPlan:
-    """Raises `SkipRefusedError` if there is nothing to skip. Performs no I/O."""
+    """Raise `SkipRefusedError` if there is nothing to skip. Performs no I/O."""
     if not plan.skips:
         id_ = plan.checkpoint.pipeline_id
         raise _refused(
             source,
             id_,
             f"It has lost nothing since checkpoint {plan.checkpoint.checkpoint_id}. If a checkpoint in progress cannot "
-            f"read again what it has read, abort it with `tidegate abort {id_}`: the next one reads what is there",
+            f"read its input again, abort it with `tidegate abort {id_}`: the next one reads the present input",
         )
     return plan
 
 
 def require_as_planned(plan: SkipPlan, latest: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
-    """`snapshots` are those of the latest checkpoint, as it is gone on from, before what is planned. Raises
-    `SkipRefusedError`. Performs no I/O."""
+    """Check that the pipeline is still where the plan was made. `snapshots` are those of the latest checkpoint, with
+    earlier skips applied. Raises `SkipRefusedError`. Performs no I/O."""
     now = {subtask: snapshots[subtask].position for subtask in plan.before if subtask in snapshots}
     if latest.checkpoint_id != plan.checkpoint.checkpoint_id or now != plan.before:
         raise _refused(
             plan.source,
             latest.pipeline_id,
-            f"Since the plan was made, where the pipeline goes on has changed, to behind checkpoint "
-            f"{latest.checkpoint_id}. Look at the plan again",
+            f"Since the plan was made, the pipeline has moved on, to behind checkpoint {latest.checkpoint_id}. Make a "
+            "new plan",
         )
 
 
 def apply_skips(
     snapshots: Mapping[SubtaskId, Snapshot], checkpoint_id: int, skips: Iterable[SourceSkip]
 ) -> dict[SubtaskId, Snapshot]:
-    """The snapshots of a checkpoint as it is gone on from. A later skip of the same checkpoint replaces earlier ones.
-    Performs no I/O."""
-    found = dict(snapshots)
+    """Apply skips to the snapshots of a checkpoint. A later skip of the same checkpoint replaces earlier ones. Performs
+    no I/O."""
+    skipped = dict(snapshots)
     for skip in skips:
-        if skip.checkpoint_id == checkpoint_id and skip.subtask in found:
-            found[skip.subtask] = replace(found[skip.subtask], position=skip.position)
-    return found
+        if skip.checkpoint_id == checkpoint_id and skip.subtask in skipped:
+            skipped[skip.subtask] = replace(skipped[skip.subtask], position=skip.position)
+    return skipped
 
 
 def segments_in_flight(
     snapshots: Mapping[SubtaskId, Snapshot], names: Collection[str]
 ) -> Iterator[tuple[SubtaskId, int, Mapping[str, Any]]]:
-    """The segments of a source that an unaligned checkpoint holds, by the subtask that has them on record and their
-    place in it. Performs no I/O."""
+    """Return the segments of a source that an unaligned checkpoint holds, by the subtask that records them and their
+    place in its position. Performs no I/O."""
     for subtask, snapshot in sorted(snapshots.items()):
         for place, (channel, data) in enumerate((snapshot.position or {}).get("in_flight", ())):
             if channel.partition("/")[0] in names and "handles" not in data:
@@ -188,8 +188,8 @@ def segments_in_flight(
 
 
 def with_segments(position: Mapping[str, Any], rest: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """An operator's position with what is left of segments that are in flight to it, by their place; None of one of
-    which nothing is left. Performs no I/O."""
+    """Return an operator's position with the rest of the segments that are in flight to it, by their place; None for a
+    segment without a rest. Performs no I/O."""
     kept = []
     for place, (channel, data) in enumerate(position["in_flight"]):
         if place not in rest:
@@ -200,17 +200,17 @@ def with_segments(position: Mapping[str, Any], rest: Mapping[int, Mapping[str, A
 
 
 def skipped_since(skips: Iterable[SourceSkip], checkpoint_id: int, behind: Branch) -> tuple[SkippedSince, ...]:
-    """What a restore to a checkpoint goes back to before, of the branch that the pipeline has `behind` it: each may be
-    needed again. The skip of that checkpoint itself is not among them, as it counts. Performs no I/O."""
-    found: dict[tuple[str, int], list[LostRows]] = {}
+    """Return the skips that a restore to a checkpoint undoes, on the branch that the pipeline has `behind` it. Each may
+    be needed again. The skip of that checkpoint itself still counts, and is not among them. Performs no I/O."""
+    undone: dict[tuple[str, int], list[LostRows]] = {}
     for skip in skips:
         if skip.checkpoint_id > checkpoint_id and skip.checkpoint_id in behind:
-            found.setdefault((skip.source, skip.checkpoint_id), []).extend(skip.lost)
-    return tuple(SkippedSince(*key, tuple(sorted(lost, key=_in_order))) for key, lost in found.items())
+            undone.setdefault((skip.source, skip.checkpoint_id), []).extend(skip.lost)
+    return tuple(SkippedSince(*key, tuple(sorted(lost, key=_in_order))) for key, lost in undone.items())
 
 
 def _in_order(rows: LostRows) -> tuple[int, str, int]:
-    """Numbers as numbers."""
+    """Return a sort key that orders parts with numbers as numbers."""
     return len(rows.part), rows.part, rows.first
 
 

@@ -1,4 +1,4 @@
-"""The JSON documents of checkpoint storage: what all of them have in common, and how they are read back."""
+"""The common parts of the JSON documents on checkpoint storage, and the way in which they are read back."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ def written_restores(restores: Sequence[Restore]) -> list[dict[str, Any]]:
 
 
 def read_document(path: str, content: bytes, format_: str, newest: int) -> dict[str, Any]:
-    """The JSON object in a file of this format, of a version up to `newest`. Raises `MetadataError`. Performs no
+    """Read the JSON object in a file of this format, of a version up to `newest`. Raises `MetadataError`. Performs no
     I/O."""
     try:
         document: Any = json.loads(content)
@@ -50,16 +50,16 @@ def read_document(path: str, content: bytes, format_: str, newest: int) -> dict[
 def read_document_of(
     path: str, content: bytes, pipeline_id: str, checkpoint_id: int, format_: str, newest: int
 ) -> dict[str, Any]:
-    """The same, if it is of this checkpoint."""
+    """Read the JSON object in a file that must be of this checkpoint. Raises `MetadataError`. Performs no I/O."""
     document = read_document(path, content, format_, newest)
-    found = document.get("pipeline"), document.get("checkpoint_id")
-    if found != (pipeline_id, checkpoint_id):
-        raise MetadataError(f"{path} is of checkpoint {found[1]} of pipeline {found[0]}: it was copied to here.")
+    owner = document.get("pipeline"), document.get("checkpoint_id")
+    if owner != (pipeline_id, checkpoint_id):
+        raise MetadataError(f"{path} is of checkpoint {owner[1]} of pipeline {owner[0]}: it was copied to here.")
     return document
 
 
 def explained(path: str, read: Callable[[], Read]) -> Read:
-    """What is read of a document. Raises `MetadataError` if a part of it is missing or of another kind."""
+    """Read a part of a document. Raises `MetadataError` if it is missing or of another kind."""
     try:
         return read()
     except KeyError as error:
