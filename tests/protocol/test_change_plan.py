@@ -212,10 +212,7 @@ def test_a_table_of_current_rows_behind_other_transforms_is_given_all_rows(upser
     sink = replace(SINK, upserts=upserts, appends=False, options=now)
     recorded = replace(RECORDED, options={**RECORDED.options, "table-sink": {"transforms": "a"}})
     found = {each.name: each for each in plan_changes(recorded, defined(SOURCE, SUMS, sink, STEP))}["table"]
-    said = (
-        "the transforms in front of it have changed",
-        "is given all rows of the state once, with the next checkpoint",
-    )
+    said = ("its transforms have changed", "is given all rows of the state once, with the next checkpoint")
     assert (found.verdict, found.changes[:2]) == (SAME, said)
 
 

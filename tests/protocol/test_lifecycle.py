@@ -50,10 +50,10 @@ CAUSES = {
     "VALIDATED": "every verdict good",
     "COMPLETED": "finalize (the commit point)",
     "FAILED": "abort",
-    "SUBSUMED": "pushed out by newer ones",
+    "SUBSUMED": "replaced by newer ones",
     "DISCARDED": "files deleted",
 }
-APPROVED = "approved by a person"
+APPROVED = "approved"
 
 
 def diagram():

@@ -114,5 +114,5 @@ def test_a_restore_meets_again_what_was_skipped_after_the_checkpoint_it_leads_to
     found = skipped_since(skips, 5, Branch(((1, 8),)))
     assert [(each.checkpoint_id, [rows.part for rows in each.lost]) for each in found] == [(7, ["0", "1"])]
     assert "skipped after checkpoint 7" in str(found[0])
-    assert "skip them again with `tidegate source skip`" in str(found[0])
+    assert "Skip them again with `tidegate source skip`" in str(found[0])
     assert skipped_since(skips, 7, Branch(((1, 8),))) == ()

@@ -117,7 +117,7 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
         ...
 
     def audited(self, request_id: str) -> AuditRecord | None:
-        """The action of this id, and its answer. A text that cannot be an id is of none."""
+        """Return the user action of this id, and its answer; None also for a text that cannot be an id."""
         ...
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
@@ -126,8 +126,8 @@ class StoreTransaction(EventQueue, GarbageQueue, Protocol):
 
     # -- writes
     def record_action(self, action: UserAction, answer: ActionAnswer, at: datetime) -> AuditRecord:
-        """Put it on record for good, without secrets. Raises `IllegalRequestError` for an id that cannot be one, and
-        `RecordRefusedError` if it is of another action already."""
+        """Record a user action and its answer permanently, without secrets. Raises `IllegalRequestError` for an illegal
+        id, and `RecordRefusedError` if the id already belongs to another action."""
         ...
 
     def put_planned_restore(self, planned: PlannedRestore) -> None:

@@ -76,12 +76,12 @@ class CleanReport:
 
     def lines(self) -> list[str]:
         """Return the report for a log, one sentence a line. Sizes are bytes."""
-        kept = [
-            f"Checkpoint {each.record.checkpoint_id} is kept ({reasons_text(each)}): {_size(each.full)}, of which "
-            f"{_size(each.alone)} alone."
-            for each in self.kept
+        lines = [
+            f"Checkpoint {kept.record.checkpoint_id} is kept ({reasons_text(kept)}): {_size(kept.full)}, of which "
+            f"{_size(kept.alone)} alone."
+            for kept in self.kept
         ]
-        return [*kept, f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.", *self.summary()]
+        return [*lines, f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.", *self.summary()]
 
     def summary(self) -> list[str]:
         """Return the deletions, done or planned, and the problems, one sentence a line."""
@@ -143,8 +143,8 @@ def weigh(
 
 def _cost(*files: Files) -> Cost:
     together: dict[Deletion, int] = {}
-    for each in files:
-        together |= each
+    for part in files:
+        together |= part
     return Cost(len(together), sum(together.values()))
 
 

@@ -60,12 +60,12 @@ def choose_left(
         return []
     ended = {id_ for id_, record in known.items() if id_ not in imports and _has_ended(id_, record, latest, now)}
     return [
-        each
-        for each in listed
+        entry
+        for entry in listed
         if (
-            each.writer.checkpoint_id in ended
-            if isinstance(each.writer, ByCheckpoint)
-            else _is_over(each.writer.attempt, region, now)
+            entry.writer.checkpoint_id in ended
+            if isinstance(entry.writer, ByCheckpoint)
+            else _is_over(entry.writer.attempt, region, now)
         )
     ]
 

@@ -195,7 +195,7 @@ class _Plan:
         for name in sorted(recorded.keys() | vertex.options.keys()):
             old, new = recorded.get(name), vertex.options.get(name)
             if old != new and name == TRANSFORMS:
-                yield "the transforms in front of it have changed"
+                yield "its transforms have changed"
             elif old != new and name not in ("type", "path", "splits", "inputs", WINDOW):
                 yield f"{name}: {old!r}, now {new!r}"
 

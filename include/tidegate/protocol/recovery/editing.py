@@ -188,8 +188,8 @@ def with_staged(
     for id_, handles in staged.items():
         root = staging_root(id_.operator_id)
         own = (
-            replace(each, path=f"{root}/{each.path}", details={**each.details, STAGED_AS: each.path})
-            for each in handles
+            replace(handle, path=f"{root}/{handle.path}", details={**handle.details, STAGED_AS: handle.path})
+            for handle in handles
         )
         snapshot = complete[id_].snapshot
         complete[id_] = replace(complete[id_], snapshot=replace(snapshot, handles=(*snapshot.handles, *own)))

@@ -102,14 +102,14 @@ def require_own_tables(
     """Check that the fork writes to tables of its own. `theirs` are sources and sinks of the original, as recorded and
     as defined. `used` are the sinks whose places already have rows. Raises `ForkRefusedError`. Performs no I/O."""
     sinks = {each for each in theirs if each.role is Role.SINK}
-    for each in mine:
+    for endpoint in mine:
         for other in sorted(sinks, key=lambda one: one.key):
-            if each.role is Role.SINK and _is_same_place(each, other):
+            if endpoint.role is Role.SINK and _is_same_place(endpoint, other):
                 raise not_forked(
                     pipeline_id,
                     fork.said(),
-                    f"its sink {each.name!r} ({each}) writes where sink {other.name!r} of pipeline {fork.pipeline_id} "
-                    f"does ({other}), and their rows would be mixed. Give it a place of its own",
+                    f"its sink {endpoint.name!r} ({endpoint}) writes where sink {other.name!r} of pipeline "
+                    f"{fork.pipeline_id} does ({other}), and their rows would be mixed. Give it a place of its own",
                 )
     if used:
         raise not_forked(

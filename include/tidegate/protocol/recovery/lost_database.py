@@ -164,10 +164,11 @@ def choose_recovered(
     newest_marked = max((each.checkpoint_id for each in candidates if each.is_marked), default=0)
     chosen: list[tuple[Metadata, Marker | None]] = []
     unrecovered = []
-    for each in sorted(candidates, key=lambda each: each.checkpoint_id):
-        refused = _refuse(each, newest_marked)
-        if each.metadata is not None and (refused is None or (refused.in_doubt and each.checkpoint_id in include)):
-            chosen.append((each.metadata, each.marker))
+    for candidate in sorted(candidates, key=lambda each: each.checkpoint_id):
+        refused = _refuse(candidate, newest_marked)
+        is_included = refused is None or (refused.in_doubt and candidate.checkpoint_id in include)
+        if candidate.metadata is not None and is_included:
+            chosen.append((candidate.metadata, candidate.marker))
         elif refused is not None:
             unrecovered.append(refused)
     chosen = _named_once(chosen)
@@ -207,8 +208,10 @@ def _choose_restores(chosen: Sequence[tuple[Metadata, Marker | None]]) -> list[R
     histories += [marker.restores for _, marker in chosen if marker is not None]
     newest = max((metadata.record.checkpoint_id for metadata, _ in chosen), default=0)
     return [
-        replace(each, rewound_at=each.rewound_at or each.restored_at) if each.last_checkpoint_id < newest else each
-        for each in max(histories, key=len, default=())
+        replace(restore, rewound_at=restore.rewound_at or restore.restored_at)
+        if restore.last_checkpoint_id < newest
+        else restore
+        for restore in max(histories, key=len, default=())
     ]
 
 

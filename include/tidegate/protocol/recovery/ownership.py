@@ -94,7 +94,7 @@ class Place:
         return f"The directory of sink {self.me.sink!r}" if self.me.sink else "The checkpoint storage"
 
     def __str__(self) -> str:
-        """The phrase that the user confirms."""
+        """Return the phrase that the user confirms."""
         if self.standing is Standing.OTHER_SINK:
             whose = f"was that of sink {self.owner.sink!r}" if self.owner else ""
         elif self.owner is None:

@@ -49,7 +49,8 @@ def unequal_pair(pyspark: str | None, client: str | None) -> NotInstalledError |
 
 
 def repair_pair(pyspark: str, client: str) -> str:
-    """The command that makes the pair equal, at the older version: the client is not released for each."""
+    """Return the command that installs an equal pair. It is the older version, because the client is not released for
+    every version."""
     older = min(pyspark, client, key=_numbers)
     return f"pip install --force-reinstall --no-deps pyspark=={older} pyspark-client=={older}"
 
