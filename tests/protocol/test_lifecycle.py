@@ -46,7 +46,7 @@ def test_committed_is_what_lies_beyond_the_commit_point():
 CAUSES = {
     "TRIGGERED": "trigger",
     "ACKNOWLEDGED": "last acknowledgement",
-    "HELD": "a failed verdict that a person may overrule",
+    "HELD": "a failed verdict with on_failure=hold",
     "VALIDATED": "every verdict good",
     "COMPLETED": "finalize (the commit point)",
     "FAILED": "abort",
