@@ -106,7 +106,7 @@ def test_one_that_cannot_be_cleaned_up_after_does_not_hold_up_the_others(project
     assert "'never' was ever requested" in both.stderr
     (tmp_path / "pyproject.toml").write_text("")
     none = here("clean")
-    assert (none.returncode, "Say which pipelines" in none.stderr) == (ExitCode.USAGE, True)
+    assert (none.returncode, "No pipeline was given" in none.stderr) == (ExitCode.USAGE, True)
 
 
 def held(home):

@@ -96,7 +96,7 @@ def test_who_decides_about_nothing_is_told_so(here, decision):
     assert here("suspend", "shop").returncode == ExitCode.OK
     nothing = here(decision, "shop")
     assert nothing.returncode == ExitCode.PIPELINE_STOPPED
-    assert "No checkpoint of pipeline shop waits for a decision" in nothing.stderr
+    assert "No checkpoint of pipeline shop waits for approval" in nothing.stderr
     assert here(decision, "shop", "7").returncode == ExitCode.NOT_FOUND
     assert here(decision, "shop", "7", "--by", "").returncode == ExitCode.USAGE
 

@@ -70,7 +70,7 @@ def test_what_reads_starts_no_server_and_what_writes_makes_and_upgrades_it(shop)
     assert (stopped.returncode, "`tidegate db start`" in stopped.stderr) == (ExitCode.UNAVAILABLE, True)
     (ours,) = [each for each in json.loads(tidegate("db", "status", "-o", "json").stdout) if each["this_project"]]
     assert ours["pid"] is None
-    assert "No embedded server runs" in tidegate("db", "stop").stderr
+    assert "No embedded server is running" in tidegate("db", "stop").stderr
 
 
 def test_outside_of_a_project_nothing_is_started(tmp_path):

@@ -127,7 +127,7 @@ def test_the_difference_of_two_checkpoints_as_a_user_sees_it(here) -> None:
         ([PIPELINE, OPERATOR, "--diff", "1", "3"], ExitCode.NOT_FOUND, "Those whose state is kept: 2, 3"),
         ([PIPELINE, OPERATOR, "--key", "[1]"], ExitCode.USAGE, "1 cannot be a string, and its key is (carrier string)"),
         ([PIPELINE, OPERATOR, "--key", '{"day": 1}'], ExitCode.USAGE, "day was given, and its key is (carrier string)"),
-        ([PIPELINE, OPERATOR, "--history"], ExitCode.USAGE, "of one --key over all checkpoints"),
+        ([PIPELINE, OPERATOR, "--history"], ExitCode.USAGE, "needs --key and covers all checkpoints"),
         ([PIPELINE, OPERATOR, "--key", "AA", "--history", "--checkpoint", "2"], ExitCode.USAGE, "Leave --checkpoint"),
         ([PIPELINE, OPERATOR, "--diff", "2", "3", "--checkpoint", "2"], ExitCode.USAGE, "and --savepoint out"),
         ([PIPELINE, OPERATOR, "--diff", "2"], ExitCode.USAGE, "requires 2 arguments"),

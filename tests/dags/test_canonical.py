@@ -66,7 +66,7 @@ def test_the_dag_that_restores_plans_from_a_directory_too(dag, pipeline, run, re
     wanted = {"pipeline": "p", "from": asked["directory"], "dry_run": True}
     assert run(restore, conf=wanted).state == "skipped"
     assert checkpoint(2) is None
-    assert "A form does not restore" in str(run(restore, conf=wanted | {"dry_run": False}).error)
+    assert "A form cannot restore" in str(run(restore, conf=wanted | {"dry_run": False}).error)
     assert checkpoint(2) is None
     both = run(restore, conf=wanted | {"to": "latest"})
     assert "Exactly one of the parameters to and from must be set" in str(both.error)

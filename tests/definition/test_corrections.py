@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     ),
     "versions of what is emitted once": (HOUR, appended, {"emit": "versions"}, "and no allowed_lateness"),
     "another word": (HOUR, None, {"allowed_lateness": "2 d", "emit": "all"}, "Write 'updates'.* or 'versions'"),
-    "no time": (HOUR, None, {"allowed_lateness": "0 s"}, "longer than nothing"),
+    "no time": (HOUR, None, {"allowed_lateness": "0 s"}, "longer than 0 s"),
     "ever": (HOUR, None, {"allowed_lateness": "40000 d"}, "100 years at most"),
     "no duration": (HOUR, None, {"allowed_lateness": "soon"}, "'soon' is not a duration"),
     "no window": (None, None, {"allowed_lateness": "2 d"}, "allowed_lateness='2 d' and no window"),

@@ -55,7 +55,7 @@ def test_what_is_accepted_and_what_the_sink_gives_there(sink, mode, declared, gi
         (Mailer, EXACTLY, None, "guarantee='AT_LEAST_ONCE'.*CheckpointConfig\\(mode='AT_LEAST_ONCE'\\)"),
         (Mailer, EXACTLY, "EXACTLY_ONCE", "can give AT_LEAST_ONCE only"),
         (MemorySink, AT_LEAST, "EXACTLY_ONCE", "is declared guarantee='EXACTLY_ONCE', but the pipeline has"),
-        (MemorySink, EXACTLY, "AT_MOST_ONCE", "is one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
+        (MemorySink, EXACTLY, "AT_MOST_ONCE", "must be one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
     ],
 )
 def test_what_is_refused_and_what_to_do(sink, mode, declared, words):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from commands import Command, CommandHere, environment_of
-from mistakes import asked, delivered, written
+from kafka_brokers import VARIABLE
+from mistakes import asked, delivered, topics, written
 
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.pipeline.graph import compile_graph
@@ -27,7 +28,7 @@ GROUPS = {
     "Sources and sinks": written.SOURCES,
     "Options of checkpoints": written.OPTIONS,
 }
-COMMANDS, DATA = "Commands", "Data and functions"
+COMMANDS, DATA, TOPICS = "Commands", "Data and functions", "Topics that are written"
 HEAD = "| what is wrong | what one writes | what one sees | exit code |\n|---|---|---|---|\n"
 
 
@@ -109,11 +110,26 @@ def _without_frames(text):
 @pytest.mark.long
 @pytest.mark.spark
 def test_what_is_wrong_in_data_is_said(tmp_path, postgres_url, connect_server, quick_python):
-    (tmp_path / "shop.py").write_text(delivered.PIPELINES)
     environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
     command = Command(tmp_path, environment, quick_python)
+    agrees(DATA, rows_seen(delivered.PIPELINES, delivered.MISTAKES, command, tmp_path))
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_what_is_wrong_with_a_topic_is_said(tmp_path, postgres_url, connect_server, quick_python, kafka_server):
+    for name, settings in topics.TOPICS.items():
+        kafka_server.topic(1, name, **settings)
+    environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    command = Command(tmp_path, environment | {VARIABLE: kafka_server.variable}, quick_python)
+    agrees(TOPICS, rows_seen(topics.PIPELINES, topics.MISTAKES, command, tmp_path))
+
+
+def rows_seen(pipelines, mistakes, command, tmp_path):
+    """What the commands print on the pipelines, each with its files."""
+    (tmp_path / "shop.py").write_text(pipelines)
     rows = []
-    for wrong, wrote, files, latin1, link in delivered.MISTAKES:
+    for wrong, wrote, files, latin1, link in mistakes:
         shutil.rmtree(tmp_path / "landing", ignore_errors=True)
         for name, text in files.items():
             path = tmp_path / "landing" / name
@@ -128,10 +144,10 @@ def test_what_is_wrong_in_data_is_said(tmp_path, postgres_url, connect_server, q
         assert "Traceback" not in said
         assert "JVM stacktrace" not in said
         rows.append(row(wrong, wrote, seen(said, tmp_path), ended.returncode))
-    agrees(DATA, rows)
+    return rows
 
 
 def test_the_page_has_no_other_tables():
     found = sections(PAGE.read_text())
-    assert list(found) == [*GROUPS, COMMANDS, DATA]
+    assert list(found) == [*GROUPS, COMMANDS, DATA, TOPICS]
     assert sum(table.count("\n") - 2 for table in found.values()) >= 80

@@ -110,7 +110,7 @@ def test_after_the_end_of_the_hold_nobody_decides(decision):
 
 def test_who_names_no_checkpoint_means_the_one_that_is_held():
     assert choose_held("p", [record(2), HELD]) == HELD
-    with pytest.raises(NotHeldError, match="No checkpoint of pipeline p waits for a decision"):
+    with pytest.raises(NotHeldError, match="No checkpoint of pipeline p waits for approval"):
         choose_held("p", [record(2)])
 
 

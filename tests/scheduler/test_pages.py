@@ -48,7 +48,7 @@ def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world
     frame.get_by_role("heading", name="small").wait_for()
 
     page.goto(f"{url}/dags/consumer/plugin/checkpoints-of-dag")
-    assert "has asked for no checkpoint" in frame.locator(".sentence").inner_text()
+    assert "has requested no checkpoint" in frame.locator(".sentence").inner_text()
 
 
 def latest_of(world):

@@ -191,9 +191,9 @@ MISTAKES = {
     "percentage": (lambda: approx_percentile("v", 99), "approx_percentile('v', …) has percentage=99. Give a number"),
     "no percentage": (lambda: approx_percentile("v", []), "approx_percentile('v', …) has percentage=[]. Give a number"),
     "text": (lambda: approx_percentile("v", "0.5"), "has percentage='0.5'. Give a number from 0 to 1"),
-    "k": (lambda: approx_percentile("v", 0.5, k=7), "has k=7. It is a whole number from 8 to 65,535."),
-    "top": (lambda: approx_top_k("v", 0), "approx_top_k('v', …) has k=0. It is a whole number from 1 to 1,000."),
-    "tracked": (lambda: approx_top_k("v", max_items_tracked=0), "has max_items_tracked=0. It is a whole number from 1"),
+    "k": (lambda: approx_percentile("v", 0.5, k=7), "has k=7. It must be a whole number from 8 to 65,535."),
+    "top": (lambda: approx_top_k("v", 0), "approx_top_k('v', …) has k=0. It must be a whole number from 1 to 1,000."),
+    "tracked": (lambda: approx_top_k("v", max_items_tracked=0), "has max_items_tracked=0. It must be a whole"),
     "nested": (lambda: of("nested"), "Column 'nested' has the type list<item: int64>, which keyed state cannot hold"),
 }  # fmt: skip
 

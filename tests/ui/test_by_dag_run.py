@@ -209,10 +209,10 @@ def test_the_dag_run_of_a_plan_that_ended_without_an_answer_is_named(hands, show
         run = DagRun.find_duplicate("way_back", f"tidegate__{request_id}", session=session)
         assert run is not None
         run._state = "failed"
-    assert "It has left no answer: its log says why." in hands.get(page, token=hands.credential).text
+    assert "It ended without an answer, for the reason in its log." in hands.get(page, token=hands.credential).text
     with create_session(scoped=False) as session:
         session.delete(DagRun.find_duplicate("way_back", f"tidegate__{request_id}", session=session))
-    assert "which Airflow does not know" in hands.get(page, token=hands.credential).text
+    assert "which is unknown to Airflow" in hands.get(page, token=hands.credential).text
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -50,7 +50,7 @@ def test_without_a_key_there_are_its_columns(ask, kept) -> None:
     assert (found["checkpoint_id"], found["key"], found["row"], found["history"]) == (4, None, None, [])
     shown = ask(PAGE).text
     assert '<label for="key-1">day <span class="muted">date</span></label>' in shown
-    assert "There is no row" not in shown
+    assert "The state has no row" not in shown
 
 
 def test_a_key_has_its_row_at_a_checkpoint_and_at_those_that_are_kept(ask, kept) -> None:

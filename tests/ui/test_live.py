@@ -147,7 +147,7 @@ def test_a_lost_database_is_said_and_every_page_recovers_by_itself(site, orders,
         assert re.fullmatch(r"The database does not answer\. Shown is what was true at \d\d:\d\d:\d\d\.", said)
         assert watched.page.get_by_role("link", name=shown, exact=True).count() > 0
         opened = open_page("pipelines/orders/history", also=watched)
-        assert "asks again by itself" in opened.page.locator(".sentence").inner_text()
+        assert "reloads itself" in opened.page.locator(".sentence").inner_text()
     wait_live(watched)
     completed = orders.complete()
     watched.page.get_by_role("link", name=str(completed), exact=True).first.wait_for()

@@ -60,7 +60,7 @@ def test_rows_that_a_source_has_not_counted_are_not_none(shown: ShownPipeline, p
 def test_a_first_run_has_no_size_and_no_arrows_yet_and_says_why(shown: ShownPipeline, page: Page, ask: Any) -> None:
     shown.snapshot(shown.trigger(), without=[SubtaskId("carriers", 2)])
     overview = page()
-    assert "The arrows come with the first completed checkpoint" in overview
+    assert "Arrows appear with the first completed checkpoint" in overview
     assert "<dt>State</dt><dd>–</dd>" in overview
     assert "0 B" not in page("/history")
     (line,) = ask(f"/tidegate/api/v1/pipelines/{NAME}/history").json()["history"]

@@ -299,7 +299,9 @@ def approx_top_k(column: str, k: int = 5, *, max_items_tracked: int = 1_000) -> 
 
 def _whole(where: str, what: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise PipelineDefinitionError(f"{where} has {what}={value!r}. It is a whole number from {least} to {most:,}.")
+        raise PipelineDefinitionError(
+            f"{where} has {what}={value!r}. It must be a whole number from {least} to {most:,}."
+        )
 
 
 def _limit(function: str, column: str, limit: int) -> int:

@@ -133,7 +133,7 @@ class CheckpointConfig:
     """Whether checkpoints continue after a bounded source has been read to its end."""
 
     stale_after: Annotated[
-        OptionalDuration, must(lambda t: t is None or t > timedelta(0), "must be longer than nothing, or None.")
+        OptionalDuration, must(lambda t: t is None or t > timedelta(0), "must be longer than 0 s, or None.")
     ] = default(None)
     """The time without a completed checkpoint after which the pipeline is reported as stale. None: never."""
 

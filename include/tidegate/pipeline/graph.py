@@ -213,7 +213,10 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
     where = f"{_kind(vertex)} {vertex.name!r} of pipeline {pipeline.name!r}"
     for stream in inputs_of(vertex):
         if stream.pipeline is not pipeline:
-            raise PipelineDefinitionError(f"The {where} reads a stream of another pipeline, {stream.pipeline.name!r}.")
+            raise PipelineDefinitionError(
+                f"The {where} reads a stream of another pipeline, {stream.pipeline.name!r}. "
+                "Declare its source in this pipeline."
+            )
         if stream.origin not in origins:
             raise PipelineDefinitionError(
                 f"The {where} reads {stream.origin!r}, which is not a source, step or operator."
@@ -234,7 +237,10 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         case CheckVertex():
             names = {v.name for v in pipeline.vertices if isinstance(v, SinkVertex)}
             if unknown := sorted(set(vertex.sinks) - names):
-                raise PipelineDefinitionError(f"The {where} compares unknown sinks: {', '.join(unknown)}.")
+                raise PipelineDefinitionError(
+                    f"The {where} compares unknown sinks: {', '.join(unknown)}. The pipeline has "
+                    f"{', '.join(sorted(names)) or 'none'}."
+                )
         case SourceVertex():
             if vertex.source.num_splits() < 1:
                 raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
@@ -256,7 +262,7 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
     if not vertex.state_key or len(set(vertex.key)) != len(vertex.key):
         raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
     if not vertex.inputs:
-        raise PipelineDefinitionError(f"The {where} has no input.")
+        raise PipelineDefinitionError(f"The {where} has no input. Give it one or more streams: inputs=[…].")
     if vertex.join is not None:
         check_join(where, vertex.join, vertex.key)
     elif vertex.update is None and vertex.table is None and not vertex.aggregates:

@@ -75,7 +75,7 @@ def _required(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
     except ValueError:
         known = ", ".join(DeliveryGuarantee)
         raise PipelineDefinitionError(
-            f"The guarantee of sink {vertex.name!r} of pipeline {pipeline.name!r} is one of {known}, not "
+            f"The guarantee of sink {vertex.name!r} of pipeline {pipeline.name!r} must be one of {known}, not "
             f"{vertex.guarantee!r}."
         ) from None
 

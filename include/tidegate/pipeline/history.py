@@ -36,7 +36,7 @@ class CheckpointHistory:
         except PipelineDefinitionError as error:
             raise _wrong(f"age: {str(error).rstrip('.')}") from None
         if age is not None and age <= timedelta(0):
-            raise _wrong(f"age is {self.age!r}, but must be longer than nothing, or None for no bound")
+            raise _wrong(f"age is {self.age!r}, but must be longer than 0 s, or None for no limit")
         object.__setattr__(self, "age", age)
 
     def rule(self) -> HistoryRule:

@@ -44,8 +44,8 @@ def check_join(where: str, join: Join, key: Sequence[str]) -> None:
     """Raise `PipelineDefinitionError` if a join cannot be declared so."""
     if join.how not in HOW:
         raise PipelineDefinitionError(
-            f"The join of {where} is how={join.how!r}. It is one of {', '.join(map(repr, HOW))}; swap the two streams "
-            "for a right join."
+            f"The join of {where} is how={join.how!r}. It must be one of {', '.join(map(repr, HOW))}. Swap the two "
+            "streams for a right join."
         )
     if join.versioned:
         _check_versioned(where, join)

@@ -61,7 +61,9 @@ def _one_of(kind: type[_Choice], value: Any, info: ValidationInfo) -> _Choice:
         return kind(value)
     except ValueError:
         known = ", ".join(kind)
-        raise PipelineDefinitionError(f"CheckpointConfig.{info.field_name} is one of {known}, not {value!r}.") from None
+        raise PipelineDefinitionError(
+            f"CheckpointConfig.{info.field_name} must be one of {known}, not {value!r}."
+        ) from None
 
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ def check_places(pipeline: Pipeline) -> None:
                 if read and (place == read or place.startswith(read + "/")):
                     raise PipelineDefinitionError(
                         f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
-                        f"source {source!r} reads. Give the sink a directory of its own."
+                        f"source {source!r} reads. Give the sink a place of its own."
                     )
             if place in sinks:
                 raise PipelineDefinitionError(
                     f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
-                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
+                    f"{place!r}. Each commits as a whole, so give each a place of its own."
                 )
             sinks[place] = vertex.name
 

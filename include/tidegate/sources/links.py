@@ -47,9 +47,9 @@ def refuse_links(location: str, links: Sequence[Link], is_selected: Callable[[st
         if link.is_directory or is_selected(link.path):
             raise ConfigurationError(
                 f"{location}/{link.path} is a link to {place_of(location, link.target)}, which is not read under a "
-                "name of its own, so nothing was read: whoever may write to the directory could have any file of this "
-                "machine read. Remove the link, or deliver the file itself. If the source shall read what its links "
-                "lead to, say so: FileSource(…, follow_links=True). Then run again."
+                "name of its own, so nothing was read. Otherwise any user who may write to the directory could make "
+                "the pipeline read any file of this machine. Remove the link, deliver the file itself, or let the "
+                "source read the targets of its links: FileSource(…, follow_links=True). Then run again."
             )
 
 

@@ -177,7 +177,7 @@ def choose_held(pipeline_id: str, in_progress: Sequence[CheckpointRecord]) -> Ch
         )
     if not held:
         raise NotHeldError(
-            f"No checkpoint of pipeline {pipeline_id} waits for a decision. Nothing was changed. `tidegate checkpoints "
+            f"No checkpoint of pipeline {pipeline_id} waits for approval. Nothing was changed. `tidegate checkpoints "
             f"{pipeline_id}` lists those it has."
         )
     return held[0]
