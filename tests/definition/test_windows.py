@@ -109,7 +109,7 @@ def test_an_event_time_must_be_one(event_time: str | None, delay: Any, message: 
 @for_each(
     ("size", "slide", "message"),
     [
-        ("0 s", None, "must be longer than nothing"),
+        ("0 s", None, "must be longer than 0 s"),
         ("1 h", "2 h", "must begin when it ends or earlier"),
         ("1 h", "0 s", "must begin when it ends or earlier"),
         ("1 d", "1 s", "belong to 86400 windows"),
@@ -141,7 +141,7 @@ def test_windows_are_told_as_they_were_declared() -> None:
 
 @for_each("gap", ["0 s", "40000 d", timedelta(seconds=-1)])
 def test_a_gap_that_cannot_be_is_refused(gap: Any) -> None:
-    with pytest.raises(PipelineDefinitionError, match="longer than nothing, and 100 years at most"):
+    with pytest.raises(PipelineDefinitionError, match="longer than 0 s, and 100 years at most"):
         session_window("at", gap)
 
 

@@ -57,7 +57,7 @@ def corrections_of(
     length = duration(lateness)
     if not timedelta(0) < length <= _LONGEST:
         raise PipelineDefinitionError(
-            f"The allowed_lateness of {where} is {lateness!r}. It must be longer than nothing, and 100 years at most."
+            f"The allowed_lateness of {where} is {lateness!r}. It must be longer than 0 s, and 100 years at most."
         )
     emitted = UPDATES if emit is None else emit
     if emitted not in (UPDATES, VERSIONS):

@@ -95,7 +95,7 @@ def _hold_for(name: str, on_failure: str, given: str | timedelta | None) -> time
     hold_for = duration(given)
     if not timedelta(0) < hold_for <= LONGEST_HOLD:
         raise PipelineDefinitionError(
-            f"{name} has hold_for={given!r}, but must be longer than nothing and at most {LONGEST_HOLD.days} days."
+            f"{name} has hold_for={given!r}, but must be longer than 0 s and at most {LONGEST_HOLD.days} days."
         )
     return hold_for
 

@@ -60,6 +60,6 @@ def session_window(column: str, gap: str | timedelta) -> SessionWindow:
     length = duration(gap)
     if not timedelta(0) < length <= _LONGEST:
         raise PipelineDefinitionError(
-            f"session_window({column!r}, …) has gap={gap!r}. A gap must be longer than nothing, and 100 years at most."
+            f"session_window({column!r}, …) has gap={gap!r}. A gap must be longer than 0 s, and 100 years at most."
         )
     return SessionWindow(column, length)

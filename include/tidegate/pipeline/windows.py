@@ -143,7 +143,7 @@ def _fixed(column: str, size: str | timedelta, slide: str | timedelta | None) ->
     lasting, every = duration(size), duration(size if slide is None else slide)
     if not timedelta(0) < every <= lasting:
         raise PipelineDefinitionError(
-            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window must be longer than nothing, and "
+            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window must be longer than 0 s, and "
             "the next one must begin when it ends or earlier: rows between two windows would be lost."
         )
     return FixedWindow(column, lasting, every)

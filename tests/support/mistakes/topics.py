@@ -5,7 +5,7 @@ The brokers of the connection `kafka_default` have the topics in `TOPICS`, by na
 
 from mistakes.delivered import GOOD, Delivered
 
-TOPICS: dict[str, dict[str, str]] = {"orders": {}, "small-records": {"max.message.bytes": "2000"}}
+TOPICS: dict[str, dict[str, str]] = {"orders": {}}
 
 PIPELINES = """
 from tidegate import *
@@ -20,7 +20,6 @@ missing = made("missing", "ordres")
 keyed = made("keyed", "orders", key="custmer")
 bytes_ = made("bytes_", "orders", format="bytes")
 elsewhere = made("elsewhere", "orders", connection="events")
-large = made("large", "small-records", key="customer")
 """
 
 MISTAKES = [
@@ -28,7 +27,4 @@ MISTAKES = [
     Delivered("a key that no row has", "tidegate check keyed", {}),
     Delivered("bytes of more than one column", "tidegate check bytes_", {}),
     Delivered("a connection that is not there", "tidegate run elsewhere", {"elsewhere/1.csv": GOOD}),
-    Delivered(
-        "a record that the topic is too small for", "tidegate run large", {"large/1.csv": GOOD + f"{'b' * 5000},5\n"}
-    ),
 ]
