@@ -157,7 +157,7 @@ def test_a_restore_says_what_it_meets_again_and_the_skip_of_its_own_checkpoint_c
     world.take("r3")
     plan = world.coordinator.plan_restore(ToCheckpoint(1))
     assert [(each.source, each.checkpoint_id, each.lost[0].first) for each in plan.skipped] == [("src", 2, 9)]
-    assert any("was skipped after checkpoint 2" in line for line in plan.lines())
+    assert any("skipped after checkpoint 2" in line for line in plan.lines())
     assert world.coordinator.plan_restore(ToCheckpoint(2)).skipped == ()
     world.restore(2)
     world.take("r4")
