@@ -222,7 +222,7 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
         (["run", "unknown"], {}, ExitCode.NOT_FOUND, "listed: nothing, orders, strict"),
         (["run", "shop:nothing"], {}, ExitCode.NOT_FOUND, "cannot be loaded"),
         (["run", "nothing"], {}, ExitCode.NOT_FOUND, "not a tidegate Pipeline"),
-        (["checkpoints", "orders"], {}, ExitCode.NOT_FOUND, "ever requested"),
+        (["checkpoints", "orders"], {}, ExitCode.NOT_FOUND, "has no checkpoints in this database"),
         (["checkpoint", "orders", "7"], {}, ExitCode.NOT_FOUND, "has no checkpoint 7"),
         (["checkpoints", "orders"], {"TIDEGATE_DATABASE_URL": "postgresql://a:geheim@127.0.0.1:1/x"},
          ExitCode.UNAVAILABLE, "127.0.0.1"),
