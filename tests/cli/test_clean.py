@@ -97,13 +97,13 @@ def test_one_that_cannot_be_cleaned_up_after_does_not_hold_up_the_others(project
     nothing = here("clean", "-o", "json")
     assert (nothing.returncode, json.loads(nothing.stdout)) == (ExitCode.OK, [])  # no checkpoint was ever asked for
     unknown = here("clean", "never")
-    assert (unknown.returncode, "Pipeline 'never' has no checkpoints in this database" in unknown.stderr) == (ExitCode.NOT_FOUND, True)
+    assert (unknown.returncode, "'never' has no checkpoints in" in unknown.stderr) == (ExitCode.NOT_FOUND, True)
     triggered(store, pipeline_id="orders")
     both = here("clean", "lost", "never", "orders", "-o", "json")
     assert both.returncode == ExitCode.NOT_FOUND
     assert [(each["pipeline"], each["kept"]) for each in json.loads(both.stdout)] == [("orders", [])]
     assert "No pipeline named 'lost'" in both.stderr
-    assert "Pipeline 'never' has no checkpoints in this database" in both.stderr
+    assert "'never' has no checkpoints in" in both.stderr
     (tmp_path / "pyproject.toml").write_text("")
     none = here("clean")
     assert (none.returncode, "No pipeline was given" in none.stderr) == (ExitCode.USAGE, True)
