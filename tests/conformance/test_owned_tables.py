@@ -76,8 +76,7 @@ def test_a_directory_is_taken_over_when_a_person_says_so_and_its_numbers_are_not
         second.coordinator.relocate()
     (said,) = map(str, second.coordinator.moved(take_over=True))
     assert (
-        said
-        == f"the directory of sink 't' ({tmp_path / 't'}) belongs to pipeline a, and is taken over with its content"
+        said == f"the output of sink 't' ({tmp_path / 't'}) belongs to pipeline a, and is taken over with its content"
     )
     second.coordinator.relocate(take_over=True)
     assert second.take("b1") == 5

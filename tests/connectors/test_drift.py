@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an alias of two": ({"aliases": {"value": ["m"], "meter_id": ["M"]}}, "'M' both for 'value' and for 'meter_id'"),
     "no header": (
         {**ALIASES, "options": {"header": "false"}},
-        "nothing says which columns a file without a header has",
+        "a file without a header does not name its columns",
     ),
     "no pattern": ({"schemas": {"a/b": "value INT"}}, "schemas['a/b']: must be a pattern of file names"),
     "no mapping": ({"schemas": "value INT"}, "must have a schema for each pattern"),
@@ -233,11 +233,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a misspelt column": (
         {"schemas": {"b*": "meterid INT"}},
-        "column meterid is none of the schema, which has meter_id: if it is the same, say so with aliases={'meter_id'",
+        "column meterid is not in the schema, which has meter_id: if it is the same, declare it with aliases={'meter_",
     ),
     "a promise": (
         {"schemas": {"b*": "value INT NOT NULL"}},
-        "says what is not kept: column 'value' is declared NOT NULL",
+        "has a declaration that is not enforced: column 'value' is declared NOT NULL",
     ),
     "versions": (
         {"mode": "snapshot", "key": ["value"], "schemas": {"b*": "value INT"}},

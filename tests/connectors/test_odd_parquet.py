@@ -192,7 +192,7 @@ ODD = {
     "a footer of more rows": Odd(
         "id BIGINT",
         changed(of(id=list(range(25))), promise_more),
-        refused=f"its footer says 60 rows, and its row groups have 25.*{DAMAGED}",
+        refused=f"its footer promises 60 rows, and its row groups have 25.*{DAMAGED}",
     ),
     "a footer of rows that are gone": Odd(
         "id BIGINT", changed(of(id=MANY), cut_out), refused=f"behind the end of the file.*{DAMAGED}"

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], Callable[[Path], Any], str]] = {
         lambda path: (write(path, id=[1] * 99), path.write_bytes(path.read_bytes()[:-9])),
         "its end is missing",
     ),
-    "rows that are not there": ("id BIGINT", {}, cut_out, "its footer says 10000 rows, and places some of them behind"),
+    "rows that are not there": ("id BIGINT", {}, cut_out, "its footer promises 10000 rows, and places some of them"),
 }
 
 

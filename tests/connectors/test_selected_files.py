@@ -115,11 +115,11 @@ def test_a_wrong_selection_is_refused_where_it_is_written(arguments: dict[str, A
     ("name", "message"),
     [
         ("a.csv", "a.csv has no directory day=…"),
-        ("day=2013-02-30/n=1/a.csv", "says day='2013-02-30'"),
-        ("day=2013-02-03/n=x/a.csv", "says n='x'"),
-        ("day=2013-02-03/n=2147483648/a.csv", "says n='2147483648'"),
-        ("day=2013-02-03/n=1/50%/a.csv", "says day='2013-02-03'"),
-        ("day=20130203/n=1/a.csv", "says day='20130203'"),
+        ("day=2013-02-30/n=1/a.csv", "has day='2013-02-30'"),
+        ("day=2013-02-03/n=x/a.csv", "has n='x'"),
+        ("day=2013-02-03/n=2147483648/a.csv", "has n='2147483648'"),
+        ("day=2013-02-03/n=1/50%/a.csv", "has day='2013-02-03'"),
+        ("day=20130203/n=1/a.csv", "has day='20130203'"),
     ],
 )
 def test_a_directory_that_gives_no_value_of_the_type_is_named(

@@ -188,17 +188,17 @@ def test_a_source_keeps_its_mode(landing: Path, context: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key": []}, r'needs the columns that tell its rows apart, such as key=\["customer"\]'),
-        ({"key": "k"}, "needs the columns that tell its rows apart"),
+        ({"key": []}, r'needs the columns that identify a row, such as key=\["customer"\]'),
+        ({"key": "k"}, "needs the columns that identify a row"),
         ({"key": ["k", "x"]}, "the key is k, x, but its schema has no x"),
-        ({"schema": "k INT, _Change STRING"}, "its schema has _change, which says what has changed; rename it"),
+        ({"schema": "k INT, _Change STRING"}, "its schema has _change, the name of a column of changes; rename it"),
         ({"schema": "k INT, m MAP<STRING, INT>"}, "its schema has the maps m, which cannot be compared"),
         ({"max_deleted": 50}, "max_deleted is 50, but must be a share between 0 and 1"),
         ({"splits": 2}, "takes no splits: a version is compared as a whole"),
         ({"partitions": "day DATE"}, "takes no partitions: a version is one file"),
         ({"schemas": {"a*": "k STRING"}}, "takes no schemas: it has the columns of its schema; evolve and aliases"),
         ({"end_marker": "_DONE"}, "takes no end_marker: a version replaces the one before it, and none is the last"),
-        ({"mode": "files"}, 'key and max_deleted are of versions that replace one another; add mode="snapshot"'),
+        ({"mode": "files"}, 'key and max_deleted are for versions that replace one another; add mode="snapshot"'),
         ({"mode": "whole"}, 'mode is \'whole\', but must be "files" or "snapshot"'),
     ],
 )

@@ -30,7 +30,7 @@ BEHIND_AN_EXTRA = {
     "iceberg/source_ranges.py": {"pyiceberg"},
     "iceberg/source_rows.py": {"pyiceberg"},
     "iceberg/spark_columns.py": {"pyiceberg"},
-    "kafka/asking.py": {"confluent_kafka"},
+    "kafka/topic_queries.py": {"confluent_kafka"},
     "kafka/reading.py": {"confluent_kafka"},
     "kafka/record_columns.py": {"confluent_kafka"},
     "kafka/rows.py": {"confluent_kafka"},

@@ -87,7 +87,7 @@ def test_others_commits_stay_or_are_named(mart, other):
     assert other.values("db.out") == [1, 2, 10]
     other.do("db.latest", append(10))
     id_ = of.finalize(out=values(3), latest=values(3))
-    with pytest.raises(SinkError, match="somebody else has committed snapshot"):
+    with pytest.raises(SinkError, match="another writer has committed snapshot"):
         of.coordinator.notify(id_)
     assert other.values("db.latest") == [2, 10]
 

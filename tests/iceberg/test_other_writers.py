@@ -68,7 +68,7 @@ def test_a_table_that_is_replaced_is_not_written_over(lake, mart):
     with pytest.raises(SinkError) as refused:
         of.coordinator.finalize(id_)
     head = lake.table("db.out").current_snapshot().snapshot_id
-    assert f"somebody else has committed snapshot {head}" in str(refused.value)
+    assert f"another writer has committed snapshot {head}" in str(refused.value)
     assert of.status(id_) == "IN_PROGRESS"
     assert lake.values("db.out") == [1, 10]
     table = lake.table("db.out")

@@ -91,7 +91,7 @@ def test_a_table_that_cannot_be_changed_keeps_the_others_as_they_were(mart, rest
     take(of, 1)
     rest.table(f"{space}.latest").append(values(10))
     id_ = of.finalize(**dict.fromkeys(tables(space), values(2)))
-    with pytest.raises(SinkError, match="somebody else has committed snapshot"):
+    with pytest.raises(SinkError, match="another writer has committed snapshot"):
         of.coordinator.notify(id_)
     assert shown(rest, space) == {**as_of(1), "latest": [1, 10]}
 
@@ -127,7 +127,7 @@ def test_a_conflict_is_tried_again_with_the_tables_as_they_are(mart, rest, space
     rest.fault(TOGETHER, 409, times=5)
     id_ = of.finalize(**dict.fromkeys(tables(space), values(3)))
     with pytest.raises(
-        SinkUnavailableError, match=r"others have changed it 5 times meanwhile\. The checkpoint is complete"
+        SinkUnavailableError, match=r"other writers have changed it 5 times meanwhile\. The checkpoint is complete"
     ):
         of.coordinator.notify(id_)
     of.coordinator.notify(id_)
@@ -163,7 +163,7 @@ def test_an_outcome_that_stays_unknown_is_said_and_found_later(mart, rest, space
     rest.fault(TOGETHER, 502, times=9, text="upstream is gone")
     id_ = of.finalize(**dict.fromkeys(tables(space), values(2)))
     with pytest.raises(
-        SinkUnavailableError, match=r"does not say whether .*502.*it looks first, so nothing is committed"
+        SinkUnavailableError, match=r"did not report whether .*502.*it first reads the table, so nothing is committed"
     ):
         of.coordinator.notify(id_)
     rest.say(faults=[])

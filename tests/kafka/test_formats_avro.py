@@ -208,7 +208,7 @@ WRONG: list[tuple[Format, str | None, str]] = [
         None,
         "avro=: the field f0 has the type 'Missing', which is nowhere defined",
     ),
-    (Format("avro", avro=TREE), None, "avro=: the field left.left.left is a record that has itself inside"),
+    (Format("avro", avro=TREE), None, "avro=: the field left.left.left is a record that contains itself"),
     (Format("avro", avro=ORDER), "id INT", "column 'id' is INT in schema=, and BIGINT in the Avro schema"),
     (
         Format("avro", avro=ORDER),

@@ -10,7 +10,8 @@ from confluent_kafka import IsolationLevel
 from kafka_brokers import Broker
 from topic_lives import TopicReader, live, values
 
-from tidegate.kafka import asking, polls, reading, rows, source
+from tidegate.kafka import polls, reading, rows, source, topic_queries
+from tidegate.kafka.topic_queries import TopicQueries
 from tidegate.protocol.facts.errors import CheckpointError, SourceChangedError
 
 SEEDS = range(1, 6)
@@ -46,7 +47,7 @@ def test_each_record_is_read_once(broker: Broker) -> None:
 
 def the_high_watermark(original: Any) -> Any:
     return lambda self, partitions, spec: self._admin.list_offsets(
-        {asking.TopicPartition(self._topic.name, each): spec for each in partitions},
+        {topic_queries.TopicPartition(self._topic.name, each): spec for each in partitions},
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
     )
 
@@ -140,7 +141,7 @@ def over_gaps(original: Any) -> Any:
 
 
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "the high watermark instead of the last stable offset": (asking.Asked, "_offsets", the_high_watermark),
+    "the high watermark instead of the last stable offset": (TopicQueries, "_offsets", the_high_watermark),
     "new partitions are read from their ends": (polls, "begin", from_their_ends),
     "lost offsets are passed over": (polls, "begin", jumping),
     "after a change of splits all is read again": (source, "merged", by_the_least),

@@ -10,7 +10,7 @@ from kafka_brokers import VARIABLE, Broker, OwnBroker
 from topic_lives import TopicReader, values
 
 from tidegate import KafkaSource
-from tidegate.kafka import asking, clients, rows
+from tidegate.kafka import clients, rows, topic_queries
 from tidegate.kafka.polls import Bounds, Found, begin
 from tidegate.kafka.positions import Position
 from tidegate.kafka.refusals import Topic
@@ -71,7 +71,7 @@ def test_records_that_retention_has_deleted_before_they_were_read(broker: Broker
         assert raised(SourceChangedError, reader.poll) == (
             f"{name(reader)} has lost the offsets 5 to 6 of partition 0, which were "
             f"not read: its retention has deleted them. The first that is left is 7. {AS_BEFORE}Keep records until "
-            "they are read: retention.ms and retention.bytes of the topic say how long. To go on without these "
+            "they are read: retention.ms and retention.bytes of the topic set how long. To go on without these "
             "records, run `tidegate source skip`."
         )
 
@@ -88,7 +88,7 @@ def test_records_that_are_deleted_between_poll_and_read(broker: Broker) -> None:
     assert str(told) == (
         f"{name(reader)} has lost offsets of partition 0, between 5 and 7, after "
         "this checkpoint began to read them: its retention has deleted them, or it was made anew. "
-        f"{AS_BEFORE}To go on without what is lost, run `tidegate source skip`."
+        f"{AS_BEFORE}To go on without the lost records, run `tidegate source skip`."
     )
     assert KafkaSource("other", schema="id BIGINT").explain(caught.value, segments) is None
 
@@ -101,7 +101,7 @@ def test_a_topic_that_was_made_anew(broker: Broker) -> None:
     assert raised(SourceChangedError, reader.poll) == (
         f"{name(reader)} ends at offset 1 in partition 0, but was read up to 5: the "
         f"topic was made anew, or its brokers have lost records. {AS_BEFORE}The offsets 1 to 4 are other records now, "
-        "or none. To read what is there from its start, run `tidegate source skip`."
+        "or none. To read the present records from the first one, run `tidegate source skip`."
     )
     broker.delete(reader.topic)
     broker.topic(1, reader.topic)
@@ -203,7 +203,7 @@ def test_a_connection_that_is_wrong(broker: Broker, monkeypatch: pytest.MonkeyPa
 
 
 def test_brokers_that_are_away_are_asked_again(own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (asking, clients):
+    for module in (topic_queries, clients):
         monkeypatch.setattr(module, "TIME_LIMIT", 3)
     monkeypatch.setattr(rows, "PATIENCE", 3)
     reader = read(own_broker)

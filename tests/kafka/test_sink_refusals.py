@@ -47,15 +47,17 @@ def test_a_check_finds_what_rows_and_topics_lack(broker: Broker, tmp_path: Path)
         "column 'k' is int64, and headers are an ARRAY<STRUCT<key: STRING, value: BINARY>>",
     ]
     [problem] = on_trial(broker, tmp_path / "home", format="bytes", key=None).sink.unstorable(SCHEMA)
-    assert problem.startswith('format="bytes" takes rows with one column of bytes or text beside')
+    assert problem.startswith('format="bytes" takes rows with one column of bytes or text besides')
     deleted, kept = KafkaSink("never-made"), broker.topic(1, **{"cleanup.policy": "delete"})
     assert deleted.placed("p", "s").unstorable(SCHEMA) == [
         "there is no topic 'never-made' at connection 'kafka_default': make it"
     ]
     wrong = KafkaSink(broker.topic(), markers=kept).placed("p", "s")
-    policy = f"topic '{kept}', on which sinks record what was committed, has cleanup.policy=delete"
+    policy = f"topic '{kept}', on which sinks record their commits, has cleanup.policy=delete"
     assert wrong.unstorable(SCHEMA)[0].startswith(policy)
-    with pytest.raises(RowsRefusedError, match=rf"{policy}: it would forget that\. Set its cleanup\.policy to compact"):
+    with pytest.raises(
+        RowsRefusedError, match=rf"{policy}, so that it would lose them\. Set its cleanup\.policy to compact"
+    ):
         wrong.mark(Owner("p", "s", "d"))
     assert "never-made" not in broker.admin.list_topics(timeout=30).topics, "asking makes no topic"
 
@@ -85,7 +87,7 @@ def test_a_topic_or_record_that_has_gone(broker: Broker, tmp_path: Path) -> None
     broker.topic(2, trial.sink.topic)
     trial.commit(1, staged)
     other = KafkaSink(trial.sink.topic, markers=trial.sink.markers).placed("shop", "another")
-    with pytest.raises(SinkError, match=r"has no record of this sink any more, so that it is not known what topic"):
+    with pytest.raises(SinkError, match="no record of this sink any more, so it is unknown which checkpoints"):
         other.commit(2, [*trial.stage(2, trial.some_rows(2))], trial.attempts.next())
     strange = broker.topic(1, **{"cleanup.policy": "compact"})
     broker.produce(strange, ["what is this"], key="x")
@@ -129,7 +131,7 @@ def test_what_brokers_say_is_explained() -> None:
             "transactional ids with the prefix tidegate-",
         ),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, ConfigurationError, "transaction.max.timeout.ms"),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, RowsRefusedError, "the topic is not there any more"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, RowsRefusedError, "the topic does not exist any more"),
         (KafkaError.INVALID_TIMESTAMP, RowsRefusedError, "message.timestamp.before.max.ms"),
         (KafkaError._AUTHENTICATION, ConfigurationError, "Correct its user and password, and whether it uses TLS"),
         (KafkaError.NOT_ENOUGH_REPLICAS, SinkUnavailableError, "did not answer as they should"),

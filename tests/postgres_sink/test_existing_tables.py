@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_found_in_the_definition_and_before_the_commit(mart
 def test_a_table_that_is_not_to_be_made_must_be_there(mart, here):
     sink = PostgresSink("orders", create=False)
     assert sink.unstorable(ROWS) == ["there is no table public.orders, and create=False: make it"]
-    with pytest.raises(RowsRefusedError, match="it is not there, and create=False: make it, or let the sink make it"):
+    with pytest.raises(RowsRefusedError, match="it does not exist, and create=False: make it, or let the sink make it"):
         mart(orders=sink).take()
     assert here.rows("SELECT to_regclass('orders')") == [None]
 

@@ -30,7 +30,7 @@ RULES = {
         'null value in column "v"',
         "Failing row contains (null, 1)",
     ),
-    "trigger": (noisy("RAISE 'not on Sundays';"), "not on Sundays", "A trigger of the table says so"),
+    "trigger": (noisy("RAISE 'not on Sundays';"), "not on Sundays", "A trigger of the table has refused it"),
     "value": (noisy("NEW.v = 1 / (NEW.v - 1);"), "division by zero", "A value does not fit its column"),
 }
 AFTER = ("foreign key", "deferred")

@@ -10,7 +10,7 @@ import pytest
 from marts import Server
 from outbox_lives import live
 
-from tidegate.postgres_source import asking, servers, snapshots, statements
+from tidegate.postgres_source import servers, snapshots, statements, table_queries
 from tidegate.postgres_source.positions import Position
 from tidegate.protocol.facts.errors import CheckpointError
 
@@ -109,8 +109,8 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "it goes on from xmin": (statements, "ended_between", from_xmin),
     "the place where it goes on is read again": (statements.PartStatements, "_bounds", including_the_start),
     "the place where it ends is left out": (statements.PartStatements, "_bounds", excluding_the_end),
-    "a poll is cut at another place than it says": (asking, "_place", by_transactions_alone),
-    "a retry takes a new snapshot": (asking.Asked, "ranges", with_a_new_snapshot),
+    "a poll is cut at another place than it says": (table_queries, "_place", by_transactions_alone),
+    "a retry takes a new snapshot": (table_queries.TableQueries, "ranges", with_a_new_snapshot),
     "the rest of a part is forgotten": (Position, "to", forgetting_the_rest),
 }
 

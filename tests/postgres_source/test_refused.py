@@ -17,7 +17,7 @@ WRONG = [
     (
         "CREATE TABLE public.t (id bigint)",
         {},
-        "it has no column 'xid', by which rows tell their transaction: ALTER",
+        "it has no column 'xid' with the transaction of each row: ALTER",
     ),
     ("CREATE TABLE public.t (id bigint, xid xid)", {}, "its column 'xid' is xid, and must be xid8"),
     ("CREATE TABLE public.t (id bigint, xid bigint)", {}, "its column 'xid' is bigint, and must be xid8"),

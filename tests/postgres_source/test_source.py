@@ -9,7 +9,7 @@ from outbox_lives import OutboxReader, insert
 from tidegate import PostgresSource
 from tidegate.ports import Snapshot
 from tidegate.ports.declared_schemas import ddl_of
-from tidegate.postgres_source import asking
+from tidegate.postgres_source import table_queries
 from tidegate.protocol.facts.errors import (
     MalformedRowsError,
     SourceChangedError,
@@ -57,7 +57,7 @@ def test_a_poll_takes_about_so_many_bytes(outbox):
 
 
 def test_ranges_are_read_side_by_side_and_have_all_rows(outbox, monkeypatch):
-    monkeypatch.setattr(asking, "RANGE", 100)
+    monkeypatch.setattr(table_queries, "RANGE", 100)
     with outbox.session() as late:
         late.execute("INSERT INTO public.outbox (id) SELECT * FROM generate_series(1, 350)")
         insert(outbox, 999)

@@ -61,7 +61,7 @@ def test_standbys_and_what_becomes_of_one(
         reader.rows(segment)
     error = reader.make().explain(raised.value, [segment] if segment else [])
     assert isinstance(error, SourceUnavailableError)
-    assert "has not replayed yet what is to be read" in str(error)
+    assert "has not replayed yet the rows to be read" in str(error)
     standby.do("SELECT pg_wal_replay_resume()")
     caught_up(primary, standby)
     assert [row["id"] for row in reader.rows(segment)] == [4]

@@ -110,7 +110,7 @@ MISTAKES: dict[str, tuple[Build, list[str]]] = {
         ),
         [
             "cannot store its rows: there are several columns 'n', whose names readers do not tell apart: rename one; "
-            "column 'checkpoint' is what readers call the number in checkpoint=<id>/: rename it."
+            "column 'checkpoint' has the name of the partition column of checkpoint=<id>/: rename it."
         ],
     ),
     "a key with a collation": (

@@ -95,7 +95,7 @@ def test_scheduled_through_deaths_other_code_and_a_restore(spark: Any, tmp_path:
     checkpoints.trigger()
     with pytest.raises(MalformedRowsError, match=r"v4_7\.csv .* it lacks meter_id and has 1 more than the") as refused:
         checkpoints.attempt_once()
-    assert "say so with aliases" in str(refused.value)
+    assert "declare it with aliases" in str(refused.value)
     meters.aliases = RENAMED
     checkpoints = rescaled(checkpoints, meters.pipeline(1))
     meters.deliver("v2")

@@ -109,7 +109,7 @@ def behind_a_transaction_of_somebody_else(world: World) -> None:
     other.produce(trial.sink.markers, Marker("other", "out", "here", 9).to_json(), b"of another pipeline")
     other.flush(30)
     trial.commit(2, staged)
-    text = "whether an earlier attempt has committed them cannot be seen"
+    text = "it is unknown whether an earlier attempt has committed them"
     with patch.object(markers, "TIME_LIMIT", 1.0), pytest.raises(SinkUnavailableError, match=text):
         trial.commit(2, staged)
     other.abort_transaction(30)

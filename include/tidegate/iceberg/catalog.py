@@ -1,7 +1,7 @@
 """The catalog of the tables that change in the commit: pyiceberg's tables, in a schema of the store's database.
 
-Every program reads them with pyiceberg's own `SqlCatalog`, or as a JDBC catalog. Which metadata file a table has is one
-value in a row, so a transaction changes any number of tables together.
+Every program reads them with pyiceberg's own `SqlCatalog`, or as a JDBC catalog. The current metadata file of a table
+is one value in a row, so a transaction can change any number of tables together.
 """
 
 from sqlalchemy import (
@@ -49,7 +49,7 @@ _MADE = 0x49636562657267  # "Iceberg" in ASCII: every process that makes the cat
 
 
 def make(connection: Connection) -> None:
-    """Make the catalog's tables, unless they are there. Raises `SinkError` if their schema is not."""
+    """Create the catalog's tables unless they exist. Raise `SinkError` if their schema does not exist."""
     if exists(connection):
         return
     if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": ICEBERG_SCHEMA}) is None:
@@ -68,21 +68,21 @@ def exists(connection: Connection) -> bool:
 
 
 def location_of(connection: Connection, table: TableName) -> str | None:
-    """The metadata file of the table; None if there is none."""
+    """Return the metadata file of the table; None if there is no table."""
     if not exists(connection):
         return None
     return connection.scalar(select(_TABLES.c.metadata_location).where(_is(table)))
 
 
 def locked_location(statements: CommitStatements, table: TableName) -> str | None:
-    """The same in a transaction. Nobody else changes the table until it ends."""
+    """Return the location in a transaction. Other sessions cannot change the table until it ends."""
     rows = statements.query(select(_TABLES.c.metadata_location).where(_is(table)).with_for_update())
     return rows[0][0] if rows else None
 
 
 def swap(statements: CommitStatements, table: TableName, base: str | None, location: str) -> bool:
-    """Let the table have another metadata file, if it has the base now; without a base, make the table. Returns whether
-    that was so."""
+    """Give the table another metadata file if its present one is the base; without a base, create the table. Return
+    whether the table was as expected."""
     if base is not None:
         changed = update(_TABLES).where(_is(table), _TABLES.c.metadata_location == base)
         return statements.execute(changed.values(metadata_location=location, previous_metadata_location=base)) == 1
@@ -95,7 +95,7 @@ def swap(statements: CommitStatements, table: TableName, base: str | None, locat
 
 
 def _is(table: TableName) -> ColumnElement[bool]:
-    """A view that another program keeps in the catalog is no table."""
+    """Match the table. A view that another program keeps in the catalog is no table."""
     kind = _TABLES.c.iceberg_type
     return and_(
         _TABLES.c.catalog_name == literal(CATALOG),

@@ -1,4 +1,4 @@
-"""Catalogs that pyiceberg's configuration names, and what their errors mean. No text has a secret of them."""
+"""Catalogs from pyiceberg's configuration, and the translation of their errors. No text contains their secrets."""
 
 import os
 import re
@@ -24,23 +24,23 @@ from tidegate.protocol.facts.errors import (
     SinkUnavailableError,
 )
 
-#: By process and name: after a fork, open connections are the parent's.
+#: Open catalogs by process and name: after a fork, open connections belong to the parent.
 _OPEN: dict[tuple[int, str], Catalog] = {}
 #: Credentials as servers and libraries repeat them in messages: headers, tokens, user and password of a URL.
 _SECRETS = re.compile(
     r"(?i:bearer|basic)\s+[^\s'\",]+|eyJ[\w-]+\.[\w.-]+|(?<=://)[^/@\s]+(?=@)"
     r"|(?<=[?&])[^=\s&]*(?i:token|secret|credential|password|signature)[^=\s&]*=[^&\s]+"
 )
-#: Properties of a catalog that are secret, and so their values wherever they stand.
+#: Names of secret properties of a catalog. Their values are masked wherever they appear.
 _SECRET = re.compile(r"(?i)token|credential|secret|password|authorization|key")
 _LONGEST = 200
-#: What is shorter is no secret, and may be a part of any word.
+#: Shorter values are no secrets, and could be part of any word.
 _SHORTEST = 4
-_SAFE = "Nothing is lost: staged rows are safe, and readers see what they saw before, or the whole checkpoint."
+_SAFE = "Nothing is lost: staged rows are safe, and readers see the previous rows or the whole checkpoint."
 
 
 def catalog_of(table: TableName) -> Catalog:
-    """The catalog of a table. Raises `MissingConnectionError`, `SinkError`."""
+    """Return the catalog of a table. Raise `MissingConnectionError`, `SinkError`."""
     assert table.catalog is not None
     try:
         return _opened(table.catalog)
@@ -48,15 +48,16 @@ def catalog_of(table: TableName) -> Catalog:
         if isinstance(error, OSError):  # some errors of requests are both
             raise explained(table, error) from error
         raise MissingConnectionError(
-            f"There is no catalog {table.catalog!r} for an Iceberg table ({_said(table, error)}). Nothing was changed. "
-            f"Define it in .pyiceberg.yaml, or set {_variable(table)}URI, for every process that runs the pipeline."
+            f"There is no catalog {table.catalog!r} for an Iceberg table ({_message(table, error)}). Nothing was "
+            f"changed. Define it in .pyiceberg.yaml, or set {_variable(table)}URI, for every process that runs the "
+            "pipeline."
         ) from error
     except Exception as error:
         raise explained(table, error) from error
 
 
 def _opened(name: str) -> Catalog:
-    """pyiceberg itself reads its configuration once in a process."""
+    """Return the open catalog. pyiceberg itself reads its configuration once in a process."""
     key = os.getpid(), name
     if key not in _OPEN:
         properties: Any = Config().get_catalog_config(name) or {}
@@ -72,33 +73,35 @@ def close_catalogs() -> None:
 
 
 def explained(table: TableName, error: Exception) -> SinkError:
-    """The error to raise when a catalog did not do what was asked."""
-    where, said = f"The catalog {table.catalog!r} of table {table}", _said(table, error)
+    """Return the error to raise when a request to a catalog failed."""
+    where, message = f"The catalog {table.catalog!r} of table {table}", _message(table, error)
     if isinstance(error, UnauthorizedError | AuthorizationExpiredError | OAuthError):
         close_catalogs()  # a new token may be there by the next attempt
         return SinkUnavailableError(
-            f"{where} does not accept the credentials of this process ({said}). {_SAFE} Set {_variable(table)}TOKEN "
+            f"{where} does not accept the credentials of this process ({message}). {_SAFE} Set {_variable(table)}TOKEN "
             f"or {_variable(table)}CREDENTIAL anew, or the same in .pyiceberg.yaml; then repeat the step."
         )
     if isinstance(error, ForbiddenError):
         return RowsRefusedError(
-            f"{where} does not allow that with the credentials of this process ({said}). {_SAFE} Have the right to "
+            f"{where} does not allow that with the credentials of this process ({message}). {_SAFE} Have the right to "
             "read, make and change that table granted; then repeat the step."
         )
     if isinstance(error, CommitStateUnknownException):
         return SinkUnavailableError(
-            f"{where} does not say whether it has carried out a commit ({said}). {_SAFE} Check that it runs, then "
-            "repeat the step: it looks first, so nothing is committed twice."
+            f"{where} did not report whether it has carried out a commit ({message}). {_SAFE} Check that it runs, then "
+            "repeat the step: it first reads the table, so nothing is committed twice."
         )
-    return SinkUnavailableError(f"{where} cannot be used ({said}). {_SAFE} Check that it runs, then repeat the step.")
+    return SinkUnavailableError(
+        f"{where} cannot be used ({message}). {_SAFE} Check that it runs, then repeat the step."
+    )
 
 
 def _variable(table: TableName) -> str:
     return f"PYICEBERG_CATALOG__{str(table.catalog).upper()}__"
 
 
-def _said(table: TableName, error: Exception) -> str:
-    """The first line of a message."""
+def _message(table: TableName, error: Exception) -> str:
+    """Return the first line of a message, without secrets."""
     line = (str(error).strip().splitlines() or ["no message"])[0].rstrip(".")
     for secret in sorted(_secrets(table), key=len, reverse=True):
         line = line.replace(secret, "***")
@@ -107,7 +110,8 @@ def _said(table: TableName, error: Exception) -> str:
 
 
 def _secrets(table: TableName) -> set[str]:
-    """A credential is the name and the secret of a client, with a colon between them."""
+    """Return the secret values, also in parts: a credential is the name and the secret of a client, joined by a
+    colon."""
     properties: Any = Config().get_catalog_config(str(table.catalog)) or {}
     values = [str(value) for name, value in _flat(properties) if _SECRET.search(name)]
     return {part for value in values for part in (value, value.rpartition(":")[2]) if len(part) >= _SHORTEST}

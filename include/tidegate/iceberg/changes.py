@@ -1,6 +1,6 @@
-"""What a checkpoint, a restore or a cleaning makes of a table, whatever it is at that moment.
+"""The changes of a table by a checkpoint, a restore or a cleaning.
 
-A change is staged outside of the transaction. If somebody else has committed since, it is staged again inside.
+A change is staged outside of the transaction. If another writer has committed since, it is staged again inside.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ from tidegate.protocol.facts.errors import RowsRefusedError
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """A table, and what its sink says of it. `root`: where its files lie, `pipeline` whose it is."""
+    """A table and the options of its sink. `root` is the directory of its files, `pipeline` the owner of the sink."""
 
     name: TableName
     root: str
@@ -42,8 +42,8 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The next metadata file of a table whose present one is the base. Without a location nothing changes. `released`:
-    files that the table does not refer to any more then."""
+    """The next metadata file of a table (`location`), made from the present one (`base`). Without a location nothing
+    changes. `released` are the files that the table then no longer refers to."""
 
     base: str | None
     location: str | None = None
@@ -52,14 +52,14 @@ class Staged:
 
 class Change(Protocol):
     def draft(self, base: str | None) -> Draft | None:
-        """Make what becomes of the table that has this metadata file, or None if it is not there. Returns None if
-        nothing does. Raises `SinkError`."""
+        """Draft the next state of the table that has this metadata file, or None if there is no table. Return None if
+        nothing changes. Raise `SinkError`."""
         ...
 
 
 @dataclass
 class Forward:
-    """The rows of a checkpoint. `kept`: see `keeping.expire`."""
+    """The rows of a checkpoint. For `kept`, see `keeping.expire`."""
 
     options: TableOptions
     checkpoint_id: int
@@ -89,26 +89,26 @@ class Forward:
         return self._footers
 
     def new_table(self) -> TableMetadata | None:
-        """The table as it is made; None if there are no rows yet, which say what columns it has. Raises `SinkError`."""
+        """Return a new table; None while there are no rows, which determine its columns. Raise `SinkError`."""
         if not self.staged:
             return None
         if not self.options.create:
-            raise unfit(self.occasion, ["it is not there, and create=False: make it, or let the sink make it"])
+            raise unfit(self.occasion, ["it does not exist, and create=False: make it, or let the sink make it"])
         schema = schema_of(self._read()[self.staged[0].path])
         return new_table(location(self.options.root), schema, self.options.partition_by)
 
     def _begun(self, base: str | None) -> Draft:
-        uuid, said = written_by(self.checkpoint_id), summary(self.options, self.checkpoint_id)
+        uuid, properties = written_by(self.checkpoint_id), summary(self.options, self.checkpoint_id)
         if base is not None:
-            draft = Draft.of(base, uuid, said)
+            draft = Draft.of(base, uuid, properties)
             require_writable(draft.metadata, self.occasion)
             return draft
         made = self.new_table()
         assert made is not None
-        return Draft(made, None, uuid, said)
+        return Draft(made, None, uuid, properties)
 
     def _files(self, draft: Draft) -> list[DataFile]:
-        """The staged files as files of the table, which gets their columns."""
+        """Return the staged files as files of the table, which gets their columns."""
         self._evolve(draft)
         return list(listed(location(self.options.root), draft, self.staged, self._read()))
 
@@ -128,7 +128,7 @@ class Forward:
                 )
 
     def _begin(self, draft: Draft) -> None:
-        """What the table was before its first checkpoint can be restored, too."""
+        """Tag the snapshot that the table had before its first checkpoint, so that it can be restored, too."""
         if keeping.FIRST in draft.metadata.properties:
             return
         if draft.head is not None:
@@ -138,7 +138,8 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What the checkpoints of a branch have made of the table. `staged`: the files of the restored checkpoint."""
+    """The rows that the checkpoints of a branch have put into the table. `staged`: the files of the restored
+    checkpoint."""
 
     options: TableOptions
     checkpoint_id: int
@@ -168,8 +169,8 @@ class Back:
             keeping.note(draft, self.checkpoint_id)
         else:
             raise RowsRefusedError(
-                f"{self.occasion.what}: its snapshot is not there any more. Somebody has removed the tag "
-                f"{TAG}{shows}. {self.occasion.safe} Restore a checkpoint that the table has a tag of; then repeat the "
+                f"{self.occasion.what}: its snapshot does not exist any more, because its tag {TAG}{shows} was "
+                f"removed. {self.occasion.safe} Restore a checkpoint for which the table has a tag; then repeat the "
                 "step."
             )
         if shows != self.checkpoint_id:
@@ -177,8 +178,8 @@ class Back:
         return draft
 
     def _shows(self, draft: Draft) -> int:
-        """The checkpoint whose rows it has: another one if it adds none and was imported from a savepoint, or was the
-        first after a restore. Then it has no tag before the table goes back to it."""
+        """Return the checkpoint whose rows the table then has. It is another one if the restored one adds no rows and
+        was imported from a savepoint, or was the first after a restore: such a checkpoint has no tag yet."""
         (first, _), *before = self.branch.spans
         is_tagged = _tag_of(draft, self.checkpoint_id) is not None
         followed = before[0][1] if before and first == self.checkpoint_id and not (is_tagged or self.staged) else None
@@ -192,7 +193,8 @@ class Back:
         return list(listed(location(root), draft, self.staged, footers(root, self.staged)))
 
     def _remember_head(self, draft: Draft) -> None:
-        """What others have done since the newest checkpoint comes back with it."""
+        """Let the newest checkpoint's tag include the later snapshots of other writers, so that they come back with
+        it."""
         ids = tagged(draft.metadata.refs, TAG)
         newest = max(ids, default=0)
         if draft.head is not None and newest and newest not in self.branch:
@@ -206,7 +208,7 @@ def _tag_of(draft: Draft, checkpoint_id: int) -> SnapshotRef | None:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """The table without what a restore has left behind of some checkpoints."""
+    """The table without the withdrawn rows of some checkpoints that a restore has left behind."""
 
     options: TableOptions
     checkpoint_ids: Collection[int]
@@ -231,7 +233,7 @@ def summary(options: TableOptions, checkpoint_id: int) -> dict[str, str]:
 
 
 def staged(change: Change, base: str | None) -> Staged:
-    """Write what becomes of the table that has this metadata file; None if it is not there. Raises `SinkError`."""
+    """Write the next metadata of the table that has this metadata file (None: no table). Raise `SinkError`."""
     draft = change.draft(base)
     if draft is None or (not draft.changed and base is not None):
         return Staged(base)
@@ -239,18 +241,18 @@ def staged(change: Change, base: str | None) -> Staged:
 
 
 def given_up(draft: Draft) -> list[str]:
-    """The files that the table does not refer to any more once it is as drafted."""
+    """Return the files that the table no longer refers to once it is as drafted."""
     return [] if draft.before is None else released(draft.before, draft.metadata)
 
 
 def require_own(draft: Draft, occasion: Occasion, options: TableOptions) -> None:
-    """Nobody else may change the rows of a table that is replaced. Raises `SinkError`."""
+    """Check that no other writer has changed the rows of a table that is replaced. Raise `SinkError`."""
     head = draft.head
     if head is None or keeping.is_own(head) or (BEFORE in draft.metadata.refs and _is_first(draft)):
         return
     raise RowsRefusedError(
-        f"{occasion.what}: somebody else has committed snapshot {head.snapshot_id} "
-        f"({head.summary.operation.value if head.summary else 'of unknown kind'}), which it would undo. "
+        f"{occasion.what}: another writer has committed snapshot {head.snapshot_id} "
+        f"({head.summary.operation.value if head.summary else 'of unknown kind'}), which this commit would undo. "
         f"{occasion.safe} Roll table {options.name} back to its newest tag {TAG}…, or restore the pipeline, which does "
         f"that; then {occasion.again}."
     )

@@ -1,6 +1,7 @@
-"""The columns of rows and of a table, which Iceberg tells apart by numbers: what a table becomes, and what it cannot.
+"""The numbers and types of columns in Iceberg, for the rows of a sink and for its table.
 
-Arrow only, so that it runs on executors: the number of a column stands in its metadata, as in Parquet files.
+Iceberg identifies columns by number. This module needs Arrow only, so that it runs on executors: the number of a column
+is in its metadata, as in Parquet files.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,13 @@ _ID = b"PARQUET:field_id"
 
 
 def id_of(field: "pa.Field") -> int | None:
-    """The number of a column; None if it has none."""
+    """Return the number of a column; None if it has none."""
     found = (field.metadata or {}).get(_ID)
     return None if found is None else int(found)
 
 
 def without_type(columns: "pa.Schema") -> list[str]:
-    """A phrase for each column whose type Iceberg does not have."""
+    """Return a phrase for each column whose type Iceberg does not have."""
     return [
         f"column {field.name!r} is {field.type}, which Iceberg does not have: cast it in a transform"
         for field in columns
@@ -28,7 +29,7 @@ def without_type(columns: "pa.Schema") -> list[str]:
 
 
 def _iceberg(kind: "pa.DataType") -> "pa.DataType | None":
-    """The type that rows have in a table: Iceberg's smallest whole number has 32 bits, and its times microseconds."""
+    """Return the type that rows have in a table. Iceberg's smallest integer has 32 bits, and its times microseconds."""
     import pyarrow as pa
     import pyarrow.types as of
 
@@ -47,7 +48,7 @@ def _iceberg(kind: "pa.DataType") -> "pa.DataType | None":
         (of.is_time(kind), pa.time64("us")),
         (of.is_timestamp(kind), pa.timestamp("us", None if getattr(kind, "tz", None) is None else "UTC")),
     ]
-    simple = next((each for is_it, each in made if is_it), None)
+    simple = next((made_type for matches, made_type in made if matches), None)
     return simple or _nested(kind)
 
 
@@ -77,15 +78,15 @@ def _is_list(kind: "pa.DataType") -> bool:
 
 
 class Numbering:
-    """Gives the columns of rows their numbers: those of the table's columns of the same names, and new ones to others,
-    the same in every task."""
+    """Numbers the columns of rows: those of the table keep their numbers, by name, and others get new ones, the same in
+    every task."""
 
     def __init__(self, last: int, renamed: Mapping[str, str]) -> None:
         self.last = last
         self._former = {new: old for old, new in renamed.items()}
 
     def schema(self, rows: "pa.Schema", table: "pa.Schema | None") -> "pa.Schema":
-        """The columns as they are written. `table`: its columns, with their numbers."""
+        """Return the columns as they are written. `table` has the table's columns with their numbers."""
         import pyarrow as pa
 
         known = {field.name: field for field in table or ()}
@@ -104,7 +105,7 @@ class Numbering:
         kind = _iceberg(field.type)
         assert kind is not None
         there = None if known is None else known.type
-        nullable = True if known is None else known.nullable  # rows of tomorrow may have none
+        nullable = True if known is None else known.nullable  # later rows may lack a new column
         return pa.field(field.name, self._type(kind, there), nullable, {_ID: str(number)})
 
     def _type(self, kind: "pa.DataType", known: "pa.DataType | None") -> "pa.DataType":

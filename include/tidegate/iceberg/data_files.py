@@ -1,4 +1,4 @@
-"""Staged files as a table lists them, and what their columns make of the table's."""
+"""Staged files as entries of a table, and the metadata of a new table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +26,9 @@ from tidegate.iceberg.writing import PARTITION, SPEC, KnownTable
 from tidegate.ports import StateHandle
 from tidegate.state.storage import open_storage
 
-_ASKED_AT_ONCE = 16  # files of an object store: each waits for the network
+_READ_AT_ONCE = 16  # files of an object store: each read waits for the network
 
-#: Of a table that is made: old metadata files go with the commits of others, too.
+#: Properties of a new table. Old metadata files are then deleted by the commits of other writers, too.
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "5",
@@ -37,7 +37,7 @@ _PROPERTIES = {
 
 
 def footers(root: str, staged: Sequence[StateHandle]) -> dict[str, pq.FileMetaData]:
-    """What the files say of themselves, by path. Raises `StateIntegrityError`, `StorageError`."""
+    """Read the footers of the files, by path. Raise `StateIntegrityError`, `StorageError`."""
     storage, paths = open_storage(root), [handle.path for handle in staged]
 
     def read(path: str) -> pq.FileMetaData:
@@ -46,29 +46,29 @@ def footers(root: str, staged: Sequence[StateHandle]) -> dict[str, pq.FileMetaDa
 
     if storage.is_local:
         return dict(zip(paths, map(read, paths), strict=True))
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
         return dict(zip(paths, pool.map(read, paths), strict=True))
 
 
 def schema_of(footer: pq.FileMetaData) -> Schema:
-    """The columns of a file, with their numbers."""
+    """Return the columns of a file, with their numbers."""
     return pyarrow_to_schema(footer.schema.to_arrow_schema())
 
 
 def known(metadata: TableMetadata) -> KnownTable:
-    """A table as those who write its files have to know it."""
+    """Return the properties of a table that the writers of its files need."""
     spec = metadata.spec()
     fields = [(field.source_id, str(field.transform)) for field in spec.fields]
     return KnownTable(schema_to_pyarrow(metadata.schema()), metadata.last_column_id, spec.spec_id, fields)
 
 
 def known_at(location: str) -> KnownTable:
-    """The table that has this metadata file."""
+    """Return the properties of the table that has this metadata file."""
     return known(read_metadata(location))
 
 
 def new_table(location: str, schema: Schema, fields: Sequence[PartitionBy]) -> TableMetadata:
-    """The metadata of a table that was not there."""
+    """Return the metadata of a new table."""
     spec = PartitionSpec(
         *(
             PartitionField(
@@ -80,7 +80,7 @@ def new_table(location: str, schema: Schema, fields: Sequence[PartitionBy]) -> T
             for at, each in enumerate(fields)
         )
     )
-    said = {
+    content = {
         "location": location,
         "schemas": [schema],
         "last-column-id": schema.highest_field_id,
@@ -92,13 +92,13 @@ def new_table(location: str, schema: Schema, fields: Sequence[PartitionBy]) -> T
         "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
         "properties": dict(_PROPERTIES),
     }
-    return TableMetadataV2.model_validate(said)
+    return TableMetadataV2.model_validate(content)
 
 
 def listed(
     root: str, draft: Draft, staged: Sequence[StateHandle], read: Mapping[str, pq.FileMetaData]
 ) -> Iterator[DataFile]:
-    """The files as the table lists them. `root`: as it names them."""
+    """Yield the files as entries of the table. `root` is the prefix of their paths there."""
     metadata = draft.metadata
     for handle in staged:
         schema = schema_of(read[handle.path])

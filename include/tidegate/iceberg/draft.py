@@ -1,7 +1,7 @@
-"""The next metadata of a table, made from the present one and written where nobody reads it yet.
+"""The next metadata of a table, made from the present one and not yet visible to readers.
 
-Snapshots are written here and not by pyiceberg's transactions: those commit what they write, and leave manifests behind
-that say only what was deleted.
+Snapshots are written here and not by pyiceberg's transactions. Those commit at once, and leave behind manifests
+that only list deleted files.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,14 +41,14 @@ from tidegate.iceberg.names import METADATA
 
 IO = StoredFiles()
 
-#: Manifests smaller than this are merged once there are so many of them.
+#: The bytes below which manifests are merged, and how many small ones there must be.
 _SMALL, _MANY = 1 << 20, 20
 
 
 @dataclass
 class Draft:
-    """The next metadata of a table. `base`: the file that has the present one; None for a new table. `uuid` is in the
-    names of all files that are written."""
+    """The next metadata of a table. `base` is the file with the present one, None for a new table. `uuid` is part of
+    the names of all files that are written."""
 
     metadata: TableMetadata
     base: str | None
@@ -70,7 +70,7 @@ class Draft:
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
-        """What makes the next metadata of the present one."""
+        """The updates that turn the present metadata into the next one."""
         return tuple(self._updates)
 
     def apply(self, *updates: TableUpdate) -> None:
@@ -85,7 +85,7 @@ class Draft:
         return self.metadata.current_snapshot()
 
     def refer(self, name: str, snapshot_id: int) -> None:
-        """Let a tag, or the main branch, have this snapshot."""
+        """Let a tag or the main branch refer to this snapshot."""
         kind = SnapshotRefType.BRANCH if name == MAIN_BRANCH else SnapshotRefType.TAG
         self.apply(SetSnapshotRefUpdate.model_validate({"ref-name": name, "type": kind, "snapshot-id": snapshot_id}))
 
@@ -106,19 +106,19 @@ class Draft:
     # -- snapshots
 
     def live(self) -> list[ManifestEntry]:
-        """The files of rows that readers see."""
+        """Return the data files that readers see."""
         manifests = [each for each in self._head_manifests() if each.content is ManifestContent.DATA]
         return [entry for each in manifests for entry in each.fetch_manifest_entry(IO)]
 
     def append(self, files: Sequence[DataFile]) -> None:
-        """A snapshot with more files."""
+        """Add a snapshot with more files."""
         snapshot_id = self.metadata.new_snapshot_id()
         kept = [each for each in self._head_manifests() if each.has_added_files() or each.has_existing_files()]
         added = self._by_spec(snapshot_id, map(_added(snapshot_id), files))
         self._snapshot(snapshot_id, Operation.APPEND, [*added, *self._merged(snapshot_id, kept)], files)
 
     def replace(self, files: Sequence[DataFile]) -> None:
-        """A snapshot with exactly these files: new ones are added, and those that it lacks deleted."""
+        """Add a snapshot with exactly these files: new ones are added, and files that it lacks are deleted."""
         snapshot_id, there = self.metadata.new_snapshot_id(), {each.data_file.file_path: each for each in self.live()}
         wanted = {file.file_path: file for file in files}
         added = [file for path, file in wanted.items() if path not in there]
@@ -137,7 +137,7 @@ class Draft:
         return [] if self.head is None else self.head.manifests(IO)
 
     def _merged(self, snapshot_id: int, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Many small manifests as one, so that their number stays small however often something is appended."""
+        """Merge many small manifests into one, so that their number stays small however often rows are appended."""
         found = list(manifests)
         for spec_id in self.metadata.specs():
             small = [
@@ -156,7 +156,7 @@ class Draft:
         return found
 
     def _by_spec(self, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
-        """A manifest for each way of partitioning that files have."""
+        """Write a manifest for each partition spec of the files."""
         by_spec: dict[int, list[ManifestEntry]] = {}
         for entry in entries:
             by_spec.setdefault(entry.data_file.spec_id, []).append(entry)
@@ -184,7 +184,7 @@ class Draft:
         version, parent_id = self.metadata.format_version, None if parent is None else parent.snapshot_id
         with write_manifest_list(version, IO.new_output(file), snapshot_id, parent_id, number, "deflate") as writer:
             writer.add_manifests(list(manifests))
-        said = {
+        content = {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": parent_id,
             "manifest-list": file,
@@ -192,7 +192,7 @@ class Draft:
             "summary": self._summary(operation, added, gone, None if parent is None else parent.summary),
             "schema-id": self.metadata.current_schema_id,
         }
-        snapshot = Snapshot.model_validate(said)
+        snapshot = Snapshot.model_validate(content)
         self.apply(AddSnapshotUpdate(snapshot=snapshot))
         self.show(snapshot_id)
 
@@ -210,8 +210,8 @@ class Draft:
     # -- written
 
     def write(self) -> str:
-        """Write the metadata. Returns its file."""
-        if self.before is not None:  # once more from the beginning, so that the present file is noted once
+        """Write the metadata and return its file."""
+        if self.before is not None:  # apply all updates again, so that the log has the present file once
             self.metadata = update_table_metadata(self.before, self.updates, metadata_location=self.base)
         file = self._file(f"{_version(self.base) + 1:05d}-{self.uuid}.metadata.json")
         write_metadata(self.metadata, file)
@@ -225,7 +225,7 @@ class Draft:
 
 
 def _version(file: str | None) -> int:
-    """The number in a metadata file's name, as other writers count on."""
+    """Return the number at the beginning of a metadata file's name, which other writers count on."""
     first = "" if file is None else file.rpartition("/")[2].partition("-")[0]
     return int(first) if first.isdecimal() else -1
 

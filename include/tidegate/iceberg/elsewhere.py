@@ -1,8 +1,8 @@
-"""Tables of another catalog, such as a REST catalog: they change after the commit, by one commit there.
+"""Tables of another catalog, such as a REST catalog. They change after the commit, by one commit in that catalog.
 
-A commit is there once, by the tag of its checkpoint. It takes over the tag of the newest attempt, which the catalog
-requires to be where it was: an attempt that was stopped and overtaken fails, whatever has happened since. Several
-tables change in one commit where the catalog takes that, and one after the other where it does not.
+The tag of a checkpoint makes sure that its commit happens once. The commit also moves the tag of the newest attempt,
+and the catalog requires that tag to be unchanged since it was read. So an attempt that was stopped and overtaken fails,
+whatever has happened since. Several tables change in one commit if the catalog supports that, and one by one otherwise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,19 +34,19 @@ from tidegate.iceberg.swapping import Work
 from tidegate.ports import CommitAttempt
 from tidegate.protocol.facts.errors import CheckpointError, SinkUnavailableError, SupersededAttemptError
 
-#: How often a commit is tried again if others were faster, or its answer was lost.
+#: How often a commit is tried if other writers were faster, or its answer was lost.
 _TRIES = 5
 
 
 def location_of(name: TableName) -> str | None:
-    """The metadata file of the table; None if there is none. Raises `SinkError`, `MissingConnectionError`."""
+    """Return the metadata file of the table; None if there is no table. Raise `SinkError`, `MissingConnectionError`."""
     table = _loaded(name)
     return None if table is None else table.metadata_location
 
 
 def commit(works: Sequence[Work], attempt: CommitAttempt) -> Iterator[tuple[Work, list[str]]]:
-    """Carry out what is to be done with tables of one catalog, unless they have it. Yields each once it is, with the
-    files that its table has given up. Raises `SinkError`, `SupersededAttemptError`."""
+    """Change tables of one catalog unless they have the change already. Yield each piece of work when it is done, with
+    the files that its table no longer refers to. Raise `SinkError`, `SupersededAttemptError`."""
     together = len(works) > 1 and rest.takes_several(catalog_of(works[0].name))
     for group in [works] if together else [[each] for each in works]:
         released = _commit(group, attempt)
@@ -81,7 +81,7 @@ def _commit(works: Sequence[Work], attempt: CommitAttempt) -> dict[TableName, li
         except CommitFailedException:
             unknown = None
         except (CommitStateUnknownException, OSError) as error:
-            unknown = error  # the tables say whether it was carried out
+            unknown = error  # the tables show whether it was carried out
         except Exception as error:
             raise explained(works[0].name, error) from error
         else:
@@ -90,7 +90,8 @@ def _commit(works: Sequence[Work], attempt: CommitAttempt) -> dict[TableName, li
         raise explained(works[0].name, unknown) from unknown
     occasion = works[0].occasion
     raise SinkUnavailableError(
-        f"{occasion.what}: others have changed it {_TRIES} times meanwhile. {occasion.safe} Then {occasion.again}."
+        f"{occasion.what}: other writers have changed it {_TRIES} times meanwhile. {occasion.safe} Then "
+        f"{occasion.again}."
     )
 
 
@@ -104,7 +105,7 @@ def _send(steps: Sequence[_Step]) -> None:
 
 
 def _step(work: Work, attempt: CommitAttempt) -> _Step | None:
-    """What is to be done now; None if the table has it."""
+    """Return the change that is left to do; None if the table has it already."""
     table = _loaded(work.name)
     if table is None and _create(work, attempt):
         table = _loaded(work.name)
@@ -133,7 +134,7 @@ def _loaded(name: TableName) -> Table | None:
 
 
 def _create(work: Work, attempt: CommitAttempt) -> bool:
-    """Make the table, without rows yet. Returns whether it is there."""
+    """Create the table, without rows yet. Return whether it exists."""
     metadata = work.change.new_table() if isinstance(work.change, Forward) else None
     if metadata is None:
         return False
@@ -159,7 +160,7 @@ def _require_newest(name: TableName, refs: Any, attempt: CommitAttempt) -> None:
 
 
 def _take_over(draft: Draft, refs: Any, attempt: CommitAttempt) -> list[TableRequirement]:
-    """Let the tag of the newest attempt be this one's. Returns what the catalog requires for it."""
+    """Move the tag of the newest attempt to this one. Return the requirements for the catalog to check."""
     before, own = tagged(refs, ATTEMPT), f"{ATTEMPT}{attempt.number}"
     required = {MAIN_BRANCH: refs.get(MAIN_BRANCH)}
     if refs:  # a table without snapshots has nothing else to require, and always has some afterwards

@@ -1,4 +1,4 @@
-"""What the columns of rows make of a table's: more columns, wider and renamed ones. Everything else is refused."""
+"""Adapts a table's columns to those of rows: more columns, wider and renamed ones. Everything else is refused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from pyiceberg.types import (
 
 @dataclass
 class Evolution:
-    """A table's columns after rows came. `changes` and `problems` are phrases."""
+    """A table's columns, adapted to those of rows. `changes` and `problems` are phrases."""
 
     renamed: Mapping[str, str]
     last: int
@@ -60,8 +60,8 @@ class Evolution:
             name = rows.name
         elif table.field_id > self.last and name != rows.name:
             self.problems.append(
-                f"somebody has added a column {name!r} since rows with a new column {where}{rows.name} were staged: "
-                "run the checkpoint again"
+                f"another writer has added a column {name!r} since rows with a new column {where}{rows.name} were "
+                "staged: run the checkpoint again"
             )
         kind = self._type(table.field_type, rows.field_type, f"{where}{name}")
         return table.model_copy(update={"name": name, "field_type": kind})

@@ -1,10 +1,10 @@
-"""Metadata files, by Tidegate's own storage: written whole and durably before the database refers to them, with
-credentials from the environment."""
+"""Metadata files on Tidegate's own storage. They are written as a whole and durably before the database refers to them,
+with credentials from the environment."""
 
 import io
 from typing import TYPE_CHECKING, Any
 
-# Imported by name alone: pyiceberg is an extra, and this file is loaded where it is needed.
+# Imported for its type only: pyiceberg is an extra, and this module is loaded where it is needed.
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from tidegate.state.storage import ArrowCheckpointStorage, open_storage
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def location(url: str) -> str:
-    """A directory as other programs name it: a plain path becomes `file://`."""
+    """Return a directory as other programs write it: a plain path becomes `file://`."""
     return url if "://" in url else f"file://{url}"
 
 
 def opened(file: str) -> tuple[ArrowCheckpointStorage, str]:
-    """The storage that has this file, and its name there."""
+    """Return the storage that has this file, and the file's name there."""
     directory, _, name = file.removeprefix("file://").rpartition("/")
     return open_storage(directory), name
 
 
 class StoredFiles(FileIO):
-    """pyiceberg's way to files. Content is held in memory: no metadata file is large."""
+    """pyiceberg's access to files. Content is held in memory: no metadata file is large."""
 
     def new_input(self, location: str) -> "Stored":
         return Stored(location)
@@ -56,7 +56,7 @@ class Stored(InputFile):
 
 
 class _Stream(io.BytesIO):
-    """What is written to it becomes the file when it is closed, unless an error ends it."""
+    """A buffer that becomes the file when it is closed, unless an error ends it."""
 
     def __init__(self, file: "Written") -> None:
         super().__init__()
@@ -71,12 +71,12 @@ class _Stream(io.BytesIO):
     def close(self) -> None:
         if not self.closed:
             self._file.content = self.getvalue()
-            super().close()  # first: what cannot be written is not written later either
+            super().close()  # first: if the write fails, no later close repeats it
             storage, name = opened(self._file.location)
             storage.write(name, self._file.content)
 
     def __del__(self) -> None:
-        super().close()  # Python's own would write what nobody has closed
+        super().close()  # the inherited one would write a buffer that was never closed
 
 
 class Written(OutputFile):
@@ -86,7 +86,7 @@ class Written(OutputFile):
         return len(self.content)
 
     def exists(self) -> bool:
-        return False  # each has a name of its own
+        return False  # every file has a new name
 
     def to_input_file(self) -> Stored:
         return Stored(self.location)
@@ -96,7 +96,7 @@ class Written(OutputFile):
 
 
 def read_metadata(file: str) -> "TableMetadata":
-    """What a metadata file says of its table."""
+    """Read the metadata of a table from its file."""
     from pyiceberg.serializers import FromInputFile
 
     return FromInputFile.table_metadata(Stored(file))

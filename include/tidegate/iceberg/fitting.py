@@ -1,4 +1,4 @@
-"""Looks at a table that is there: whether rows fit, and what of it a restore would withdraw."""
+"""Checks of an existing table: whether rows fit, and which rows a restore would withdraw."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ from tidegate.ports import Branch, Withdrawn
 
 
 def problems(location: str, rows: pa.Schema, fields: Sequence[PartitionBy], renamed: Mapping[str, str]) -> list[str]:
-    """A phrase for everything that keeps rows out of a table."""
+    """Return a phrase for everything that keeps rows out of a table."""
     metadata = read_metadata(location)
     found = evolution(metadata, rows, renamed).problems
     if metadata.format_version > 2:
@@ -24,16 +24,17 @@ def problems(location: str, rows: pa.Schema, fields: Sequence[PartitionBy], rena
     spec, schema = metadata.spec(), metadata.schema()
     there = [(schema.find_column_name(each.source_id), str(each.transform)) for each in spec.fields]
     if fields and [(each.column, each.transform) for each in fields] != there:
-        said = ", ".join(f"{transform} of {column}" for column, transform in there) or "nothing"
+        fields_there = ", ".join(f"{transform} of {column}" for column, transform in there) or "nothing"
         found.append(
-            f"the table is partitioned by {said}: say the same in partition_by=, leave it out, or change the table"
+            f"the table is partitioned by {fields_there}: write the same in partition_by=, leave it out, or change the "
+            "table"
         )
     nested = [column for column, _ in there if "." in (column or "")]
     return found + [f"the table is partitioned by {column!r}, which is inside another column" for column in nested]
 
 
 def evolution(metadata: TableMetadata, rows: pa.Schema, renamed: Mapping[str, str]) -> Evolution:
-    """What the columns of rows make of a table's."""
+    """Return the changes that the columns of rows make to those of a table."""
     table = known(metadata)
     numbered = Numbering(table.last, renamed).schema(rows, table.columns)
     found = Evolution(renamed, table.last)
@@ -42,7 +43,7 @@ def evolution(metadata: TableMetadata, rows: pa.Schema, renamed: Mapping[str, st
 
 
 def shown_outside(location: str, branch: Branch, replaced: bool) -> list[Withdrawn]:
-    """What readers see of other checkpoints than the branch's. Of a table that is replaced, that is the newest one."""
+    """Return the visible rows of checkpoints outside the branch. For a replaced table, those of the newest one only."""
     metadata = read_metadata(location)
     tags = {id_: metadata.refs[tag].snapshot_id for id_, tag in tagged(metadata.refs, TAG).items()}
     ours = {snapshot_id for id_, snapshot_id in tags.items() if id_ in branch}
@@ -53,9 +54,9 @@ def shown_outside(location: str, branch: Branch, replaced: bool) -> list[Withdra
 
 def _withdrawn(metadata: TableMetadata, checkpoint_id: int, snapshot_id: int, replaced: bool) -> Withdrawn:
     snapshot = metadata.snapshot_by_id(snapshot_id)
-    said = snapshot.summary if snapshot is not None else None
+    summary = snapshot.summary if snapshot is not None else None
     numbers = ("total-data-files", "total-files-size", "total-records") if replaced else (
         "added-data-files", "added-files-size", "added-records",
     )  # fmt: skip
-    files, size, rows = (int(said[name] or 0) if said is not None else 0 for name in numbers)
+    files, size, rows = (int(summary[name] or 0) if summary is not None else 0 for name in numbers)
     return Withdrawn(checkpoint_id, files, size, rows)

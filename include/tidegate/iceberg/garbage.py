@@ -1,4 +1,4 @@
-"""Which files a table refers to, and the deletion of those that it does not any more."""
+"""The files that a table refers to, and the deletion of those that it no longer refers to."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -16,8 +16,8 @@ from tidegate.postgres_sink.databases import connected
 
 
 def referenced(name: TableName, root: str, paths: Sequence[str]) -> list[str]:
-    """Those of the files below a root that the table refers to in any snapshot, or has released so lately that somebody
-    may be reading them."""
+    """Return those of the files below a root that the table refers to in any snapshot, or has released so recently that
+    a reader may still have them open."""
     location = location_now(name)
     if location is None:
         return []
@@ -28,7 +28,7 @@ def referenced(name: TableName, root: str, paths: Sequence[str]) -> list[str]:
 
 
 def find_released(name: TableName, root: str, seconds: float, readable_for: timedelta) -> list[str]:
-    """The files below a root, relative to it, whose time is over then."""
+    """Return the released files below a root, relative to it, that no reader needs at that time."""
     with connected(None, name.target) as connection:
         content = positions.shown(connection, name.target).content
     place = f"{location_of(root)}/"
@@ -37,8 +37,8 @@ def find_released(name: TableName, root: str, seconds: float, readable_for: time
 
 
 def delete_released(name: TableName, root: str, kept: Collection[int] | None, readable_for: timedelta) -> None:
-    """Delete the files that a table has given up so long ago. `kept`: the checkpoints that a restore can go back to, of
-    which the next commit removes no snapshot; None if they are as before."""
+    """Delete the files that a table has released long enough ago. `kept` are the checkpoints that a restore can go back
+    to, whose snapshots the next commit keeps; None if they have not changed."""
     location = location_now(name)
     with connected(None, name.target) as connection:
         content, now = positions.shown(connection, name.target).content, float(connection.scalar(NOW) or 0)
@@ -47,13 +47,13 @@ def delete_released(name: TableName, root: str, kept: Collection[int] | None, re
     deleted = _delete(root, location, released_before(content, now, readable_for))
     with connected(None, name.target) as connection:
         statements = positions.OwnStatements(connection)
-        said = with_kept(positions.lock(statements, name.target, None).content, kept, deleted)
-        positions.record(statements, name.target, json.dumps(said))
+        recorded = with_kept(positions.lock(statements, name.target, None).content, kept, deleted)
+        positions.record(statements, name.target, json.dumps(recorded))
 
 
 def _delete(root: str, location: str, files: Collection[str]) -> list[str]:
-    """Returns the files that are gone. One that the table refers to again stays, and what lies in others' places is
-    theirs."""
+    """Return the files that are gone. A file that the table refers to again stays. Files outside the root are only
+    taken off the list."""
     if not files:
         return []
     reach, place = files_of(location), f"{location_of(root)}/"
@@ -66,7 +66,8 @@ def _delete(root: str, location: str, files: Collection[str]) -> list[str]:
 
 
 def metadata_files(name: TableName, storage: CheckpointStorage) -> dict[int, list[str]]:
-    """By checkpoint, of those that the table has: before that, somebody may be about to use what he has written."""
+    """Return metadata files by checkpoint, for checkpoints that the table has. Files of later ones may still be
+    needed."""
     with connected(None, name.target) as connection:
         newest, _ = positions.numbers(connection, name.target)
     found: dict[int, list[str]] = {}

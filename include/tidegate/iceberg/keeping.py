@@ -1,4 +1,4 @@
-"""Which snapshots of a table stay: those of the checkpoints that a restore can go back to, and the user's."""
+"""The snapshots of a table that stay: those of the checkpoints that a restore can go back to, and the user's."""
 
 from collections.abc import Collection
 
@@ -8,23 +8,23 @@ from tidegate.iceberg.draft import Draft
 from tidegate.iceberg.names import BEFORE, TAG, WITHDRAWN, tagged
 from tidegate.ports import Branch
 
-#: In the summary of a snapshot: which checkpoint of which pipeline it is of.
+#: Properties in the summary of a snapshot: its checkpoint and pipeline.
 CHECKPOINT, PIPELINE = "tidegate.checkpoint-id", "tidegate.pipeline"
-#: Among the table's properties: the first checkpoint that it has.
+#: A property of the table: its first checkpoint.
 FIRST = "tidegate.first-checkpoint-id"
 
 
 def note(draft: Draft, checkpoint_id: int) -> None:
-    """Give the snapshot of a checkpoint its tag. One without rows has that of the checkpoint before it."""
+    """Give the snapshot of a checkpoint its tag. A checkpoint without rows has the snapshot of the one before it."""
     assert draft.head is not None
     draft.refer(f"{TAG}{checkpoint_id}", draft.head.snapshot_id)
 
 
 def expire(draft: Draft, kept: Collection[int] | None) -> None:
-    """Remove the snapshots of checkpoints that are not kept. `kept`: as it was found after a checkpoint had completed,
-    so later ones stay; None if it is not known yet.
+    """Remove the snapshots of checkpoints that are not kept. `kept` was read after a checkpoint had completed, so later
+    checkpoints stay; None if it is not known yet.
 
-    A snapshot that somebody else made stays as long as the oldest one that is kept, or has a tag or branch.
+    A snapshot of another writer stays as long as the oldest kept one, or as long as it has a tag or branch.
     """
     if not kept:
         return
@@ -53,12 +53,12 @@ def unreferenced(draft: Draft) -> list[int]:
 
 
 def is_own(snapshot: Snapshot) -> bool:
-    """Whether a checkpoint has made the snapshot."""
+    """Whether the snapshot is that of a checkpoint."""
     return snapshot.summary is not None and snapshot.summary[CHECKPOINT] is not None
 
 
 def withdraw(draft: Draft, branch: Branch) -> None:
-    """Give the snapshots of other checkpoints than the branch's another tag, and bring back the tags of its own."""
+    """Tag the snapshots of checkpoints outside the branch as withdrawn, and restore the tags of those in it."""
     for before, after, stays in ((TAG, WITHDRAWN, True), (WITHDRAWN, TAG, False)):
         for id_, tag in tagged(draft.metadata.refs, before).items():
             if (id_ in branch) is not stays:

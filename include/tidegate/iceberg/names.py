@@ -1,4 +1,4 @@
-"""What an Iceberg table is called, where its files lie, and which of them a checkpoint wrote."""
+"""The names of an Iceberg table, its files, tags and snapshots."""
 
 import re
 import time
@@ -9,29 +9,29 @@ from uuid import UUID, uuid4
 from tidegate.postgres_sink.names import Target
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
-#: The name under which the catalog keeps its tables.
+#: The name of the catalog in the store's database.
 CATALOG = "tidegate"
-#: Below the place of the table: data and metadata, as other writers of Iceberg call them.
+#: The directories below that of the table, named as other writers of Iceberg name them.
 DATA, METADATA = "data", "metadata"
-#: The snapshot of a checkpoint that a restore can go back to has a tag: its own, or of one that a restore left behind.
+#: Prefixes of the tag of a checkpoint that a restore can go back to. The second is for one that a restore left behind.
 TAG, WITHDRAWN = "chk-", "withdrawn-chk-"
-#: What the table was before its first checkpoint, if it was there.
+#: The tag of the snapshot that the table had before its first checkpoint.
 BEFORE = "chk-0"
-#: In a catalog elsewhere, the newest attempt at committing has a tag, which its commit takes from the one before.
+#: Prefix of the tag of the newest commit attempt, in another catalog. Each commit replaces the tag of the one before.
 ATTEMPT = "tidegate-attempt-"
 
 _LONGEST = 255
-#: The first half of the UUID of what a restore has written.
+#: The first half of the UUID in names of files that a restore has written.
 _RESTORE = 0xFFFFFFFF
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-#: For so long a restore may be at work. What it wrote and does not use by then is garbage.
+#: The seconds that a restore may take. Files that it has written and does not use by then are garbage.
 _RESTORE_ENDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table of a catalog: its namespace, with dots if it has several levels, and its name. `catalog`: as pyiceberg's
-    configuration calls it; None is the one in the store's database."""
+    """A table of a catalog: its namespace, with dots if it has several levels, and its name. `catalog` is the name in
+    pyiceberg's configuration; None is the catalog in the store's database."""
 
     namespace: str
     name: str
@@ -46,13 +46,13 @@ class TableName:
 
     @property
     def target(self) -> Target:
-        """How it stands among the tables of sinks. No table in Postgres is called so: its schema has no dot."""
+        """The table among those of all sinks. No table in Postgres has such a name: its schema has no dot."""
         where = "" if self.catalog is None else f"{self.catalog}:"
         return Target(f"iceberg.{where}{self.namespace}", self.name)
 
 
 def table_name(table: str, catalog: str | None = None, of: str = "IcebergSink") -> TableName:
-    """The table that a user has named, as `namespace.name`, for a sink or source. Raises `PipelineDefinitionError`."""
+    """Parse a table written as `namespace.name`, for a sink or source. Raise `PipelineDefinitionError`."""
     namespace, dot, name = table.rpartition(".")
     parts = [*namespace.split("."), name]
     if not dot or any(not part or part.strip() != part or "/" in part or "\0" in part for part in parts):
@@ -65,18 +65,18 @@ def table_name(table: str, catalog: str | None = None, of: str = "IcebergSink") 
 
 
 def written_by(checkpoint_id: int) -> UUID:
-    """A UUID for the metadata files of one attempt at a checkpoint, which says in its first half which one that is."""
+    """Return a UUID for the metadata files of one attempt at a checkpoint. Its first half is the checkpoint."""
     return UUID(int=checkpoint_id << 64 | uuid4().int >> 64)
 
 
 def written_by_restore() -> UUID:
-    """The same for what leads a table back, or takes snapshots out of it: it says when."""
+    """Return a UUID for the metadata files of a restore or a cleaning. Its first half has the time."""
     return UUID(int=(_RESTORE << 32 | int(time.time())) << 64 | uuid4().int >> 64)
 
 
 def checkpoint_of(file: str, newest: int) -> int | None:
-    """The checkpoint, up to the newest one that the table has, which a metadata file is of by its name; None if it is
-    another one's or somebody else's. Files that a restore wrote long ago count as of the newest."""
+    """Return the checkpoint of a metadata file by its name, if it is at most `newest`, the newest one of the table.
+    None for later checkpoints and files of other writers. Old files of a restore count as of the newest."""
     found = _UUID.search(file)
     if found is None:
         return None
@@ -87,7 +87,7 @@ def checkpoint_of(file: str, newest: int) -> int | None:
 
 
 def tagged(refs: Iterable[str], prefix: str) -> dict[int, str]:
-    """The tags of checkpoints among names of references, by checkpoint. `prefix`: `TAG` or `WITHDRAWN`."""
+    """Return the names of checkpoints' tags, by checkpoint. `prefix`: `TAG` or `WITHDRAWN`."""
     found = {}
     for ref in refs:
         rest = ref.removeprefix(prefix)

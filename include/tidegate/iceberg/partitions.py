@@ -1,4 +1,4 @@
-"""How rows are divided into partitions: what a user writes, Iceberg's transforms, and the values of a file."""
+"""The division of rows into partitions: the user's notation, Iceberg's transforms, and the values of a file."""
 
 import re
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _FIELD = re.compile(r"(?:(year|month|day|hour)\(([^()]+)\)|(bucket|truncate)\((\
 
 @dataclass(frozen=True, slots=True)
 class PartitionBy:
-    """One field: a column, and what is made of its values. `transform` is Iceberg's name of that."""
+    """One partition field: a column, and the name of Iceberg's transform of its values."""
 
     column: str
     transform: str
 
     @property
     def name(self) -> str:
-        """As Spark names such fields."""
+        """The name of the field, formed as Spark does."""
         kind = self.transform.partition("[")[0]
         return self.column if kind == "identity" else f"{self.column}_{_SUFFIXES.get(kind, kind)}"
 
@@ -31,7 +31,7 @@ _SUFFIXES = {"truncate": "trunc"}
 
 
 def partition_by(given: Sequence[str]) -> tuple[PartitionBy, ...]:
-    """What a user has written, such as `day(at)`. Raises `PipelineDefinitionError`."""
+    """Parse the user's notation, such as `day(at)`. Raise `PipelineDefinitionError`."""
     found = []
     for text in given:
         match = _FIELD.fullmatch(text.strip())
@@ -51,7 +51,7 @@ def partition_by(given: Sequence[str]) -> tuple[PartitionBy, ...]:
 
 
 def split(rows: "pa.Table", fields: Sequence[PartitionBy]) -> "list[tuple[list[Any], pa.Table]]":
-    """The rows of each partition, with its values as JSON. Runs on executors."""
+    """Split rows by partition, with the partition's values as JSON. Runs on executors."""
     import pyarrow as pa
 
     if not fields:
@@ -68,7 +68,7 @@ def split(rows: "pa.Table", fields: Sequence[PartitionBy]) -> "list[tuple[list[A
 
 
 def _transformed(column: "pa.ChunkedArray[Any]", transform: str) -> "pa.Array[Any]":
-    """The values of a field, each computed once. They become JSON: what has no form there is text."""
+    """Return the values of a field, each computed once, as JSON. Values without a form in JSON become text."""
     import pyarrow as pa
 
     whole = column.combine_chunks()
@@ -87,7 +87,7 @@ def _values(unique: "pa.Array[Any]", transform: str) -> list[Any]:
 
 
 def iceberg_type(kind: "pa.DataType") -> Any:
-    """Iceberg's type of a column that is no nested one."""
+    """Return Iceberg's type of a column that is not nested."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import pyarrow_to_schema
 
@@ -96,7 +96,7 @@ def iceberg_type(kind: "pa.DataType") -> Any:
 
 
 def _plain(values: "pa.Array[Any]") -> "pa.Array[Any]":
-    """As Iceberg computes with them: days, and microseconds."""
+    """Return values as Iceberg computes with them: days and microseconds."""
     import pyarrow as pa
     import pyarrow.types as of
 
@@ -112,7 +112,7 @@ def _json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: Any) -> Any:
-    """A value of a field again, whose type in Iceberg is this one."""
+    """Return the value of a field from JSON, given its type in Iceberg."""
     from decimal import Decimal
 
     from pyiceberg.types import BinaryType, DecimalType, FixedType

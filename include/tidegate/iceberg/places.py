@@ -1,4 +1,4 @@
-"""Where a table's metadata is now, by the catalog that has it."""
+"""The present metadata file of a table, by the catalog that has it."""
 
 from tidegate.iceberg import catalog
 from tidegate.iceberg.names import TableName
@@ -6,7 +6,7 @@ from tidegate.postgres_sink.databases import connected
 
 
 def location_now(name: TableName) -> str | None:
-    """The metadata file of the table; None if there is none. Raises `SinkError`, `ConfigurationError`."""
+    """Return the metadata file of the table; None if there is no table. Raise `SinkError`, `ConfigurationError`."""
     if name.catalog is not None:
         from tidegate.iceberg import elsewhere
 

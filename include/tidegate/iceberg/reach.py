@@ -1,4 +1,4 @@
-"""Which files a table refers to: those of all its snapshots, whatever branch or tag they are of."""
+"""The files that a table refers to from any of its snapshots, branches and tags."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MOST_READ = 256
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The metadata and data files that some snapshots refer to, as they are named there."""
+    """The metadata and data files that some snapshots refer to, with their names there."""
 
     metadata: frozenset[str]
     data: frozenset[str]
@@ -24,7 +24,7 @@ class Reach:
 
 @lru_cache(maxsize=8)
 def files_of(location: str) -> Reach:
-    """All that a table refers to which has this metadata file, and that file. None of them ever changes."""
+    """Return all files that the table with this metadata file refers to, including that file. They never change."""
     metadata = read_metadata(location)
     manifests = manifests_of(metadata.snapshots)
     lists = {each.manifest_list for each in metadata.snapshots}
@@ -34,7 +34,7 @@ def files_of(location: str) -> Reach:
 
 
 def released(before: TableMetadata, after: TableMetadata) -> list[str]:
-    """The files that a table has referred to before and does not any more, apart from its present metadata file."""
+    """Return the files that a table no longer refers to after a change, apart from its present metadata file."""
     left = {each.snapshot_id for each in after.snapshots}
     gone = [each for each in before.snapshots if each.snapshot_id not in left]
     logged = {each.metadata_file for each in before.metadata_log} - {each.metadata_file for each in after.metadata_log}
@@ -57,12 +57,12 @@ def _data(manifests: Iterable[ManifestFile]) -> set[str]:
     return {path for manifest in manifests for path in _paths(manifest)}
 
 
-#: The files of manifests that were read lately. They never change.
+#: The files of recently read manifests. They never change.
 _READ: dict[str, frozenset[str]] = {}
 
 
 def _paths(manifest: ManifestFile) -> frozenset[str]:
-    """The files that a manifest says are there."""
+    """Return the data files that a manifest lists."""
     known = _READ.get(manifest.manifest_path)
     if known is None:
         known = frozenset(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(_IO))

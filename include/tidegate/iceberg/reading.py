@@ -25,7 +25,7 @@ _IO = StoredFiles()
 
 @dataclass(frozen=True)
 class SnapshotRows:
-    """`ports.ArrowRows`: the rows of a snapshot, read by pyiceberg when they are needed."""
+    """The rows of a snapshot as `ports.ArrowRows`, read by pyiceberg when they are needed."""
 
     location: str
     snapshot_id: int
@@ -46,14 +46,14 @@ class SnapshotRows:
 
 
 def read_at(name: TableName, checkpoint_id: int) -> TableFiles | SnapshotRows:
-    """See `ports.ReadableAtSink`. Raises `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
+    """See `ports.ReadableAtSink`. Raise `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
     with connected(None, name.target) as connection:
         newest, _ = positions.numbers(connection, name.target)
     location = location_now(name)
     if location is None or newest < checkpoint_id:
         raise CheckpointInDoubtError(
-            f"Table {name} cannot be read as of checkpoint {checkpoint_id}: it is not there, or does not show it yet. "
-            "Nothing was changed. Read it again."
+            f"Table {name} cannot be read as of checkpoint {checkpoint_id}: it does not exist, or does not show it "
+            "yet. Nothing was changed. Read it again."
         )
     metadata = read_metadata(location)
     snapshot_id = _snapshot_of(name, metadata, checkpoint_id)
@@ -80,11 +80,11 @@ def _snapshot_of(name: TableName, metadata: TableMetadata, checkpoint_id: int) -
         return refs[BEFORE].snapshot_id if BEFORE in refs else None
     raise CheckpointNotRetainedError(
         f"Table {name} cannot be read as of checkpoint {checkpoint_id} any more: its snapshot has expired. Nothing was "
-        "changed. Read a checkpoint that is retained. CheckpointConfig(retained=…) says how many are kept."
+        "changed. Read a checkpoint that is retained. CheckpointConfig(retained=…) sets how many are kept."
     )
 
 
 def _is_by_name(schemas: list[Schema]) -> bool:
-    """Whether each column was never called otherwise, so that files can be read by the names of their columns."""
+    """Whether no column was ever renamed, so that files can be read by the names of their columns."""
     pairs = {(schema.find_field(name).field_id, name) for schema in schemas for name in schema.column_names}
     return len(pairs) == len({number for number, _ in pairs}) == len({name for _, name in pairs})

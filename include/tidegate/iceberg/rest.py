@@ -1,7 +1,7 @@
-"""Several tables of a REST catalog in one commit, where the catalog offers that.
+"""Commits several tables of a REST catalog together, if the catalog supports it.
 
-pyiceberg commits a table at a time, and waits for answers without a limit. Its session and its check of what the server
-offers are private names, so this is a shortcut: without them tables change one after the other.
+pyiceberg commits one table at a time, and waits for answers without a limit. Its session and its check of the server's
+endpoints are private names, so this is a shortcut: without them, tables change one after the other.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ SHORTCUT = Shortcut(
     "tables of a REST catalog change one after the other, and requests have no time limit",
 )
 _TOGETHER = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
-#: Seconds until a server answers. Whether it has carried a commit out is looked up after that.
+#: Seconds to wait for a server's answer. Whether it has carried out a commit is checked afterwards.
 TIME_LIMIT = 120
 _ERRORS: dict[int, type[Exception]] = {
     401: UnauthorizedError,
@@ -49,7 +49,7 @@ class _CommitTransactionRequest(IcebergBaseModel):
 
 
 def with_time_limit(catalog: Catalog) -> Catalog:
-    """Let no request to a REST catalog wait for ever, as pyiceberg does."""
+    """Give requests to a REST catalog a time limit, which pyiceberg does not have."""
     if isinstance(catalog, RestCatalog) and SHORTCUT.is_taken():
         session = catalog._session
         session.request = partial(session.request, timeout=TIME_LIMIT)  # type: ignore[method-assign]
@@ -57,7 +57,7 @@ def with_time_limit(catalog: Catalog) -> Catalog:
 
 
 def takes_several(catalog: Catalog) -> bool:
-    """Whether the catalog changes several tables in one commit, as its configuration says."""
+    """Whether the catalog changes several tables in one commit, according to its configuration."""
     if not isinstance(catalog, RestCatalog) or not SHORTCUT.is_taken():
         return False
     try:
@@ -68,13 +68,13 @@ def takes_several(catalog: Catalog) -> bool:
 
 
 def commit_together(catalog: Catalog, changes: Sequence[CommitTableRequest]) -> None:
-    """Carry all changes out or none. Raises as `Catalog.commit_table`."""
+    """Carry out all changes or none. Raise the errors of `Catalog.commit_table`."""
     assert isinstance(catalog, RestCatalog)
     request = _CommitTransactionRequest.model_validate({"table-changes": tuple(changes)})
     answer = catalog._session.post(catalog.url("transactions/commit"), data=request.model_dump_json().encode())
     if answer.status_code >= 400:
         try:
-            said = ErrorResponse.model_validate_json(answer.text).error.message
-        except ValueError:  # of a proxy in between
-            said = answer.text
-        raise _ERRORS.get(answer.status_code, RESTError)(f"{answer.status_code} {answer.reason}: {said}")
+            message = ErrorResponse.model_validate_json(answer.text).error.message
+        except ValueError:  # the answer of a proxy in between
+            message = answer.text
+        raise _ERRORS.get(answer.status_code, RESTError)(f"{answer.status_code} {answer.reason}: {message}")

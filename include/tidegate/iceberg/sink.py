@@ -51,22 +51,23 @@ _INPUTS = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 @dataclass(frozen=True)
 class IcebergSink(StagedParquet):
-    """An Iceberg table whose catalog lies in the database of the checkpoints. It changes in the transaction that
-    completes a checkpoint: readers see the rows of a checkpoint in all such tables in the same instant.
+    """An Iceberg table whose catalog is in the database of the checkpoints. It changes in the transaction that
+    completes a checkpoint, so readers see the rows of a checkpoint in all such tables in the same instant.
 
-    Spark's tasks write Parquet files where they stay. The commit writes metadata, and one value in the catalog. Each
-    checkpoint that can be restored is a tag of the table, `chk-<id>`. A restore leads the table back to it.
+    Spark's tasks write the Parquet files at their final place. The commit writes metadata, and one value in the
+    catalog. Each checkpoint that can be restored is a tag of the table, `chk-<id>`. A restore takes the table back to
+    it.
 
     Args:
         table: `namespace.name`.
         mode: `"append"`: each checkpoint adds rows. `"latest"`: the table has the current rows of an operator's state,
             and each checkpoint replaces the files of the subtasks whose state has changed.
-        warehouse: The directory, or a URL such as `s3://lake`, below which tables lie, each in `<namespace>/<name>`.
-        partition_by: How a table is partitioned that the sink makes: columns, and `year(c)`, `month(c)`, `day(c)`,
+        warehouse: The directory, or a URL such as `s3://lake`, below which tables are, each in `<namespace>/<name>`.
+        partition_by: The partitioning of a table that the sink makes: columns, and `year(c)`, `month(c)`, `day(c)`,
             `hour(c)`, `bucket(N, c)` or `truncate(N, c)`.
         renamed: Columns of the table that have another name in the rows now: their new names by the old ones.
-        create: Whether to make the table if it is not there.
-        readable_for: How long files stay that the table does not refer to any more, for those who are reading them.
+        create: Whether to make the table if it does not exist.
+        readable_for: How long files stay for readers that have them open, after the table no longer refers to them.
         catalog: The name of another catalog in pyiceberg's configuration. Its tables change after the commit.
 
     Raises:
@@ -137,12 +138,12 @@ class IcebergSink(StagedParquet):
         return _INPUTS[self.mode]
 
     def describe(self) -> dict[str, Any]:
-        """See `ports.Sink`. Options that change nothing of the rows are no part of it."""
+        """See `ports.Sink`. Options that do not change the rows are left out."""
         elsewhere = {} if self.catalog is None else {"catalog": self.catalog}
         return {"type": "IcebergSink", "path": self.root, "table": str(self.name), "mode": self.mode, **elsewhere}
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
-        """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
+        """See `ports.TypedSink`. Also checks an existing table, if the database can be reached."""
         found = [*without_type(columns), *ambiguous(columns.names)]
         found += [
             f"the stream has no column {each.column!r}, by which the table is partitioned"
@@ -162,7 +163,7 @@ class IcebergSink(StagedParquet):
         return problems(location, columns, self.fields, self.renamed)
 
     def writer(self) -> IcebergWriter:  # type: ignore[override]
-        """See `ports.Sink`. What is staged fits the table as it is now."""
+        """See `ports.Sink`. Staged rows fit the table as it is now."""
         return self.writer_at(self.root)
 
     def writer_at(self, url: str) -> IcebergWriter:  # type: ignore[override]
@@ -223,7 +224,7 @@ class IcebergSink(StagedParquet):
         return Work(self.name, Back(self._options(), id_, branch, staged, occasion), occasion, id_, back=True)
 
     def _newest(self) -> int:
-        """The newest checkpoint that the table has."""
+        """Return the newest checkpoint that the table has."""
         with self._connected() as connection:
             return positions.numbers(connection, self.name.target)[0]
 
@@ -234,7 +235,7 @@ class IcebergSink(StagedParquet):
         replaced = self.mode == "latest"
         return TableOptions(self.name, self.root, pipeline, replaced, self.fields, self.renamed, self.create)
 
-    # -- what a restore would do
+    # -- the plan of a restore
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         from tidegate.iceberg.fitting import shown_outside
@@ -274,7 +275,7 @@ class IcebergSink(StagedParquet):
         return find_released(self.name, self.root, now.timestamp(), duration(self.readable_for))
 
     def remove_outdated(self, attempt: CommitAttempt) -> None:
-        self._delete_released(None)  # no attempt can take these files up again, so none is fenced
+        self._delete_released(None)  # no attempt can use these files again, so none needs to be fenced
 
     # -- reading
 
@@ -286,10 +287,10 @@ class IcebergSink(StagedParquet):
 
         return read_at(self.name, checkpoint_id)
 
-    # -- whose it is
+    # -- ownership
 
     def numbers(self) -> tuple[int, int]:
-        """See `ports.NumberedSink`. The database that is lost had the catalog, too: the files are left."""
+        """See `ports.NumberedSink`. A lost database had the catalog, too, so that only the files are left."""
         with self._connected() as opened:
             newest, attempt = positions.numbers(opened, self.name.target)
         return max([newest, *staging.staged_checkpoints(self.staging(), DATA)]), attempt
@@ -308,13 +309,13 @@ class IcebergSink(StagedParquet):
             positions.mark(connection, self.name.target, owner, anew=True)
 
     def is_used(self) -> bool:
-        """Rows that others put there do not count: they stay."""
+        """Whether a checkpoint has written rows. Rows of other writers do not count, because they stay."""
         return self._newest() > 0
 
-    # -- what crashed attempts leave
+    # -- leftovers of crashed attempts
 
     def referenced(self, paths: Sequence[str]) -> list[str]:
-        """See `ports.ReferencingSink`: whatever branch, tag or snapshot has a file, or had it lately."""
+        """See `ports.ReferencingSink`: the files that any branch, tag or snapshot has, or had recently."""
         from tidegate.iceberg import garbage
 
         return garbage.referenced(self.name, self.root, paths) if paths else []
@@ -323,7 +324,8 @@ class IcebergSink(StagedParquet):
         return sorted({*super().staged_checkpoints(), *self._metadata_files()})
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        """See `ports.Sink`: metadata files of attempts, too. What the table has taken over is not staged any more."""
+        """See `ports.Sink`. Includes metadata files of attempts. Files that the table has taken over are not staged any
+        more."""
         found = [*super().staged_paths(checkpoint_id), *self._metadata_files().get(checkpoint_id, ())]
         taken = set(self.referenced(found))
         return [path for path in found if path not in taken]
@@ -334,7 +336,7 @@ class IcebergSink(StagedParquet):
         return metadata_files(self.name, self.staging())
 
     def discard(self, paths: Sequence[str]) -> None:
-        """See `ports.Sink`. What the table refers to is not touched, whoever asks."""
+        """See `ports.Sink`. Files that the table refers to are never touched."""
         taken = set(self.referenced(paths))
         metadata = [path for path in paths if path.startswith(f"{METADATA}/") and path not in taken]
         super().discard([path for path in paths if path not in taken and not path.startswith(f"{METADATA}/")])

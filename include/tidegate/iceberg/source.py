@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 class IcebergSource(RangeSource):
     """An Iceberg table to which rows are appended. Each checkpoint reads the files of the snapshots since the one
-    before; the first reads the whole table. Files are read side by side, by Spark's tasks.
+    before; the first reads the whole table. Spark's tasks read files in parallel.
 
     A snapshot that only rewrites files, such as a compaction, adds no rows and is passed over. Columns are found by
-    their numbers, so one that is renamed later is read on under the name of the schema.
+    their numbers, so a column that is renamed later is still read under its name in the schema.
 
     Args:
         table: `namespace.name`.
         catalog: The name of a catalog in pyiceberg's configuration. By default the one in the database of the
             checkpoints, where `IcebergSink` keeps its tables.
-        start: What is read first: with `"earliest"` the whole table, else what was appended after a snapshot (its id),
+        start: The first rows to read: with `"earliest"` the whole table, else rows appended after a snapshot (its id),
             a tag (its name) or a time.
-        on_overwrite: What becomes of a snapshot that removes or replaces rows: it fails the checkpoint, or is passed
-            over, with the rows that it adds.
+        on_overwrite: The treatment of a snapshot that removes or replaces rows: `"fail"` fails the checkpoint, `"skip"`
+            passes over the snapshot, with the rows that it adds.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default all columns that the
-            table has, which asks the catalog when the pipeline is checked, planned or run.
+            table has, read from the catalog when the pipeline is checked, planned or run.
         max_rows: The rows that one checkpoint reads at most. A data file is read whole.
         max_bytes: The bytes of files that one checkpoint reads at most.
 
@@ -103,7 +103,7 @@ class IcebergSource(RangeSource):
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]
-        """The columns, as declared or as the table has them when this is first asked."""
+        """The columns, as declared or as the table has them when this is first read."""
         if self._ddl is None:
             self._ddl = self._columns_of_table() if self._declared is None else self._declared
         return self._ddl
@@ -119,18 +119,18 @@ class IcebergSource(RangeSource):
     def describe(self) -> dict[str, Any]:
         """See `ports.Source`."""
         start = self.start.isoformat() if isinstance(self.start, datetime) else self.start
-        said = {
+        description = {
             "type": "IcebergSource",
             "path": f"iceberg://{self.catalog or CATALOG}/{self.name}",
             "start": start,
             "on_overwrite": self.on_overwrite,
         }
-        return said if self._declared is None else {**said, "schema": self._declared}
+        return description if self._declared is None else {**description, "schema": self._declared}
 
     # -- ranges of snapshots
 
     def latest(self, split: int, position: Position) -> Position:
-        """See `RangeSource`. Raises `SourceChangedError`, `SourceUnavailableError`."""
+        """See `RangeSource`. Raise `SourceChangedError`, `SourceUnavailableError`."""
         return self.latest_within(split, position, None)
 
     def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
@@ -177,13 +177,13 @@ class IcebergSource(RangeSource):
         return ReadSince(len(files), sum(file.file_size_in_bytes for file in files), ())
 
     def read_between(self, split: int, start: Position, end: Position) -> "Iterator[pa.RecordBatch]":
-        """See `RangeSource`. Asks the catalog, so Spark's tasks read by `arrow_reader` instead."""
+        """See `RangeSource`. Reads the catalog, so Spark's tasks use `arrow_reader` instead."""
         reader = self._reader(self._files(start, end))
         for ranged in reader.ranges:
             yield from reader.source.read_between(split, None, ranged["to"])
 
     def arrow_reader(self, segments: Sequence[Segment]) -> RangesReader:
-        """See `ports.ArrowSource`: a range for each data file."""
+        """See `ports.ArrowSource`. Every data file is a range."""
         ranges = [(segment.reference["from"], segment.reference["to"]) for segment in segments]
         return self._reader([file for start, end in ranges for file in self._files(start, end)])
 
@@ -220,6 +220,6 @@ class IcebergSource(RangeSource):
 
     def _gone(self) -> SourceUnavailableError:
         return SourceUnavailableError(
-            f"There is no table {self.name} any more, of which rows were read. {AS_BEFORE}Bring it back, then "
+            f"Table {self.name}, of which rows were read, does not exist any more. {AS_BEFORE}Bring it back, then "
             "repeat the step."
         )

@@ -1,9 +1,9 @@
-"""Which data files lie between two positions of a reader: the snapshots of a table, oldest first, and their files.
+"""The data files between two positions of a reader: the snapshots of a table, oldest first, and their files.
 
-A position is JSON: the `snapshot` that was read, and if a part of it was read, the number of its `files`, counted by
-path. `whole`: of that snapshot, the whole table is read. `after`: the position after which the first range begins. The
-snapshot's `number` and the table's `rows` as of it tell the next one when it has expired, as writers then forget whom
-the next one follows.
+A position is JSON: the `snapshot` up to which rows were read, and if only a part of that snapshot was read, the number
+of its `files`, in order of their paths. With `whole`, the whole table is read as of that snapshot. `after` is the
+position after which the first range begins. The snapshot's `number` and the table's `rows` as of it identify its
+successor once it has expired, because writers then no longer record the predecessor of that one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ Start = str | int | datetime
 
 @dataclass(frozen=True)
 class Limits:
-    """What one range has at most; at least one file, if there is any."""
+    """The limits of one range. It has at least one file, if there is any."""
 
     rows: int | None
     bytes: int | None
@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Polled:
-    """Up to where a range goes, and the files that it leaves for the next ones."""
+    """The end of a range, and the files that it leaves for the next ones."""
 
     end: Position | None
     left: Sequence[DataFile]
@@ -51,14 +51,14 @@ class Polled:
 
 @dataclass(frozen=True)
 class History:
-    """A table as its metadata is now. `skip`: snapshots that remove or replace rows are passed over."""
+    """A table as its metadata is now. With `skip`, snapshots that remove or replace rows are passed over."""
 
     name: TableName
     metadata: TableMetadata
     skip: bool
 
     def poll(self, position: Position | None, start: Start, limits: Limits) -> Polled:
-        """Find the next range. Raises `SourceChangedError`, `SourceUnavailableError`."""
+        """Find the next range. Raise `SourceChangedError`, `SourceUnavailableError`."""
         head = self.metadata.current_snapshot()
         if head is None:
             if position is not None:
@@ -76,7 +76,7 @@ class History:
         return Polled(None if polled.end in (None, after) else {**polled.end, "after": after}, polled.left)
 
     def between(self, start: Position | None, end: Position) -> list[DataFile]:
-        """The files of a range that `poll` found. Raises `SourceChangedError`, `SourceUnavailableError`."""
+        """Return the files of a range that `poll` found. Raise `SourceChangedError`, `SourceUnavailableError`."""
         begin = start
         if start is None and "after" in end:
             begin = end["after"]
@@ -108,12 +108,12 @@ class History:
                         end = {**_at(snapshot), "files": number, **partly}
                     return Polled(end, left)
                 taken += 1
-            if files or not partly:  # a table that is empty is read whole when it is not
+            if files or not partly:  # an empty table is read as a whole once it has files
                 end = _at(snapshot)
         return Polled(end, ())
 
     def _appended(self, position: Position, last: Snapshot) -> list[tuple[Snapshot, list[DataFile]]]:
-        """The snapshots after a position, and the files that each has appended, up to one that may not be passed."""
+        """Return the snapshots after a position with their appended files, up to one that may not be passed over."""
         found: list[tuple[Snapshot, list[DataFile]]] = []
         for snapshot in self._lineage(position, last):
             if self._is_overwrite(snapshot):
@@ -127,7 +127,8 @@ class History:
         return found
 
     def _lineage(self, position: Position, last: Snapshot) -> list[Snapshot]:
-        """Oldest first. The snapshot of the position is the first one if a part of it was read."""
+        """Return snapshots, oldest first. The position's own snapshot is the first one if only a part of it was
+        read."""
         found, base, current = list[Snapshot](), position["snapshot"], last
         while current.snapshot_id != base:
             found.append(current)
@@ -144,7 +145,8 @@ class History:
         return ([*found, current] if position.get("files") else found)[::-1]
 
     def _follows(self, snapshot: Snapshot, position: Position) -> bool:
-        """Whether a snapshot without a parent comes right after what was read: nothing, or one that has expired."""
+        """Whether a snapshot without a parent directly follows the position, which has no snapshot or an expired
+        one."""
         if position["snapshot"] is None:
             return _is_first(snapshot)
         if position.get("files") or self.metadata.snapshot_by_id(position["snapshot"]) is not None:
@@ -192,23 +194,24 @@ class History:
 
     def _led_back(self, snapshot_id: int | None) -> SourceChangedError:
         return SourceChangedError(
-            f"Table {self.name} does not go on from snapshot {snapshot_id}, up to which it was read: it was led back "
+            f"Table {self.name} does not go on from snapshot {snapshot_id}, up to which it was read: it was taken back "
             f"to an earlier one, or made anew. {AS_BEFORE}Restore this pipeline to a checkpoint that has read less, or "
-            "undo what was done to the table."
+            "undo that change of the table."
         )
 
     def _lost(self, base: int | None, oldest: Snapshot | None) -> SourceUnavailableError:
         lost = f"snapshot {base} has expired" if oldest is None else f"snapshots that follow {base} have expired"
         there = "" if oldest is None else f" The oldest that is left is {oldest.snapshot_id}, made {_when(oldest)}."
         return SourceUnavailableError(
-            f"Table {self.name}: {lost}, and what was appended there cannot be told any more.{there} {AS_BEFORE}Keep "
-            "snapshots until they are read: CheckpointConfig(retained=…) of the pipeline that writes the table says "
-            "how many. To go on without these rows, give the source another name, and start= a snapshot that is left."
+            f"Table {self.name}: {lost}, so the rows appended there cannot be determined any more.{there} "
+            f"{AS_BEFORE}Keep snapshots until they are read: CheckpointConfig(retained=…) of the pipeline that writes "
+            "the table sets how many. To go on without these rows, give the source another name, and start= a snapshot "
+            "that is left."
         )
 
 
 def appended_files(snapshot: Snapshot) -> list[DataFile]:
-    """What the snapshot has added, by path."""
+    """Return the files that the snapshot has added, by path."""
     own = [each for each in snapshot.manifests(_IO) if each.added_snapshot_id == snapshot.snapshot_id]
     entries = (
         entry
@@ -221,7 +224,7 @@ def appended_files(snapshot: Snapshot) -> list[DataFile]:
 
 
 def whole_files(name: TableName, snapshot: Snapshot) -> list[DataFile]:
-    """All files of the table as of the snapshot, by path. Raises `SourceChangedError`."""
+    """Return all files of the table as of the snapshot, by path. Raise `SourceChangedError`."""
     manifests = snapshot.manifests(_IO)
     if any(each.content is ManifestContent.DELETES for each in manifests):
         raise SourceChangedError(
@@ -236,21 +239,24 @@ def _is_rewrite(snapshot: Snapshot) -> bool:
 
 
 def _at(snapshot: Snapshot) -> Position:
-    """The position after a snapshot."""
+    """Return the position after a snapshot."""
     return {"snapshot": snapshot.snapshot_id, "number": snapshot.sequence_number, "rows": _rows(snapshot)}
 
 
 def _rows(snapshot: Snapshot, before: bool = False) -> int | None:
-    """How many rows the table has as of a snapshot, or had before it appended some; None if it does not say."""
-    said = snapshot.summary
-    total = None if said is None else said["total-records"]
-    if said is None or total is None:
+    """Return the number of the table's rows as of a snapshot, or before it appended some; None if it is not
+    recorded."""
+    summary = snapshot.summary
+    total = None if summary is None else summary["total-records"]
+    if summary is None or total is None:
         return None
-    return int(total) - int(said["added-records"] or 0) + int(said["deleted-records"] or 0) if before else int(total)
+    if not before:
+        return int(total)
+    return int(total) - int(summary["added-records"] or 0) + int(summary["deleted-records"] or 0)
 
 
 def _is_first(snapshot: Snapshot) -> bool:
-    """Whether the table had no snapshot before this one; not, as far as that is known."""
+    """Whether the table had no snapshot before this one, as far as that is known."""
     return snapshot.parent_snapshot_id is None and (snapshot.sequence_number or 0) == 1
 
 

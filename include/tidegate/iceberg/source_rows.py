@@ -1,4 +1,4 @@
-"""Rows of data files in the columns of a source's schema, whatever the table has called them since. Runs on executors,
+"""Rows of data files in the columns of a source's schema, even if the table has renamed them since. Runs on executors,
 which need pyiceberg for it.
 """
 
@@ -24,7 +24,7 @@ from tidegate.sources.range_source import RangeSource
 
 
 class _Opened(Stored):
-    """A data file, of which only what is needed is read."""
+    """A data file, read in parts as needed."""
 
     def open(self, seekable: bool = True) -> Any:
         return self._input()
@@ -37,7 +37,7 @@ class _Opened(Stored):
 
 
 class DataFiles(StoredFiles):
-    """pyiceberg's way to files of rows, which may be large."""
+    """pyiceberg's access to data files, which may be large."""
 
     def new_input(self, location: str) -> Stored:
         return _Opened(location)
@@ -45,8 +45,8 @@ class DataFiles(StoredFiles):
 
 @dataclass
 class IcebergFiles(RangeSource):
-    """Data files of a table, each of which is a range that ends with its path. `described` is what the source that
-    found them says of itself."""
+    """Data files of a table, each of which is a range that ends with its path. `described` is the description of the
+    source that found them."""
 
     metadata: TableMetadata
     columns: Schema
@@ -57,7 +57,7 @@ class IcebergFiles(RangeSource):
     def of(
         cls, metadata: TableMetadata, names: Sequence[str], described: Mapping[str, Any], files: Sequence[DataFile]
     ) -> "IcebergFiles":
-        """`names`: the columns to read."""
+        """Make a source of the files, with the columns of these names."""
         by_path = {file.file_path: file for file in files}
         return cls(_light(metadata), columns_named(metadata, names), described, by_path)
 
@@ -75,15 +75,15 @@ class IcebergFiles(RangeSource):
         yield from scan.to_record_batches([FileScanTask(file)])
 
     def _there(self, file: pa.Schema, wanted: pa.Schema) -> dict[str, str] | None:
-        """The columns of a file by the names that are wanted; one that the file lacks is null. None if Iceberg has more
-        rules for them than that: pyiceberg knows all, but reads a null list of structs as an empty one."""
+        """Map the wanted columns to those of a file; a column that the file lacks is null. Return None if more of
+        Iceberg's rules apply to them. pyiceberg knows all rules, but reads a null list of structs as an empty one."""
         by_number, found = {id_of(each): each for each in file}, dict[str, str]()
         with_rules = {each.source_id for spec in self.metadata.partition_specs for each in spec.fields}
         with_rules |= {each.field_id for each in self.columns.fields if each.initial_default is not None}
-        for column, asked in zip(self.columns.fields, wanted, strict=True):
+        for column, target in zip(self.columns.fields, wanted, strict=True):
             there = by_number.get(column.field_id)
-            if there is not None and _is_read_as(there, asked):
-                found[asked.name] = there.name
+            if there is not None and _is_read_as(there, target):
+                found[target.name] = there.name
             elif there is not None or None in by_number or column.field_id in with_rules:
                 return None
         return found
@@ -96,8 +96,8 @@ class IcebergFiles(RangeSource):
 
 
 def _is_read_as(there: pa.Field, wanted: pa.Field) -> bool:
-    """Whether a column of a file has the type that is wanted or a narrower one, and inside of it the same numbers and
-    names."""
+    """Whether a column of a file has the wanted type or a narrower one, with the same numbers and names inside of
+    it."""
     return _shape(there.type) == _shape(wanted.type) or widens(there.type, wanted.type)
 
 
@@ -120,8 +120,8 @@ def _renamed(batch: pa.RecordBatch, columns: pa.Schema, there: Mapping[str, str]
 
 
 def columns_named(metadata: TableMetadata, names: Sequence[str]) -> Schema:
-    """The table's columns of these names, of which each is as the table has it now, and called so whatever it is called
-    now. A name that the table never had is left out."""
+    """Return the table's columns of these present or former names, with their present types and the names given. A name
+    that the table never had is left out."""
     now = {each.field_id: each for each in metadata.schema().fields}
     numbers: dict[str, int] = {}
     former: dict[int, NestedField] = {}
@@ -131,11 +131,11 @@ def columns_named(metadata: TableMetadata, names: Sequence[str]) -> Schema:
             numbers[each.name], former[each.field_id] = each.field_id, each
     found = ((name, numbers[name]) for name in names if name in numbers)
     columns = ((name, now.get(number) or former[number]) for name, number in found)
-    # null in files that were written before the column was there
+    # Null in files that were written before the column existed.
     return Schema(*(each.model_copy(update={"name": name, "required": False}) for name, each in columns))
 
 
 def _light(metadata: TableMetadata) -> TableMetadata:
-    """What a reader of files needs: the columns and how files are partitioned."""
+    """Return only the metadata that a reader of files needs: the columns and the partitioning of files."""
     gone: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
     return metadata.model_copy(update=gone)

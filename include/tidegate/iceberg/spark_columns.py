@@ -1,4 +1,4 @@
-"""The columns of a table as Spark calls them, in DDL."""
+"""The columns of a table in Spark's DDL."""
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -39,7 +39,7 @@ _SIMPLE: dict[type[IcebergType], str] = {
 
 
 def ddl_of_table(name: TableName, schema: Schema) -> str:
-    """Raises `PipelineDefinitionError` if Spark does not have the type of a column."""
+    """Return the columns as DDL. Raise `PipelineDefinitionError` if Spark does not have the type of a column."""
     found = {each.name: _type(each.field_type) for each in schema.fields}
     odd = [each for each in schema.fields if found[each.name] is None]
     if odd:

@@ -1,4 +1,4 @@
-"""What runs in a transaction: the table gets its next metadata file, if nobody else has changed it since."""
+"""The change of a table in a transaction: it gets its next metadata file, if no other writer has changed it since."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -18,8 +18,8 @@ from tidegate.protocol.facts.errors import CheckpointError, SinkError
 if TYPE_CHECKING:
     from tidegate.iceberg.changes import Change, Staged
 
-#: In the table's row of positions: checkpoints that are kept, and files to which nothing refers any more, with the time
-#: at which that began: they are deleted once no reader can need them.
+#: Keys in the table's row of positions: checkpoints that are kept, and files that the table no longer refers to, with
+#: the time since when. They are deleted once no reader can need them.
 KEPT, RELEASED = "kept", "released"
 
 #: Seconds by the clock of the database, which all processes share.
@@ -28,8 +28,8 @@ NOW = select(func.extract("epoch", func.clock_timestamp()))
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The change of a table. `checkpoint_id`: which checkpoint's rows it has then; None if they stay. `back`: whether
-    that is because of a restore."""
+    """The change of a table. `checkpoint_id` is the checkpoint whose rows it then has; None if its rows stay. `back`:
+    whether a restore is the reason."""
 
     name: TableName
     change: "Change"
@@ -40,8 +40,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """`ports.Participant`. A checkpoint is applied once; without one, nothing is recorded of what the table shows. Of a
-    restore, `back` is true."""
+    """See `ports.Participant`. A checkpoint is applied once. Without a checkpoint, the one that the table shows is not
+    recorded anew. For a restore, `back` is true."""
 
     table: TableName
     change: "Change"
@@ -52,7 +52,7 @@ class Swap:
     attempt: int | None = None
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.table.target, self.attempt)
         if self.checkpoint_id is not None and not self.back and found.checkpoint_id >= self.checkpoint_id:
             return
@@ -63,7 +63,7 @@ class Swap:
             staged = staged_on(self.change, now)
         if staged.location is not None and not catalog.swap(statements, self.table, now, staged.location):
             raise SinkError(
-                f"{self.occasion.what}: somebody else has changed it in the same instant. {self.occasion.safe} Then "
+                f"{self.occasion.what}: another writer has changed it in the same instant. {self.occasion.safe} Then "
                 f"{self.occasion.again}."
             )
         record(statements, self.table, found, self.checkpoint_id, self.attempt, staged.released)
@@ -74,7 +74,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a table of another catalog shows since a commit there, as a participant of a transaction here."""
+    """A participant that records here which checkpoint a table of another catalog shows since a commit there."""
 
     table: TableName
     checkpoint_id: int | None
@@ -83,7 +83,7 @@ class Recorded:
     occasion: Occasion
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.table.target, self.attempt)
         record(statements, self.table, found, self.checkpoint_id, self.attempt, self.released)
 
@@ -99,17 +99,17 @@ def record(
     attempt: int | None,
     released: Collection[str],
 ) -> None:
-    """Record which checkpoint the table shows, and the files that it does not refer to any more. `found`: what is
-    recorded so far; without a checkpoint the table shows the same."""
-    said = contents(found.content)
+    """Record which checkpoint the table shows, and the files that it no longer refers to. `found` is the record so far.
+    Without a checkpoint the table shows the same one as before."""
+    recorded = contents(found.content)
     if released:
-        said[RELEASED] = [*said.get(RELEASED, ()), [int(statements.query(NOW)[0][0]), sorted(released)]]
+        recorded[RELEASED] = [*recorded.get(RELEASED, ()), [int(statements.query(NOW)[0][0]), sorted(released)]]
     shows = found.shows or 0 if checkpoint_id is None else checkpoint_id
-    positions.show(statements, table.target, shows, attempt, json.dumps(said))
+    positions.show(statements, table.target, shows, attempt, json.dumps(recorded))
 
 
 def contents(content: str | None) -> dict[str, Any]:
-    """What is recorded beside the table."""
+    """Return the record of a table from JSON."""
     found: dict[str, Any] = {} if content is None else json.loads(content)
     return found
 
@@ -119,19 +119,19 @@ def kept_of(content: str | None) -> Collection[int] | None:
 
 
 def released_before(content: str | None, seconds: float, readable_for: timedelta) -> list[str]:
-    """Files that were released so long before a time that no reader can need them."""
+    """Return files that were released so long before a time that no reader can need them."""
     batches = contents(content).get(RELEASED, ())
     return [file for at, files in batches if at + readable_for.total_seconds() <= seconds for file in files]
 
 
 def lingering(content: str | None) -> list[str]:
-    """All files that were released and are not deleted yet."""
+    """Return all files that were released and are not deleted yet."""
     return [file for _, files in contents(content).get(RELEASED, ()) for file in files]
 
 
 def with_kept(content: str | None, kept: Collection[int] | None, deleted: Collection[str]) -> Mapping[str, Any]:
-    """What is recorded once some files have been deleted, and the checkpoints that are kept were found."""
-    said, gone = contents(content), set(deleted)
-    batches = ([at, [each for each in files if each not in gone]] for at, files in said.get(RELEASED, ()))
+    """Return the record after some files have been deleted, and the kept checkpoints were read."""
+    recorded, gone = contents(content), set(deleted)
+    batches = ([at, [each for each in files if each not in gone]] for at, files in recorded.get(RELEASED, ()))
     left = [batch for batch in batches if batch[1]]
-    return {**said, RELEASED: left, **({} if kept is None else {KEPT: sorted(kept)})}
+    return {**recorded, RELEASED: left, **({} if kept is None else {KEPT: sorted(kept)})}

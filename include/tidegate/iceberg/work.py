@@ -1,4 +1,4 @@
-"""What is done to the tables of sinks: in the transaction that completes a checkpoint, or outside of it."""
+"""Carries out changes of sinks' tables: in the transaction that completes a checkpoint, or outside of it."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ from tidegate.postgres_sink.databases import connected
 
 
 def swap(work: Work, attempt: int | None = None) -> Swap:
-    """Write what the table has afterwards. Returns what shows it, in a transaction. Raises `SinkError`."""
+    """Write the next metadata of a table. Return the participant that shows it in a transaction. Raise `SinkError`."""
     from tidegate.iceberg.changes import staged
 
     with connected(None, work.name.target) as connection:
         positions.make(connection)
         catalog.make(connection)
-    on = staged(work.change, location_now(work.name))
-    return Swap(work.name, work.change, on, work.occasion, work.checkpoint_id, work.back, attempt)
+    metadata = staged(work.change, location_now(work.name))
+    return Swap(work.name, work.change, metadata, work.occasion, work.checkpoint_id, work.back, attempt)
 
 
 def carry_out(works: Sequence[Work], attempt: CommitAttempt) -> None:
-    """Change tables of one catalog outside of the commit. Raises `SinkError`, `SupersededAttemptError`."""
+    """Change tables of one catalog outside of the commit. Raise `SinkError`, `SupersededAttemptError`."""
     if all(work.name.catalog is None for work in works):
         for work in works:
             carry_out_in_database(None, swap(work, attempt.number), work.name.target, attempt)

@@ -1,6 +1,6 @@
-"""Writes rows where they stay: Parquet files with the numbers of their columns, a file for each partition.
+"""Writes rows at their final place: Parquet files with numbered columns, a file for each partition.
 
-Runs on executors. Readers see a file when a snapshot of the table has it.
+Runs on executors. Readers see a file once a snapshot of the table has it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from tidegate.state.hashing_file import HashingFile
 
-#: In the details of a handle: the table's way of partitioning and the file's values in it, and the last column that the
-#: table had when it was written.
+#: Details of a handle: the partition spec, the file's values in it, and the last column that the table had when the
+#: file was written.
 SPEC, PARTITION, LAST = "spec", "partition", "last_column"
 
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table as it is: its columns with their numbers, the number of the newest one, and how it is partitioned: the
-    number of that, and for each field the number of its column and what is made of its values."""
+    """A table as it is now: its columns with their numbers, the number of the newest one, the number of the partition
+    spec, and for each field of that the number of its column and the transform of its values."""
 
     columns: "pa.Schema"
     last: int
@@ -38,7 +38,7 @@ class KnownTable:
 
 @dataclass(frozen=True)
 class IcebergWriter:
-    """`ports.SinkWriter`. `table`: None if there is none yet. It is made with `partition_by`."""
+    """See `ports.SinkWriter`. Without a `table`, there is none yet, and it is made with `partition_by`."""
 
     root: str
     folder: str
@@ -48,7 +48,7 @@ class IcebergWriter:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `StorageError`, `SinkError`."""
+        """See `ports.SinkWriter`. Raise `StorageError`, `SinkError`."""
         if rows.num_rows == 0 and not self.stage_empty:
             return []
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.
@@ -73,7 +73,7 @@ class IcebergWriter:
         return found
 
     def _fields(self, columns: "pa.Schema") -> list[PartitionBy]:
-        """How the rows are divided, with the names that the columns have there."""
+        """Return the partition fields of the rows, with the names of the columns in the rows."""
         if self.table is None:
             return list(self.partition_by)
         names = {id_of(column): column.name for column in columns}

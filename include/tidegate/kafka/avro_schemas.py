@@ -1,6 +1,6 @@
-"""Avro schemas as a definition gives them: their columns in Spark's types, and what of them Spark does not have.
+"""Avro schemas from a definition, and their columns in Spark's types. Types that Spark does not have are refused.
 
-Pure: needs neither fastavro nor pyarrow.
+Needs neither fastavro nor pyarrow, and performs no I/O.
 """
 
 import json
@@ -31,12 +31,12 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
-#: Unions of numbers, and the type that holds both.
+#: Unions of two types of numbers, and the type that holds both.
 _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
 def parsed(given: AvroSchema, what: str) -> dict[str, Any]:
-    """A schema of a record. Raises `PipelineDefinitionError`. `what`: how the error names it."""
+    """Parse the schema of a record, named `what` in errors. Raise `PipelineDefinitionError`."""
     found: Any = given
     if isinstance(given, str):
         try:
@@ -53,13 +53,13 @@ def parsed(given: AvroSchema, what: str) -> dict[str, Any]:
 
 
 def avro_columns(schema: Mapping[str, Any], what: str) -> dict[str, ColumnType]:
-    """The columns of a record's schema. Raises `PipelineDefinitionError`."""
+    """Return the columns of a record's schema. Raise `PipelineDefinitionError`."""
     columns = _Columns(what)
     return dict(columns.fields(schema, ()))
 
 
 def ddl_of_avro(schema: Mapping[str, Any], what: str) -> str:
-    """The same as Spark DDL."""
+    """Return the columns of a record's schema as Spark DDL. Raise `PipelineDefinitionError`."""
     return ", ".join(f"`{name}` {type_.ddl()}" for name, type_ in avro_columns(schema, what).items())
 
 
@@ -86,7 +86,7 @@ class _Columns:
         match kind:
             case "record" | "error":
                 if len(path) > 50:
-                    raise self._odd(path, "is a record that has itself inside, which Spark has no type for")
+                    raise self._odd(path, "is a record that contains itself, for which Spark has no type")
                 return ColumnType("struct", tuple(self.fields(given, path)))
             case "array":
                 return ColumnType("array", (("element", self._type(given["items"], (*path, "element"))),))
@@ -100,7 +100,7 @@ class _Columns:
         return self._reference(str(kind), path)
 
     def _of_union(self, given: list[Any], path: tuple[str, ...]) -> Any:
-        """The one type beside null."""
+        """Return the single type of a union, apart from null."""
         others = [each for each in given if each != "null"]
         if len(others) == 1:
             return others[0]
@@ -133,7 +133,7 @@ _OF_SPARK: Mapping[str, Any] = {
 
 
 def schema_of_columns(columns: Mapping[str, ColumnType], name: str) -> dict[str, Any]:
-    """A schema for rows of these columns, each of which may be null."""
+    """Return a schema for rows of these columns, each of which may be null."""
     fields = [
         {"name": column, "type": ["null", _of_spark(type_, f"{name}_{column}")], "default": None}
         for column, type_ in columns.items()

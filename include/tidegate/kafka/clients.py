@@ -1,7 +1,7 @@
-"""Clients of Kafka's brokers, and what their errors mean.
+"""Clients of Kafka's brokers, and the meaning of their errors.
 
-A call that gets no answer fails with a timeout that says nothing. Why it got none is told to a callback, so each client
-remembers what it has heard.
+A call without an answer fails with a timeout that has no reason. The client reports the reason to a callback, so every
+client here remembers the errors of its callback.
 """
 
 import logging
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
     from confluent_kafka.admin import AdminClient
 
-#: Seconds until a broker must have answered.
+#: Seconds to wait for a broker's answer.
 TIME_LIMIT = 30.0
 _LOG = logging.getLogger(__name__)
-#: Of no use where others have been heard: it only counts them.
+#: An error that only counts others, and is of no use where those were reported.
 _COUNTS_OTHERS = "_ALL_BROKERS_DOWN"
-#: Codes that no time mends.
+#: Codes of errors that do not pass with time.
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM"}
 
 
 class ClientErrors:
-    """The last errors that a client has reported on its own."""
+    """The last errors that a client has reported by itself."""
 
     def __init__(self) -> None:
         self._errors: deque[KafkaError] = deque(maxlen=8)
@@ -38,33 +38,34 @@ class ClientErrors:
         self._errors.append(error)
 
     def forget(self) -> None:
-        """What was heard before a question says nothing about its answer."""
+        """Forget the errors from before a request: they do not explain its result."""
         self._errors.clear()
 
     def why(self, error: "KafkaError") -> str:
-        """The most telling text there is for an error that a call has raised."""
-        told = [each for each in self._errors if each.name() != _COUNTS_OTHERS]
-        return f"{told[-1].name()}: {told[-1].str()}" if told else f"{error.name()}: {error.str()}"
+        """Return the most specific text for an error that a call has raised."""
+        reported = [each for each in self._errors if each.name() != _COUNTS_OTHERS]
+        return f"{reported[-1].name()}: {reported[-1].str()}" if reported else f"{error.name()}: {error.str()}"
 
     def is_refused(self, error: "KafkaError") -> bool:
-        """Whether the brokers are there and refuse this client: no repetition helps."""
+        """Whether the brokers are reachable but refuse this client, so that no repetition helps."""
         return any(each.name() in _REFUSED or "SSL handshake failed" in each.str() for each in (error, *self._errors))
 
 
 def require_client() -> None:
-    """Raises `NotInstalledError` if confluent-kafka is not installed."""
+    """Raise `NotInstalledError` if confluent-kafka is not installed."""
     if find_spec("confluent_kafka") is None and (error := not_installed("confluent_kafka")) is not None:
         raise error
 
 
 def configured(brokers: Brokers, client_errors: ClientErrors, **own: Any) -> dict[str, Any]:
-    """What a client is made with; underscores in the names of `own` stand for dots."""
+    """Return the settings of a client. Underscores in the names of `own` stand for dots."""
     ours = {name.replace("_", "."): value for name, value in own.items()}
     return {"client.id": "tidegate", **brokers.settings, **ours, "error_cb": client_errors, "logger": _LOG}
 
 
 def unusable(brokers: Brokers, error: "KafkaError") -> ConfigurationError:
-    """librdkafka's own text names the setting, and shows its value only where it is none of a fixed few."""
+    """Return the error for wrong settings. librdkafka's text names the setting, and quotes only values of fixed
+    lists."""
     return ConfigurationError(
         f"The settings of connection {brokers.connection!r} to Kafka cannot be used: {error.str()}. Nothing was "
         "changed. Correct them."
@@ -72,13 +73,13 @@ def unusable(brokers: Brokers, error: "KafkaError") -> ConfigurationError:
 
 
 def admin_of(brokers: Brokers) -> "tuple[AdminClient, ClientErrors]":
-    """This process's client for questions. Raises `ConfigurationError`, `NotInstalledError`."""
+    """Return this process's client for queries. Raise `ConfigurationError`, `NotInstalledError`."""
     return _admin_of(os.getpid(), brokers)
 
 
 @lru_cache(maxsize=16)
 def _admin_of(process: int, brokers: Brokers) -> "tuple[AdminClient, ClientErrors]":
-    """After a fork, its threads are the parent's."""
+    """Create a client. It is cached by process: after a fork, its threads belong to the parent."""
     require_client()
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -91,7 +92,7 @@ def _admin_of(process: int, brokers: Brokers) -> "tuple[AdminClient, ClientError
 
 
 def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, ClientErrors]":
-    """A consumer that reads committed rows alone, commits no offsets, and says where a partition ends. Raises
+    """Create a consumer that reads committed rows only, commits no offsets, and reports the ends of partitions. Raise
     `ConfigurationError`, `NotInstalledError`."""
     require_client()
     from confluent_kafka import Consumer, KafkaException
@@ -112,14 +113,14 @@ def consumer_of(brokers: Brokers, **own: Any) -> "tuple[Consumer, ClientErrors]"
         raise unusable(brokers, error.args[0]) from error
 
 
-def consume(consumer: "Consumer", most: int, patience: float) -> "list[Message]":
-    """Up to so many messages and events, as soon as there is one; none if none has come for so many seconds."""
+def poll_events(consumer: "Consumer", most: int, patience: float) -> "list[Message]":
+    """Return up to `most` messages and events, as soon as there is one; none after `patience` seconds without any."""
     first = consumer.consume(1, patience)
     return [*first, *consumer.consume(most - 1, 0)] if first and most > 1 else first
 
 
 def producer_of(brokers: Brokers, **own: Any) -> "tuple[Producer, ClientErrors]":
-    """A producer. Raises `ConfigurationError`, `NotInstalledError`."""
+    """Create a producer. Raise `ConfigurationError`, `NotInstalledError`."""
     require_client()
     from confluent_kafka import KafkaException, Producer
 

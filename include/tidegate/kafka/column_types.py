@@ -1,6 +1,6 @@
-"""The types of columns in Spark DDL, without Spark: those that the values of a topic can be read as.
+"""The types of columns in Spark DDL that the values of a topic can be read as. Does not need Spark.
 
-Only `arrow_columns` needs pyarrow; a definition is checked without it.
+Only `arrow_columns` needs pyarrow. A definition is checked without it.
 """
 
 import re
@@ -31,15 +31,15 @@ _DDL = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT
 
 
 class ColumnType(NamedTuple):
-    """A type by one name. `inner`: of an array its element, of a map key and value, of a struct its fields, by name;
-    `digits`: of a decimal."""
+    """A type under one of its names. `inner` has the element of an array, the key and value of a map, or the fields of
+    a struct, by name; `digits` those of a decimal."""
 
     name: str
     inner: "tuple[tuple[str, ColumnType], ...]" = ()
     digits: tuple[int, int] = (10, 0)
 
     def ddl(self) -> str:
-        """As Spark writes it."""
+        """Return the type as Spark writes it."""
         inner = [each.ddl() for _, each in self.inner]
         match self.name:
             case "array" | "map":
@@ -52,14 +52,14 @@ class ColumnType(NamedTuple):
         return _DDL.get(self.name, self.name.upper())
 
     def all(self) -> "Iterator[ColumnType]":
-        """This type and those inside."""
+        """Yield this type and those inside."""
         yield self
         for _, each in self.inner:
             yield from each.all()
 
 
 def column_types(ddl: str) -> dict[str, ColumnType]:
-    """The columns of a DDL text. Raises `PipelineDefinitionError` for a type that no value of a topic can have."""
+    """Parse the columns of a DDL text. Raise `PipelineDefinitionError` for a type that no value of a topic can have."""
     found = columns_of(ddl.strip())
     if not found:
         raise PipelineDefinitionError(
@@ -69,13 +69,13 @@ def column_types(ddl: str) -> dict[str, ColumnType]:
 
 
 def column_type(column: str, text: str) -> ColumnType:
-    """Raises `PipelineDefinitionError`, which names the column."""
+    """Parse the type of a column. Raise `PipelineDefinitionError`, which names the column."""
     matched = _TYPE.fullmatch(text.strip())
     name = None if matched is None else _NAMES.get(matched[1].lower())
     if matched is None or name is None:
         raise PipelineDefinitionError(
             f"Column {column!r} has the type {text.strip()}, which no value of a topic can be read as. Declare it as "
-            "STRING, or as another type that a format has."
+            "STRING, or as another type that the format supports."
         )
     inside = (matched[2] or "").strip()
     match name:
@@ -93,7 +93,7 @@ def column_type(column: str, text: str) -> ColumnType:
 
 
 def arrow_columns(ddl: str) -> "pa.Schema":
-    """The columns in the types in which Spark sends them to Python."""
+    """Return the columns in the types in which Spark passes them to Python."""
     import pyarrow as pa
 
     return pa.schema([pa.field(name, _arrow(type_)) for name, type_ in column_types(ddl).items()])
@@ -122,7 +122,7 @@ def _arrow(type_: ColumnType) -> "pa.DataType":
 
 
 def of_arrow(kind: "pa.DataType") -> ColumnType:
-    """The type of a column in Arrow."""
+    """Return the type of a column in Arrow."""
     import pyarrow.types as of
 
     if of.is_map(kind):

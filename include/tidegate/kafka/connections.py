@@ -1,7 +1,7 @@
-"""Where a topic's brokers are: a connection of Airflow's, or a variable of the environment.
+"""Connections to a topic's brokers: a connection in Airflow, or a variable of the environment.
 
-Both hold what librdkafka is configured with, by its own names, such as `bootstrap.servers`. Nothing of it is shown
-anywhere but the addresses of brokers: it has passwords.
+Both hold the configuration of librdkafka, under its own names, such as `bootstrap.servers`. Only the addresses of
+brokers are ever shown, because the rest includes passwords.
 """
 
 import json
@@ -14,10 +14,10 @@ from tidegate.embedded_postgres.locate import airflow_connection, has_airflow
 from tidegate.postgres_sink.databases import VARIABLE
 from tidegate.protocol.facts.errors import ConfigurationError, MissingConnectionError
 
-#: As Airflow's own operators for Kafka call theirs.
+#: The default name in Airflow's own operators for Kafka.
 DEFAULT = "kafka_default"
 SERVERS = "bootstrap.servers"
-#: What readers and writers decide themselves: who reads how far, what is hidden, and who may commit.
+#: Settings that readers and writers control: the consumer group, positions, isolation, and transactions.
 _OWN = {
     "group.id",
     "group.instance.id",
@@ -33,14 +33,14 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The brokers of one connection. `settings`: of librdkafka, by name."""
+    """The brokers of one connection. `settings` are those of librdkafka, by name."""
 
     connection: str
     settings: Mapping[str, Any] = field(repr=False)
 
     @property
     def servers(self) -> str:
-        """Their addresses, which may be shown."""
+        """The addresses of the brokers, which may be shown."""
         return str(self.settings[SERVERS])
 
     def __hash__(self) -> int:
@@ -50,7 +50,7 @@ class Brokers:
 def brokers_of(connection: str, environment: Mapping[str, str] | None = None) -> Brokers:
     """Look a connection up in the environment, then in Airflow.
 
-    Raises `MissingConnectionError` if nothing has that name, `ConfigurationError` if what has it says no broker."""
+    Raise `MissingConnectionError` if none has that name, `ConfigurationError` if it names no broker."""
     env = os.environ if environment is None else environment
     variable = f"{VARIABLE}{connection.upper()}"
     if given := env.get(variable):
@@ -71,7 +71,7 @@ def brokers_of(connection: str, environment: Mapping[str, str] | None = None) ->
 
 
 def _parsed(given: str, what: str) -> Mapping[str, Any]:
-    """The text is not shown, also not in part."""
+    """Parse the settings. Errors do not show the text, not even in part."""
     try:
         found = json.loads(given)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a `KafkaSource` is declared as: its options, and its columns."""
+"""The declaration of a `KafkaSource`: its options and its columns."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from tidegate.protocol.schema.ddl import columns_of
 if TYPE_CHECKING:
     from tidegate.kafka.source import KafkaSource
 
-#: What a column may have of a record besides its value, with the types of Spark's own source.
+#: Parts of a record, apart from its value, that a column may have, with the types of Spark's own source.
 METADATA: Mapping[str, str] = {
     "key": "BINARY",
     "timestamp": "TIMESTAMP",
@@ -19,26 +19,26 @@ METADATA: Mapping[str, str] = {
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     "topic": "STRING",
 }
-#: Other words for the same type.
+#: Other names of the same type.
 _ALIKE = {"INTEGER": "INT", "LONG": "BIGINT", "TIMESTAMP_LTZ": "TIMESTAMP"}
 _WORDS = ("earliest", "latest")
 
 
 def columns_of_rows(declared: str, metadata: Mapping[str, str]) -> str:
-    """The columns of the rows: those of the schema, then those of the metadata that it does not name."""
+    """Return the columns of the rows: those of the schema, then those of the metadata that it does not name."""
     names = [name for name, _ in columns_of(declared)]
     more = [f"`{name}` {METADATA[kind]}" for name, kind in metadata.items() if name not in names]
     return ", ".join([declared.strip(), *more] if declared.strip() else more)
 
 
 def columns_of_value(declared: str, metadata: Mapping[str, str]) -> str | None:
-    """The columns of the schema that are of the value; None if it names none."""
+    """Return the columns of the schema that are part of the value; None if it names none."""
     found = [f"`{name}` {type_}" for name, type_ in columns_of(declared) if name not in metadata]
     return ", ".join(found) or None
 
 
 def problems_of(source: "KafkaSource", declared: str) -> Iterator[str]:
-    """What is wrong with its options."""
+    """Yield the errors in its options."""
     if not source.topic or "/" in source.topic:
         yield f"{source.topic!r} is no name of a topic"
     if source.splits < 1:
@@ -88,7 +88,7 @@ def _is_number(given: object) -> bool:
 
 
 def start_as_json(start: str | datetime | Mapping[int, int]) -> Any:
-    """For `describe`."""
+    """Return `start=` for `describe`."""
     if isinstance(start, datetime):
         return start.isoformat()
     return start if isinstance(start, str) else {str(each): offset for each, offset in sorted(start.items())}

@@ -1,6 +1,6 @@
-"""What the values of a topic are, as a definition says it: JSON, Avro or bytes.
+"""The declared format of a topic's values: JSON, Avro or bytes.
 
-Checks what is declared, and performs no I/O. `values/` decodes and encodes, in Spark's tasks.
+Checks the declaration, and performs no I/O. `values/` decodes and encodes, in Spark's tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tidegate.kafka.values.decoded import Decoder, Encoder
 
 FORMATS = ("json", "avro", "bytes")
-#: The column of bytes where no schema names it.
+#: The only column of the format bytes, if no schema names it.
 BYTES = "value BINARY"
-#: What becomes of records without a value: they are malformed, left out, or rows of nulls.
+#: Treatments of records without a value: as malformed, left out, or as rows of nulls.
 TOMBSTONES = ("malformed", "skip", "null")
 _WIDER = {
     *(("int32", each) for each in ("int64", "double")),
@@ -35,7 +35,7 @@ class Format:
 
     Attributes:
         name: `"json"`, `"avro"` or `"bytes"`.
-        tombstones: What becomes of records without a value when they are read. As bytes they are null.
+        tombstones: The treatment of records without a value when they are read. As bytes they are null.
         avro: The schema of Avro values; by default the one in `schemas` with the largest id.
         schemas: The schemas of values that begin with an id, by id.
     """
@@ -46,8 +46,8 @@ class Format:
     schemas: Mapping[int, AvroSchema] = field(default_factory=dict)
 
     def problems(self, declared: str | None) -> Iterator[str]:
-        """What is wrong with it for a source whose values have these columns, as Spark DDL; None if it has no
-        schema."""
+        """Yield the errors in the format of a source. `declared` are the columns of the values as Spark DDL; None
+        without a schema."""
         if self.name not in FORMATS:
             yield f"format is {self.name!r}, but must be json, avro or bytes"
             return
@@ -85,21 +85,21 @@ class Format:
                     yield f"column {name!r} is a map whose keys are no STRING, which JSON does not have"
 
     def columns(self) -> str | None:
-        """The columns of the value as Spark DDL, where the format itself has them. Raises `PipelineDefinitionError`."""
+        """Return the columns of the value as Spark DDL, if the format defines them. Raise `PipelineDefinitionError`."""
         if self.name == "avro":
             return ddl_of_avro(self._reader(), "avro=")
         return BYTES if self.name == "bytes" else None
 
     def described(self) -> dict[str, Any]:
-        """What of it is not the default, for `describe`."""
-        said = {"tombstones": self.tombstones} if self.tombstones != "malformed" else {}
+        """Return the options that are not the default, for `describe`."""
+        options = {"tombstones": self.tombstones} if self.tombstones != "malformed" else {}
         if self.name == "avro":
             schemas = {str(id_): schema for id_, schema in sorted(self._schemas().items())}
-            return {**said, "avro": self._reader(), **({"schemas": schemas} if schemas else {})}
-        return said
+            return {**options, "avro": self._reader(), **({"schemas": schemas} if schemas else {})}
+        return options
 
     def decoder(self, columns: "pa.Schema") -> "Decoder":
-        """What decodes values into the columns of the value, which are all of them: a record is judged as a whole."""
+        """Return a decoder of values into all their columns, because a record is validated as a whole."""
         if self.name == "bytes":
             from tidegate.kafka.values.byte_values import Bytes
 
@@ -114,7 +114,8 @@ class Format:
         return JsonDecoder(columns, self.tombstones)
 
     def encoder(self, columns: "pa.Schema") -> "Encoder":
-        """What encodes rows of these columns. Without a schema, Avro has one in which each column may be null."""
+        """Return an encoder of rows of these columns. Avro without a schema uses one in which each column may be
+        null."""
         if self.name == "bytes":
             from tidegate.kafka.values.byte_values import Bytes
 
@@ -132,7 +133,7 @@ class Format:
         return JsonEncoder(columns)
 
     def unwritable(self, columns: "Sequence[pa.Field[pa.DataType]]") -> list[str]:
-        """A phrase for each column that Avro values cannot have, or lack."""
+        """Return a phrase for each column that Avro values cannot have, or that they lack."""
         import pyarrow as pa
 
         try:
@@ -158,13 +159,13 @@ class Format:
 
 
 def _require_fastavro() -> None:
-    """Raises `NotInstalledError`, which reaches the driver from a Spark task, too."""
+    """Raise `NotInstalledError`, which also reaches the driver from a Spark task."""
     if find_spec("fastavro") is None:
         raise not_installed("fastavro") or ModuleNotFoundError("fastavro")
 
 
 def schema_of(columns: "pa.Schema") -> dict[str, Any]:
-    """An Avro schema for rows of these columns."""
+    """Return an Avro schema for rows of these columns."""
     from tidegate.kafka.column_types import of_arrow
 
     return schema_of_columns({each.name: of_arrow(each.type) for each in columns}, "row")

@@ -1,6 +1,7 @@
-"""What a topic has of each sink: a record for each sink on a compacted topic, written in the transactions of its rows.
+"""Markers: a record for each sink on a compacted topic, with the checkpoints that its topic has.
 
-A consumer group's offset would say the same, and is forgotten after some days. A record on a compacted topic stays.
+They are written in the transactions of the rows. The offset of a consumer group could record the same, but is deleted
+after some days. A record on a compacted topic stays.
 """
 
 import json
@@ -17,15 +18,15 @@ from tidegate.protocol.recovery.ownership import Owner
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-#: The topic of the markers, if the sink names no other one.
+#: The topic of the markers, unless the sink names another one.
 TOPIC = "_tidegate_commits"
-#: What it is made with. A segment is compacted when it is closed, so that a reader has an hour's records to read.
+#: The settings of a new topic. A closed segment is compacted, so a reader has an hour of records to read.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
-#: Ranges of ids that a marker names. Checkpoints without rows, and such as have failed, are not committed.
+#: The most ranges of ids in a marker. Checkpoints without rows, and failed ones, are not committed.
 _MOST_RANGES = 500
-#: Seconds between two looks whether a transaction has ended.
+#: Seconds between two checks whether a transaction has ended.
 _PAUSE = 0.2
-#: Milliseconds that the brokers wait for more before they say that this is the end.
+#: Milliseconds that the brokers wait for more records before they report the end.
 _WAIT = 10
 
 
@@ -44,8 +45,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a topic has of a sink: whose the slot is, the newest checkpoint, the ids below it that were passed over, as
-    ranges; and of the last commit its attempt, the number of its rows, and the id that the topic had then."""
+    """The record of a sink's commits: the owner of its slot, the newest checkpoint, and the ids below it that were
+    passed over, as ranges. Of the last commit it has the attempt, the number of rows, and the id that the topic then
+    had."""
 
     pipeline: str
     sink: str
@@ -61,16 +63,16 @@ class Marker:
         return Owner(self.pipeline, self.sink, self.database)
 
     def has(self, checkpoint_id: int) -> bool:
-        """Whether the rows of a checkpoint were committed. Ids grow, but are not always committed in their order: a
-        restore may lead back to a checkpoint that another one had left behind before the sinks were notified of it."""
+        """Whether the rows of a checkpoint were committed. Ids grow, but are not always committed in their order. One
+        restore may leave a checkpoint behind before the sinks are notified of it, and a later one lead back to it."""
         return checkpoint_id <= self.checkpoint_id and not any(a <= checkpoint_id <= b for a, b in self.passed)
 
     def with_commit(self, checkpoint_id: int, attempt: int, rows: int, topic_id: str) -> "Marker":
-        """The marker that goes with the rows of one more checkpoint."""
+        """Return the marker that is written with the rows of one more checkpoint."""
         before = [*self.passed, (self.checkpoint_id + 1, checkpoint_id - 1)]
         parts = (part for a, b in before for part in ((a, min(b, checkpoint_id - 1)), (max(a, checkpoint_id + 1), b)))
         passed = sorted({(a, b) for a, b in parts if a <= b})
-        while len(passed) > _MOST_RANGES:  # the oldest, as if nothing between them had been committed
+        while len(passed) > _MOST_RANGES:  # join the oldest two, as if no checkpoint between them had been committed
             passed[:2] = [(passed[0][0], passed[1][1])]
         newest = max(self.checkpoint_id, checkpoint_id)
         return replace(self, checkpoint_id=newest, attempt=attempt, rows=rows, topic_id=topic_id, passed=tuple(passed))
@@ -80,20 +82,20 @@ class Marker:
 
     @classmethod
     def parse(cls, value: bytes) -> "Marker":
-        """Raises `ValueError` for what is no marker. Fields that a later release adds are passed over."""
+        """Parse a marker. Raise `ValueError` if it is none. Fields that a later release adds are ignored."""
         try:
-            known: dict[str, Any] = json.loads(value)
-            known["passed"] = tuple((first, last) for first, last in known.get("passed", ()))
+            content: dict[str, Any] = json.loads(value)
+            content["passed"] = tuple((first, last) for first, last in content.get("passed", ()))
             names = cls.__dataclass_fields__
-            return cls(**{name: each for name, each in known.items() if name in names})
+            return cls(**{name: item for name, item in content.items() if name in names})
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError("it is no marker") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Those of a topic, by key. `undecided` are of transactions behind an open one of another producer: whether
-    they were committed cannot be seen until that one has ended."""
+    """The markers of a topic, by key. `undecided` ones are in transactions behind an open one of another producer. It
+    is unknown whether they were committed until that one has ended."""
 
     committed: Mapping[bytes, Marker]
     undecided: Mapping[bytes, int]
@@ -107,12 +109,12 @@ class Markers:
         return marker is not None and marker.has(checkpoint_id)
 
     def may_have(self, slot: Slot, checkpoint_id: int) -> bool:
-        """Whether they may have been committed, where `has` says no."""
+        """Whether the rows of a checkpoint may have been committed, although `has` is false."""
         return self.undecided.get(slot.key, -1) >= checkpoint_id
 
 
 def read(brokers: Brokers, topic: str, refusals: Refusals) -> Markers:
-    """All that is there now; nothing if there is no such topic. Raises `SinkError`, `ConfigurationError`."""
+    """Read all markers; none if there is no such topic. Raise `SinkError`, `ConfigurationError`."""
     if topic_id(brokers, topic, refusals) is None:
         return Markers({}, {})
     committed: dict[bytes, Marker] = {}
@@ -136,8 +138,8 @@ def read_decided(
     checkpoint_id: int,
     keep: Callable[[], None],
 ) -> Markers:
-    """As `read`, once it is certain which of these slots have a checkpoint. Their own transactions have ended. Raises
-    `SinkUnavailableError` if a transaction of another producer stays open."""
+    """Read the markers once it is certain which of these slots have a checkpoint. Their own transactions must have
+    ended. Raise `SinkUnavailableError` if a transaction of another producer stays open."""
     deadline = time.monotonic() + TIME_LIMIT
     while True:
         markers = read(brokers, topic, refusals)
@@ -150,7 +152,7 @@ def read_decided(
 
 
 def make(brokers: Brokers, topic: str, refusals: Refusals) -> None:
-    """Make the topic, unless it is there and compacted. Raises `SinkError`, `ConfigurationError`."""
+    """Make the topic unless it exists and is compacted. Raise `SinkError`, `ConfigurationError`."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
@@ -167,35 +169,35 @@ def make(brokers: Brokers, topic: str, refusals: Refusals) -> None:
 
 
 def problem_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
-    """Why a topic that is there cannot have markers; None if it can, or is not there."""
+    """Return why an existing topic cannot hold markers; None if it can, or does not exist."""
     policy = policy_of(brokers, topic, refusals)
     return None if policy is None or policy == "compact" else not_compacted(topic, policy)
 
 
 def policy_of(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
-    """The topic's `cleanup.policy`; None if there is no such topic. Raises `SinkError`, `ConfigurationError`."""
+    """Return the topic's `cleanup.policy`; None if there is no such topic. Raise `SinkError`, `ConfigurationError`."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     if topic_id(brokers, topic, refusals) is None:
         return None
     admin, client_errors = admin_of(brokers)
-    [asked] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=TIME_LIMIT).values()
+    futures = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=TIME_LIMIT)
     try:
-        return str(asked.result()["cleanup.policy"].value)
+        return str(next(iter(futures.values())).result()["cleanup.policy"].value)
     except KafkaException as error:
         raise refusals.unmarked(topic, error.args[0], client_errors) from error
 
 
 def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
-    """The id of a topic; None if there is no such topic. Asking does not make it. Raises `SinkError`,
+    """Return the id of a topic; None if there is no such topic. The query does not make it. Raise `SinkError`,
     `ConfigurationError`."""
     from confluent_kafka import KafkaException, TopicCollection
 
     admin, client_errors = admin_of(brokers)
-    [asked] = admin.describe_topics(TopicCollection([topic]), request_timeout=TIME_LIMIT).values()
+    [future] = admin.describe_topics(TopicCollection([topic]), request_timeout=TIME_LIMIT).values()
     try:
-        return str(asked.result().topic_id)
+        return str(future.result().topic_id)
     except KafkaException as error:
         if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
             return None
@@ -203,16 +205,16 @@ def topic_id(brokers: Brokers, topic: str, refusals: Refusals) -> str | None:
 
 
 def _end_of(brokers: Brokers, topic: str, refusals: Refusals) -> int:
-    """Behind the newest record, of whatever transaction."""
+    """Return the offset behind the newest record, committed or not."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
     admin, client_errors = admin_of(brokers)
     latest = {TopicPartition(topic, 0): OffsetSpec.latest()}
     uncommitted = IsolationLevel.READ_UNCOMMITTED
-    [asked] = admin.list_offsets(latest, isolation_level=uncommitted, request_timeout=TIME_LIMIT).values()
+    [future] = admin.list_offsets(latest, isolation_level=uncommitted, request_timeout=TIME_LIMIT).values()
     try:
-        return int(asked.result().offset)
+        return int(future.result().offset)
     except KafkaException as error:
         raise refusals.unmarked(topic, error.args[0], client_errors) from error
 
@@ -235,7 +237,7 @@ def _read(
     start: int,
     see: Callable[["Message"], None],
 ) -> int:
-    """Read to the end that this isolation has. Returns the offset of that."""
+    """Read to the end that this isolation level has, and return its offset."""
     from confluent_kafka import KafkaException, TopicPartition
 
     consumer, client_errors = consumer_of(

@@ -1,4 +1,4 @@
-"""How far a poll of a topic goes: decisions on what the brokers have said."""
+"""Decides how far a poll of a topic goes, from the offsets that the brokers have reported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tidegate.kafka.refusals import Topic
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: from the first offset that is left to the one after the last committed record."""
+    """The offsets of a partition: the first that is left, and the one after the last committed record."""
 
     first: int
     end: int
@@ -17,7 +17,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic as the brokers describe it now. `topic_id`: None if they have no ids."""
+    """A topic as the brokers describe it now. `topic_id` is None if they have no ids."""
 
     topic_id: str | None
     partitions: Mapping[int, Bounds]
@@ -25,17 +25,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Where a poll ends, and by partition the rows that it leaves for the next ones."""
+    """The end of a poll, and the rows that it leaves for the next ones, by partition."""
 
     offsets: Mapping[int, int]
     left: Mapping[int, int]
 
 
 def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping[int, int] | None) -> Position:
-    """Where a poll begins in the partitions of its split, of which `found` tells. A partition that was found after the
-    start is read from its first record on. `starts`: by partition, what `start=` means; asked if there is no position.
+    """Decide where a poll begins in the partitions of its split, as described by `found`. A partition that was found
+    after the start is read from its first record. `starts` has the offsets of `start=`, and is used without a position.
 
-    Raises `SourceChangedError`, `PipelineDefinitionError`."""
+    Raise `SourceChangedError`, `PipelineDefinitionError`."""
     if position is None:
         assert starts is not None
         for partition, offset in starts.items():
@@ -56,7 +56,7 @@ def begin(topic: Topic, position: Position | None, found: Found, starts: Mapping
 
 
 def named(topic: Topic, starts: Mapping[int, int], found: Found) -> dict[int, int]:
-    """The offsets that `start=` names for the partitions that are there. Raises `PipelineDefinitionError`."""
+    """Return the offsets that `start=` names for the partitions that exist. Raise `PipelineDefinitionError`."""
     if missing := sorted(set(found.partitions) - set(starts)):
         raise topic.without_offset(missing)
     if more := sorted(set(starts) - set(found.partitions)):
@@ -65,7 +65,7 @@ def named(topic: Topic, starts: Mapping[int, int], found: Found) -> dict[int, in
 
 
 def gone(topic: Topic, position: Position, found: Found, ranges: Sequence[Range]) -> list[Range]:
-    """What is not there any more of ranges that were read up to a position. Raises `SourceChangedError` if the topic is
+    """Return the deleted parts of ranges that were read up to a position. Raise `SourceChangedError` if the topic is
     another one."""
     ends = {each: end for each, _, end in ranges}
     begin(topic, Position(position.topic_id, ends), _as_if_nothing_was_deleted(found), None)
@@ -83,7 +83,7 @@ def _require_inside(topic: Topic, partition: int, offset: int, bounds: Bounds) -
 
 
 def bounded(begins: Mapping[int, int], ends: Mapping[int, int], limit: int | None) -> Polled:
-    """Take at most so many rows, of each partition alike: one with fewer leaves its share to the others."""
+    """Take at most `limit` rows, evenly from all partitions. One with fewer rows leaves its share to the others."""
     there = {each: ends[each] - begins[each] for each in sorted(begins)}
     taken = there if limit is None else _shared(there, limit)
     offsets = {each: begins[each] + taken[each] for each in there}
@@ -100,7 +100,7 @@ def _shared(there: Mapping[int, int], limit: int) -> dict[int, int]:
 
 
 def rows_within(max_rows: int | None, max_bytes: int | None, row_bytes: int | None) -> int | None:
-    """How many rows a poll takes; None without a limit. At least one, so that it goes on."""
+    """Return how many rows a poll takes, at least one; None without a limit."""
     limits = [max_rows] if max_rows is not None else []
     if max_bytes is not None and row_bytes:
         limits.append(max_bytes // row_bytes)

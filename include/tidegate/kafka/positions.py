@@ -1,22 +1,22 @@
-"""What a position of a `KafkaSource` says: the offset of every partition that a split has ever seen."""
+"""The position of a `KafkaSource`: the offset of every partition that a split has ever seen."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A partition, the first offset that is read, and the one after the last.
+#: A partition, the first offset to read, and the one after the last.
 Range = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a split has read a topic.
+    """The position up to which a split has read a topic.
 
     Attributes:
-        topic_id: Which topic it is, for brokers that say so: one made anew has another id.
+        topic_id: The id of the topic, from brokers that have ids. A topic that was made anew has another id.
         offsets: By partition, the offset of the next record.
         began: By partition, the offset where reading began.
-        bytes: The size of a record as a poll has measured it; None if none has.
+        bytes: The size of a record, measured by a poll; None if no poll has measured it.
     """
 
     topic_id: str | None = None
@@ -29,26 +29,26 @@ class Position:
         return cls(stored.get("topic_id"), _numbers(stored["offsets"]), _numbers(stored["began"]), stored.get("bytes"))
 
     def stored(self) -> dict[str, Any]:
-        """As JSON, whose keys are texts."""
-        said = {"topic_id": self.topic_id, "offsets": _texts(self.offsets), "began": _texts(self.began)}
-        return {**said, "bytes": self.bytes}
+        """Return the position as JSON, whose keys are texts."""
+        content = {"topic_id": self.topic_id, "offsets": _texts(self.offsets), "began": _texts(self.began)}
+        return {**content, "bytes": self.bytes}
 
 
 def ranges_between(start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> list[Range]:
-    """What lies between two stored positions, by partition: of one that the first does not have, all that was read. A
-    partition of which nothing was read is left out."""
+    """Return the ranges between two stored positions, by partition. A partition that the first position lacks was read
+    from its beginning. Empty ranges are left out."""
     before, after = {} if start is None else Position.read(start).offsets, Position.read(end)
     begins = {**after.began, **before}
     return [(each, begins[each], upto) for each, upto in sorted(after.offsets.items()) if begins[each] < upto]
 
 
 def pieces_of(ranges: Iterable[Range], most: int) -> list[Range]:
-    """The same, in pieces of so many offsets at most, which are read side by side."""
+    """Cut ranges into pieces of at most `most` offsets, which are read in parallel."""
     return [(partition, at, min(at + most, end)) for partition, start, end in ranges for at in range(start, end, most)]
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """The same, with those that follow one another as one."""
+    """Join ranges that follow one another."""
     found: list[Range] = []
     for partition, start, end in sorted(ranges):
         if found and found[-1][0] == partition and found[-1][2] == start:
@@ -59,7 +59,7 @@ def joined(ranges: Iterable[Range]) -> list[Range]:
 
 
 def merged(stored: Iterable[Mapping[str, Any]], split: int, splits: int) -> Position:
-    """Where a split goes on after the number of splits was changed: of each of its partitions, the furthest offset."""
+    """Return the position of a split after the number of splits was changed: the furthest offset of its partitions."""
     offsets, began, found = dict[int, int](), dict[int, int](), [Position.read(each) for each in stored]
     for position in found:
         for partition, offset in position.offsets.items():

@@ -1,4 +1,4 @@
-"""Ranges of a topic in Spark's tasks: who reads which of them, and how their errors reach the driver."""
+"""Assigns ranges of a topic to Spark's tasks, and carries their errors to the driver."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from tidegate.sources.range_source import RangeSource, RangesReader
 
 @dataclass
 class KafkaRows(RangeSource):
-    """Ranges of a topic, each of which ends with what is read. `described` is what the source that asked for them says
-    of itself. `wanted`: the columns and their types."""
+    """Ranges of a topic. Each ends with the offsets to read. `described` is the description of the source that wants
+    them, `wanted` has the columns and their types."""
 
     what: KafkaRead
     schema: Schema
@@ -36,14 +36,13 @@ class KafkaRows(RangeSource):
 
 @dataclass(frozen=True)
 class KafkaReader(RangesReader):
-    """Ranges of `KafkaRows`, which are told the columns that are wanted. One task that reads all of them has one
-    consumer."""
+    """Ranges of `KafkaRows`, with the wanted columns added. A task that reads all of them has one consumer."""
 
     source: KafkaRows
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if self.ranges:
-            every = joined(one for ranged in self.ranges for one in ranged["to"])
+            every = joined(piece for ranged in self.ranges for piece in ranged["to"])
             yield from self.read_one({"split": 0, "from": None, "to": every}, schema)
 
     def read_one(self, ranged: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -53,6 +52,6 @@ class KafkaReader(RangesReader):
 def reader_of(
     what: KafkaRead, schema: Schema, described: Mapping[str, Any], ranges: Sequence[Range], output: str
 ) -> KafkaReader:
-    """A task for each range."""
+    """Return a reader with a task for each range."""
     rows = KafkaRows(what, schema, described, None, output)
-    return KafkaReader(rows, tuple({"split": 0, "from": None, "to": [one]} for one in ranges))
+    return KafkaReader(rows, tuple({"split": 0, "from": None, "to": [piece]} for piece in ranges))

@@ -1,4 +1,4 @@
-"""What a record has beside its value, as columns."""
+"""The parts of a record apart from its value, as columns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Block:
         return list(map(Message.value, self.messages))
 
     def taken(self, places: "Numbers") -> "Block":
-        """The records at some places of this block, in that order. A place may be there several times."""
+        """Return the records at some places of this block, in that order. A place may occur several times."""
         messages = [self.messages[place] for place in places.tolist()]
         return Block(messages, self.partitions[places], self.offsets[places])
 
     def column(self, what: str) -> pa.Array:
-        """A column of what `metadata` names."""
+        """Return a column of one kind of `metadata`."""
         return _COLUMNS[what](self)
 
 
@@ -45,7 +45,7 @@ def _topics(block: Block) -> pa.Array:
 
 
 def _times(block: Block) -> pa.Array:
-    """Of the producer or the broker, as the topic is configured."""
+    """Return the times of the producer or the broker, as the topic is configured."""
     times = list(map(Message.timestamp, block.messages))
     millis = np.fromiter((time for _, time in times), np.int64, len(times))
     valid = [kind != TIMESTAMP_NOT_AVAILABLE for kind, _ in times]
@@ -54,7 +54,7 @@ def _times(block: Block) -> pa.Array:
 
 
 def _headers(block: Block) -> pa.Array:
-    """Null where there are none, as in Spark."""
+    """Return the headers; null where there are none, as in Spark."""
     found = [message.headers() or None for message in block.messages]
     flat = list(chain.from_iterable(headers for headers in found if headers is not None))
     inner = pa.StructArray.from_arrays(

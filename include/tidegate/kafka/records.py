@@ -1,4 +1,4 @@
-"""Which record of a topic each row becomes: its key, headers, timestamp and value."""
+"""The record of a topic that each row becomes: its key, headers, timestamp and value."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tidegate.postgres_sink.names import DELETE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows that are Python objects at once.
+#: Rows converted to Python objects at once.
 _ROWS = 4096
 #: How Arrow writes the type of a column of headers, as Spark makes it and as Parquet returns it.
 _HEADERS = {
@@ -24,7 +24,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """How rows become records. `value` are the columns of the value, `own` headers are on each."""
+    """Converts rows to records. `value` are the columns of the value. Every record has the headers `own`."""
 
     format: Format
     value: tuple[str, ...]
@@ -34,7 +34,7 @@ class Records:
     own: tuple[tuple[str, bytes], ...]
 
     def of(self, batch: "pa.RecordBatch") -> Iterator[Produced]:
-        """The records of some rows. One that is deleted has no value."""
+        """Yield the records of some rows. The record of a deleted row has no value."""
         for start in range(0, batch.num_rows, _ROWS):
             part = batch.slice(start, _ROWS)
             keys, values, headers, times = self._keys(part), self._values(part), self._headers(part), self._times(part)
@@ -88,7 +88,7 @@ def is_plain(key: "pa.Schema") -> bool:
 
 
 def unwritable(columns: "pa.Schema", key: Sequence[str], timestamp: str | None, headers: str | None) -> list[str]:
-    """A phrase for each column that a sink names and that is not there, or has another type."""
+    """Return a phrase for each column that a sink names and that is missing or has another type."""
     import pyarrow.types as of
 
     named = dict.fromkeys([*key, *(each for each in (timestamp, headers) if each is not None)])

@@ -1,4 +1,4 @@
-"""What it means for a topic that its brokers refuse something, are away, or have lost what is to be read."""
+"""The errors of a topic that is read: its brokers refuse a request or are unreachable, or records are lost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Topic:
     def wrong(self, why: str) -> PipelineDefinitionError:
         return PipelineDefinitionError(f"KafkaSource({self.name!r}): {why}.")
 
-    # -- what is not there
+    # -- missing topics and offsets
 
     def no_topic(self) -> PipelineDefinitionError:
         return self.wrong(
@@ -59,25 +59,25 @@ class Topic:
             "that is there"
         )
 
-    # -- what was there
+    # -- lost records
 
     def lost(self, partition: int, offset: int, first: int) -> SourceChangedError:
         return SourceChangedError(
             f"{self} has lost the offsets {offset} to {first - 1} of partition {partition}, which were not read: its "
             f"retention has deleted them. The first that is left is {first}. {AS_BEFORE}Keep records until they are "
-            "read: retention.ms and retention.bytes of the topic say how long. To go on without these records, run "
+            "read: retention.ms and retention.bytes of the topic set how long. To go on without these records, run "
             "`tidegate source skip`."
         )
 
     def records(self, partition: int, offset: int, end: int) -> str:
-        """How a plan names records that a restore would read again and cannot."""
+        """Name records, for a plan, that a restore would read again and cannot."""
         return f"the offsets {offset} to {end - 1} of partition {partition} of topic {self.name}"
 
     def lost_meanwhile(self, partition: int, offset: int, end: int) -> SourceChangedError:
         return SourceChangedError(
             f"{self} has lost offsets of partition {partition}, between {offset} and {end - 1}, after this checkpoint "
             f"began to read them: its retention has deleted them, or it was made anew. {AS_BEFORE}To go on without "
-            "what is lost, run `tidegate source skip`."
+            "the lost records, run `tidegate source skip`."
         )
 
     def made_anew(self) -> SourceChangedError:
@@ -96,14 +96,14 @@ class Topic:
         return SourceChangedError(
             f"{self} ends at offset {end} in partition {partition}, but was read up to {offset}: the topic was made "
             f"anew, or its brokers have lost records. {AS_BEFORE}The offsets {end} to {offset - 1} are other records "
-            "now, or none. To read what is there from its start, run `tidegate source skip`."
+            "now, or none. To read the present records from the first one, run `tidegate source skip`."
         )
 
-    # -- what brokers say
+    # -- errors of the brokers
 
     def refused(self, code: str, why: str, is_refused: bool) -> CheckpointError:
-        """What to raise for an error of the brokers: its name, the text that tells most, and whether the brokers are
-        there and refuse this client."""
+        """Return the error for a code of the brokers. `why` is the most specific text, `is_refused` whether the brokers
+        are reachable but refuse this client."""
         if code in NO_TOPIC:
             return self.gone()
         if code in _NO_RIGHT:

@@ -1,4 +1,4 @@
-"""Rows of a topic as Arrow: read by Spark's tasks, which need confluent-kafka and a way to the brokers.
+"""Rows of a topic as Arrow, read by Spark's tasks, which need confluent-kafka and access to the brokers.
 
 One consumer reads some ranges of offsets, a block of records at a time. It is assigned its partitions, joins no group
 and commits nothing.
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from tidegate.kafka.clients import consume, consumer_of
+from tidegate.kafka.clients import consumer_of, poll_events
 from tidegate.kafka.column_types import arrow_columns
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.formats import Format
@@ -26,35 +26,35 @@ from tidegate.protocol.facts.errors import CheckpointError, MalformedRowsError
 from tidegate.sources.arrow_columns import strings
 from tidegate.sources.read_errors import AS_BEFORE
 
-#: What goes to the quarantine. The value is null where the record has none.
+#: The columns of the quarantine. The value is null where the record has none.
 MALFORMED = "topic STRING, partition INT, offset BIGINT, value BINARY, reason STRING"
-#: Seconds without a record, in which librdkafka looks for the brokers again and again.
+#: Seconds without a record before reading fails. Meanwhile librdkafka keeps trying to reach the brokers.
 PATIENCE = 60.0
 
-#: Seconds, if the brokers have said that they refuse the client, or that a partition ends before the range does.
+#: As above, in seconds, if the brokers refuse the client, or a partition ends before the range does.
 _HOPE = 10.0
-#: Of one block.
+#: The rows and bytes of one block.
 _ROWS, _BYTES = 1_000, 8 << 20
 _FIRST_ROWS = 200  # of a block, until it is known how large records are
-_WAIT = 1.0  # seconds, after which it is looked whether there is hope
+_WAIT = 1.0  # seconds without a record, after which the reasons to give up are checked
 _SAMPLE = 50  # records of a block that are measured
 _AHEAD = 32 << 10  # KiB that librdkafka fetches ahead, half of its default
 _SHOWN = 300  # characters of a reason in an error
 _END, _OUT_OF_RANGE, _NO_ANSWER = "_PARTITION_EOF", ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"), "_TIMED_OUT"
-#: Events that say no more than that something is tried again.
+#: Events that only report that something is tried again.
 _PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", _NO_ANSWER, "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION"}
 
 
 @dataclass(frozen=True)
 class KafkaRead:
-    """What is read of a topic, and as what.
+    """The records to read, and the rows to make of them.
 
     Attributes:
-        brokers: Where it is.
-        topic: Which it is.
-        format: What its values are.
+        brokers: The brokers of the topic.
+        topic: The topic.
+        format: The format of its values.
         columns: All columns of a row, as Spark DDL.
-        metadata: The columns that are not of the value, and what of the record each has.
+        metadata: The columns that are not part of the value, and which part of the record each has.
         malformed: Whether a malformed record is an error, or left out of the rows.
     """
 
@@ -69,16 +69,16 @@ class KafkaRead:
         """Read ranges whose ends are those of committed records.
 
         Args:
-            ranges: What is read.
+            ranges: The ranges.
             schema: Some of the columns, or some of `MALFORMED`.
-            output: `"rows"`, or `"malformed"` for records that are.
+            output: `"rows"`, or `"malformed"` for malformed records.
 
         Returns:
             Batches of the schema. A range may have no row: offsets are also those of aborted transactions.
 
         Raises:
             MalformedRowsError: If a record is malformed and there is no quarantine.
-            SourceChangedError: If a range is not there any more.
+            SourceChangedError: If a range does not exist any more.
             SourceUnavailableError: If the brokers do not answer for a minute.
             ConfigurationError: If the brokers refuse the connection.
         """
@@ -108,7 +108,8 @@ class KafkaRead:
         return pa.RecordBatch.from_arrays(fitted, schema=schema)
 
     def _unfit(self, block: Block, misfit: Misfit) -> MalformedRowsError:
-        """The record itself is not quoted: a topic that is not what the schema expects may hold secrets."""
+        """Return the error for a malformed record. It does not quote the record: an unexpected topic may hold
+        secrets."""
         place = f"partition {block.partitions[misfit.record]}, offset {block.offsets[misfit.record]}"
         reason = misfit.reason if len(misfit.reason) <= _SHOWN else f"{misfit.reason[:_SHOWN]}…"
         return MalformedRowsError(
@@ -134,7 +135,7 @@ class _Reading:
         self._rows = _FIRST_ROWS
 
     def blocks(self, ranges: Sequence[Range]) -> Iterator[Block]:
-        """Blocks of records. Those of a partition are in the order of their offsets."""
+        """Yield blocks of records. Those of a partition are in the order of their offsets."""
         waiting = [each for each in ranges if each[1] < each[2]]
         if not waiting:
             return
@@ -143,25 +144,25 @@ class _Reading:
         try:
             while waiting:
                 taken: dict[int, Range] = {}
-                for each in waiting:
-                    taken.setdefault(each[0], each)  # a partition may have two ranges, read one after the other
-                waiting = [each for each in waiting if taken[each[0]] is not each]
+                for piece in waiting:
+                    taken.setdefault(piece[0], piece)  # a partition may have two ranges, read one after the other
+                waiting = [piece for piece in waiting if taken[piece[0]] is not piece]
                 yield from self._assigned(taken)
         finally:
             self._consumer.close()
 
     def _assigned(self, ranges: Mapping[int, Range]) -> Iterator[Block]:
-        """One range of each partition."""
+        """Read one range of each partition."""
         self._highs = np.full(max(ranges) + 1, -1, np.int64)
         self._nexts = self._highs.copy()
         for partition, low, high in ranges.values():
             self._nexts[partition], self._highs[partition] = low, high
         self._alone = next(iter(ranges)) if len(ranges) == 1 else None
-        self._ends: dict[int, int] = {}  # of partitions that end before their range does
+        self._ends: dict[int, int] = {}  # the ends of partitions that end before their range does
         self._consumer.incremental_assign([self._place(each, low) for each, low, _ in ranges.values()])
         last = monotonic()
         while (left := int(np.maximum(self._highs - self._nexts, 0).sum())) > 0:
-            events = consume(self._consumer, min(self._rows, left), _WAIT)
+            events = poll_events(self._consumer, min(self._rows, left), _WAIT)
             if not events:
                 self._require_hope(monotonic() - last)
                 continue
@@ -172,7 +173,7 @@ class _Reading:
                 yield block
 
     def _block(self, events: Sequence[Message]) -> Block:
-        """The records among some events, as far as they are in the ranges."""
+        """Return the records among some events, as far as they are in the ranges."""
         errors: list[Message] = []
         if any(map(Message.error, events)):
             errors = [event for event in events if event.error() is not None]
@@ -197,7 +198,7 @@ class _Reading:
         return Block(events, partitions, offsets).taken(np.flatnonzero(inside))
 
     def _take(self, event: Message) -> None:
-        """An event that is no record. Raises what it means."""
+        """Take an event that is no record. Raise its error, unless it passes."""
         error, partition = event.error(), event.partition()
         assert error is not None
         if error.name() == _END and partition is not None:
@@ -212,7 +213,7 @@ class _Reading:
             raise self._refused(error)
 
     def _require_hope(self, waited: float) -> None:
-        """Raises if nothing has come for too long."""
+        """Raise an error if nothing has arrived for too long."""
         error = KafkaError(KafkaError.REQUEST_TIMED_OUT)
         if waited > _HOPE:
             for partition, end in self._ends.items():
@@ -230,7 +231,7 @@ class _Reading:
         return self._topic.refused(error.name(), self._client_errors.why(error), self._client_errors.is_refused(error))
 
     def _measure(self, block: Block) -> None:
-        """Let the next block have about as many bytes as one may have."""
+        """Set the number of rows of the next block, so that it has about as many bytes as a block may have."""
         some = block.messages[:_SAMPLE]
         self._rows = max(1, min(_ROWS, _BYTES * len(some) // max(1, sum(map(len, some)))))
 
@@ -239,5 +240,5 @@ class _Reading:
 
 
 def _given(brokers: Brokers, name: str) -> dict[str, object]:
-    """What a connection says itself."""
+    """Return a setting that the connection has itself."""
     return {name.replace(".", "_"): brokers.settings[name]} if name in brokers.settings else {}

@@ -1,4 +1,4 @@
-"""`KafkaSink`: a topic that has the rows of each checkpoint, by one transaction after it."""
+"""`KafkaSink`: a topic that gets the rows of each checkpoint in one transaction, after the checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
 
 _BYTES = ("binary", "large_binary", "string", "large_string")
 _INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS}
-#: The header that says which checkpoint a record is of, and the one that says of which pipeline.
+#: The headers with the checkpoint and the pipeline of a record.
 CHECKPOINT, PIPELINE = "tidegate-checkpoint", "tidegate-pipeline"
 
 
 @dataclass(frozen=True)
 class KafkaSink(OnTopic, StagedParquet):
     """A topic of Kafka. The rows of a checkpoint are written after it, in one transaction with those of all other
-    topics of the pipeline on the same connection: consumers with `isolation.level=read_committed` see a checkpoint
-    whole, and once.
+    topics of the pipeline on the same connection. Consumers with `isolation.level=read_committed` see a checkpoint
+    as a whole, and once.
 
-    What is written cannot be taken back, so a restore needs `--leave`. The topic must be there.
+    Written records cannot be taken back, so a restore needs `--leave`. The topic must exist.
 
     Args:
         topic: The topic.
         connection: The name of a connection to its brokers, in Airflow or the environment.
-        key: The column or columns that make the key of a record. One column of text, bytes or whole numbers is the key
-            as it is, null is none; anything else is a JSON object. With `"upsert"`: behind an operator that keeps
-            state, the operator's, as transforms have renamed them.
+        key: The column or columns that make the key of a record. A single column of text, bytes or whole numbers is
+            used as it is, and null is no key; anything else becomes a JSON object. With `"upsert"` behind an operator
+            that keeps state, these are the operator's key columns, as renamed by transforms.
         format: `"json"`: the value is an object of the row's columns. `"avro"`: it is a record of these. `"bytes"`: it
-            is the one column that is not the key, the time or the headers.
+            is the only column apart from the key, the time and the headers.
         mode: `"append"`: each checkpoint adds rows. `"upsert"`: each checkpoint adds the rows of its keys, and a record
-            without value for each key that the state of the operator before it has no more. Behind anything but state,
-            a row whose column `_delete` is true is such a record.
-        timestamp: The column with the time of a record. Without it, that is when the record is written.
-        headers: The column with more headers of a record, as `ARRAY<STRUCT<key: STRING, value: BINARY>>`. It is no part
-            of the value.
+            without value for each key that the state of the operator before it no longer has. Behind anything but
+            state, a row whose column `_delete` is true becomes such a record.
+        timestamp: The column with the time of a record. By default, the time at which the record is written.
+        headers: The column with more headers of a record, as `ARRAY<STRUCT<key: STRING, value: BINARY>>`. It is not
+            part of the value.
         checkpoint_headers: Whether records have the headers `tidegate-checkpoint` and `tidegate-pipeline`.
-        markers: The compacted topic on which sinks record what was committed. It is made if it is not there.
+        markers: The compacted topic on which sinks record their commits. It is made if it does not exist.
         avro: The schema of Avro values. Without it and `schemas`, one in which each column may be null.
-        schemas: Schemas by their ids: values begin with the largest id, as registries of schemas have it.
+        schemas: Schemas by their ids. Values begin with the largest id, in the framing of schema registries.
 
     Raises:
         PipelineDefinitionError: If an option is wrong.
@@ -102,7 +102,7 @@ class KafkaSink(OnTopic, StagedParquet):
         if self.format != "avro" and (self.avro is not None or self.schemas):
             self._refuse('avro= and schemas= are for format="avro"')
         if self.mode == "upsert" and not self._key:
-            self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
+            self._refuse('mode="upsert" needs key=, the columns that identify a row')
 
     def _refuse(self, why: str) -> NoReturn:
         raise PipelineDefinitionError(f"KafkaSink({self.topic!r}): {why}.")
@@ -125,22 +125,22 @@ class KafkaSink(OnTopic, StagedParquet):
         return _INPUTS[self.mode]
 
     def describe(self) -> dict[str, Any]:
-        """See `ports.Sink`. Headers of its own and the topic of markers are no part of it."""
-        said: dict[str, Any] = {"type": "KafkaSink", "path": f"kafka://{self.connection}/{self.topic}"}
-        said |= {"mode": self.mode, "format": self.format}
+        """See `ports.Sink`. Its own headers and the topic of markers are left out."""
+        description: dict[str, Any] = {"type": "KafkaSink", "path": f"kafka://{self.connection}/{self.topic}"}
+        description |= {"mode": self.mode, "format": self.format}
         columns = {"key": list(self._key), "timestamp": self.timestamp, "headers": self.headers}
-        said |= {name: given for name, given in columns.items() if given}
-        return said | (self._format.described() if self.avro is not None or self.schemas else {})
+        description |= {name: given for name, given in columns.items() if given}
+        return description | (self._format.described() if self.avro is not None or self.schemas else {})
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
-        """See `ports.TypedSink`: also what a topic lacks, if its brokers can be reached."""
+        """See `ports.TypedSink`. Also checks the topic, if its brokers can be reached."""
         from tidegate.kafka.records import unwritable
 
         found = [*super().unstorable(columns), *unwritable(columns, self._key, self.timestamp, self.headers)]
         value = self._value(columns.names)
         if self.format == "bytes" and (len(value) != 1 or str(columns.field(value[0]).type) not in _BYTES):
             found.append(
-                'format="bytes" takes rows with one column of bytes or text beside the key, the timestamp and the '
+                'format="bytes" takes rows with one column of bytes or text besides the key, the timestamp and the '
                 f"headers, and these have {', '.join(value) or 'none'}"
             )
         if self.format == "avro":
@@ -156,7 +156,7 @@ class KafkaSink(OnTopic, StagedParquet):
         return [*missing, *([problem] if problem else [])]
 
     def writer(self) -> StagedParquetWriter:
-        """See `ports.Sink`. Raises `NotInstalledError` before anything is staged that could not be written."""
+        """See `ports.Sink`. Raise `NotInstalledError` before rows are staged that could not be written."""
         require_client()
         return self.writer_at(self.root)
 
@@ -167,7 +167,7 @@ class KafkaSink(OnTopic, StagedParquet):
     # -- after the commit
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Sink`. Raise `SinkError`, `SupersededAttemptError`."""
         self.commit_group(checkpoint_id, [(self, staged)], attempt)
 
     @property
@@ -200,11 +200,11 @@ class KafkaSink(OnTopic, StagedParquet):
                 raise forward(self.connection, [self.topic], checkpoint_id).unfit(error.__cause__ or error) from error
 
     def _value(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The columns of the value. Bytes have no place for others."""
+        """Return the columns of the value. Values of bytes have no place for others."""
         apart = {DELETE, self.headers, *((*self._key, self.timestamp) if self.format == "bytes" else ())}
         return tuple(name for name in names if name not in apart)
 
-    # -- whose it is, and what it has
+    # -- ownership and markers
 
     @property
     def _slot(self) -> Slot:
@@ -217,8 +217,8 @@ class KafkaSink(OnTopic, StagedParquet):
         return (0, 0) if marker is None else (marker.checkpoint_id, marker.attempt)
 
     def owner(self) -> Owner | None:
-        """See `ports.OwnedSink`. A topic may have any number of writers. What has one owner is the record of what this
-        sink of a pipeline has written: a pipeline of the same name in another database counts its checkpoints anew."""
+        """See `ports.OwnedSink`. A topic may have any number of writers. The owner is that of the marker, which records
+        the checkpoints of this sink: a pipeline of the same name in another database counts its checkpoints anew."""
         marker = self._marker()
         return None if marker is None else marker.owner
 
@@ -229,14 +229,14 @@ class KafkaSink(OnTopic, StagedParquet):
         take_slot(self._brokers(), self.markers, self._slot, owner, True, self._outside())
 
     def shown_checkpoint(self) -> int | None:
-        """See `ports.PositionedSink`. A topic that was made anew has nothing of what was written to the one before."""
+        """See `ports.PositionedSink`. A topic that was made anew has none of the records of the former one."""
         marker = self._marker()
         if marker is None or markers.topic_id(self._brokers(), self.topic, self._outside()) != marker.topic_id:
             return None
         return marker.checkpoint_id
 
     def is_used(self) -> bool:
-        """Records that others have written do not count: they stay."""
+        """Whether this sink has written records. Those of other writers do not count, because they stay."""
         return self.numbers()[0] > 0
 
     def _marker(self) -> Marker | None:
@@ -251,12 +251,12 @@ class KafkaSink(OnTopic, StagedParquet):
 
 @dataclass(frozen=True)
 class KeyedWriter(StagedParquetWriter):
-    """`never_null`: columns whose nulls are refused while nothing is visible. They would be records without a key."""
+    """Refuses nulls in the columns `never_null` before anything is visible: their records would have no key."""
 
     never_null: tuple[str, ...]
 
     def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `RowsRefusedError`, `StorageError`, `SinkError`."""
+        """See `ports.SinkWriter`. Raise `RowsRefusedError`, `StorageError`, `SinkError`."""
         for name in self.never_null:
             if rows.column(name).null_count:
                 raise RowsRefusedError(

@@ -1,4 +1,4 @@
-"""What it means that brokers refuse something that a sink does, or do not answer: what is safe, and what helps."""
+"""The errors of a sink whose brokers refuse a request or do not answer: the state of the data, and the way out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tidegate.kafka.clients import ClientErrors
 
-#: A later producer with the same transactional.id was here, or the brokers have ended the transaction.
+#: Codes that mean that a later producer used the same transactional.id, or that the brokers ended the transaction.
 FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID"}
 _NO_RIGHT = {
     "TOPIC_AUTHORIZATION_FAILED": "write to the topic: WRITE and DESCRIBE on it, and on the topic of markers READ, too",
@@ -32,7 +32,7 @@ _TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One that was refused: where it was to go, and how large it is."""
+    """A refused record: its topic, its key and its size."""
 
     topic: str
     key: bytes | None
@@ -41,8 +41,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The errors of one occasion, on the brokers of one connection. `what` was to be done, `safe` says what holds, and
-    `again` is what to repeat."""
+    """The errors of one occasion, on the brokers of one connection. `what` names the failed step, `safe` describes the
+    state of the data, and `again` the step to repeat."""
 
     connection: str
     what: str
@@ -50,7 +50,7 @@ class Refusals:
     again: str
 
     def of(self, error: "KafkaError", client_errors: "ClientErrors", record: Record | None = None) -> CheckpointError:
-        """What to raise for an error of the client or the brokers."""
+        """Return the error to raise for one of the client or the brokers."""
         code = error.name()
         if code in _TOO_LARGE and record is not None:
             return self._too_large(record)
@@ -61,7 +61,7 @@ class Refusals:
             )
         if code == "UNKNOWN_TOPIC_OR_PART":
             return RowsRefusedError(
-                f"{self.what}: the topic is not there any more. {self.safe} Make it again, then {self.again}."
+                f"{self.what}: the topic does not exist any more. {self.safe} Make it again, then {self.again}."
             )
         if code == _TIMEOUT_TOO_LONG:
             return ConfigurationError(
@@ -72,8 +72,8 @@ class Refusals:
         if code in ("INVALID_TIMESTAMP", "INVALID_RECORD"):
             return RowsRefusedError(
                 f"{self.what} ({code}: {error.str()}). {self.safe} The topic takes no records with such timestamps or "
-                "without keys: message.timestamp.before.max.ms, message.timestamp.after.max.ms and cleanup.policy of "
-                f"the topic say what it takes. Change them, then {self.again}."
+                "without keys, according to its message.timestamp.before.max.ms, message.timestamp.after.max.ms and "
+                f"cleanup.policy. Change them, then {self.again}."
             )
         if client_errors.is_refused(error):
             return ConfigurationError(
@@ -130,8 +130,8 @@ class Refusals:
     def not_made(self, topic: str, error: "KafkaError", client_errors: "ClientErrors") -> CheckpointError:
         if error.name() in _NO_RIGHT:
             return ConfigurationError(
-                f"{self.what}: topic {topic!r}, on which sinks record what was committed, is not there, and the user "
-                f"of connection {self.connection!r} may not make it ({error.name()}). {self.safe} Let an administrator "
+                f"{self.what}: topic {topic!r}, on which sinks record their commits, does not exist, and the user of "
+                f"connection {self.connection!r} may not make it ({error.name()}). {self.safe} Let an administrator "
                 "make it, with one partition and cleanup.policy=compact, or name another such topic by markers=; then "
                 f"{self.again}."
             )
@@ -143,27 +143,27 @@ class Refusals:
     def strange_marker(self, topic: str, offset: int) -> SinkError:
         return RowsRefusedError(
             f"{self.what}: the record at offset {offset} of topic {topic!r} was not written by Tidegate, which needs a "
-            f"topic of its own for what was committed. {self.safe} Name another topic by markers=, then {self.again}."
+            f"topic of its own for its markers. {self.safe} Name another topic by markers=, then {self.again}."
         )
 
     def lost_markers(self, topic: str, name: str) -> SinkError:
         return SinkError(
-            f"{self.what}: topic {name!r} has no record of this sink any more, so that it is not known what topic "
-            f"{topic!r} has of it. {self.safe} If the checkpoint's rows are on the topic, which their header "
-            f"tidegate-checkpoint tells, restore the records of {name!r} from a copy. If they are not, run the "
+            f"{self.what}: topic {name!r} has no record of this sink any more, so it is unknown which checkpoints of "
+            f"it topic {topic!r} has. {self.safe} If the checkpoint's rows are on the topic, as their header "
+            f"tidegate-checkpoint shows, restore the records of {name!r} from a copy. If they are not, run the "
             "pipeline again: its sink begins anew there."
         )
 
     def held_back(self, topic: str) -> SinkError:
         return SinkUnavailableError(
-            f"{self.what}: whether an earlier attempt has committed them cannot be seen, because a transaction of "
+            f"{self.what}: it is unknown whether an earlier attempt has committed them, because a transaction of "
             f"another producer is open on topic {topic!r}. {self.safe} It ends when its owner goes on, or by its "
             f"transaction.timeout.ms; then {self.again}."
         )
 
 
 def forward(connection: str, topics: Sequence[str], checkpoint_id: int) -> Refusals:
-    """The rows of a checkpoint."""
+    """Return the errors for the rows of a checkpoint."""
     named = " and ".join(repr(each) for each in topics)
     return Refusals(
         connection,
@@ -174,10 +174,10 @@ def forward(connection: str, topics: Sequence[str], checkpoint_id: int) -> Refus
 
 
 def outside(connection: str, topic: str) -> Refusals:
-    """Anything outside of a commit."""
+    """Return the errors for anything outside of a commit."""
     return Refusals(
         connection,
-        f"What topic {topic!r} has of the sink cannot be found out",
+        f"The commits of the sink on topic {topic!r} cannot be read",
         "Rows that are staged are safe, and nothing was written to the topic.",
         "repeat the step",
     )
@@ -185,6 +185,6 @@ def outside(connection: str, topic: str) -> Refusals:
 
 def not_compacted(topic: str, policy: str) -> str:
     return (
-        f"topic {topic!r}, on which sinks record what was committed, has cleanup.policy={policy}: it would forget "
-        f"that. Set its cleanup.policy to compact, or name another topic by markers="
+        f"topic {topic!r}, on which sinks record their commits, has cleanup.policy={policy}, so that it would lose "
+        f"them. Set its cleanup.policy to compact, or name another topic by markers="
     )

@@ -1,4 +1,4 @@
-"""What a topic has lost of what was to be read, and where reading goes on: decisions on what the brokers have said."""
+"""Decides which unread records a topic has lost, and where reading continues, from the brokers' reported offsets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from tidegate.protocol.recovery.skipping import LostRows
 
 
 def skip_lost(position: Position, found: Found) -> tuple[list[LostRows], Position]:
-    """What a poll that goes on from a position refuses as lost, by partition, and the position behind it. A topic that
-    was made anew is read from its first record on, and so is a partition that ends before what was read of it. How much
-    of the former one was not read is unknown."""
+    """Return the records, by partition, that a poll from a position refuses as lost, and the position behind them. A
+    topic that was made anew is read from its first record, and so is a partition that ends before the position. How
+    many records of the former topic were not read is unknown."""
     lost, offsets, began = [], dict[int, int](), dict[int, int]()
     anew = _is_anew(position, found)
     for partition, offset in sorted(position.offsets.items()):
@@ -32,7 +32,7 @@ def skip_lost(position: Position, found: Found) -> tuple[list[LostRows], Positio
 def cut_lost(
     start: Mapping[str, Any] | None, end: Mapping[str, Any], found: Found
 ) -> tuple[list[LostRows], tuple[Position, Position] | None]:
-    """What is lost of what lies between two stored positions, and the two between which the rest lies."""
+    """Return the lost records between two stored positions, and the two positions between which the rest is."""
     upto = Position.read(end)
     anew = _is_anew(upto, found)
     lost, begins = [], dict[int, int]()

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.kafka.asking import Asked
     from tidegate.kafka.polls import Found
     from tidegate.kafka.rows import KafkaRead
+    from tidegate.kafka.topic_queries import TopicQueries
 
 #: Offsets that one Spark task reads.
 _TASK = 250_000
@@ -41,31 +41,31 @@ _TASK = 250_000
 class KafkaSource(OnTopic, RangeSource):
     """A topic in Kafka. Each checkpoint reads the records that were committed since the one before, each once.
 
-    What a checkpoint has read is in its positions, and no offsets are stored in Kafka. A transaction that is open holds
-    back what lies behind it, and what was aborted is never read.
+    The positions of a checkpoint record how far it has read, and no offsets are stored in Kafka. An open transaction
+    holds back the records behind it, and aborted records are never read.
 
     Args:
         topic: The name of the topic.
         connection: The name of a connection to its brokers, in Airflow or the environment.
         splits: The number of splits, each of which has its own position. Partition p belongs to split p mod `splits`.
             It may be changed.
-        format: How values are written: as JSON, as Avro, or as bytes.
+        format: The format of values: JSON, Avro or bytes.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default those of the Avro schema,
             and of bytes `value BINARY`.
-        metadata: By name of a column, what it has of the record besides the value: `key`, `timestamp`, `partition`,
-            `offset`, `headers` or `topic`. Those that `schema` does not name come behind its columns.
-        start: What is read first: all that is there, what arrives from now on, what is not older than a time, or an
-            offset for each partition. A partition that is found later is read from its first record on.
-        malformed: What becomes of records that do not fit the schema: they fail the checkpoint, or go to the
-            quarantine.
+        metadata: The part of the record, apart from the value, that a column has, by the name of the column: `key`,
+            `timestamp`, `partition`, `offset`, `headers` or `topic`. Columns that `schema` does not name follow its
+            own.
+        start: The first records to read: all that exist, those that arrive from now on, those not older than a time, or
+            those from an offset for each partition. A partition that is found later is read from its first record.
+        malformed: The treatment of records that do not fit the schema: `"fail"` fails the checkpoint, `"quarantine"`
+            writes them to the quarantine.
         quarantine: The sink of malformed records, with the columns topic, partition, offset, value and reason.
         max_rows: The rows that one checkpoint reads at most, shared evenly between the splits.
         avro: The schema of a record as JSON: an object or its text. By default the one in `schemas` with the largest
             id.
-        schemas: By id, the schemas with which values were written that begin with a zero and an id, as registries of
-            schemas have it.
-        tombstones: What becomes of records without a value: they are malformed, left out, or rows of nulls. With
-            `format="bytes"`, their value is null.
+        schemas: The schemas, by id, of values that begin with a zero and an id, in the framing of schema registries.
+        tombstones: The treatment of records without a value: `"malformed"`, `"skip"` to leave them out, or `"null"` for
+            rows of nulls. With `format="bytes"`, their value is null.
 
     Raises:
         PipelineDefinitionError: If an option is wrong, or does not fit the others.
@@ -109,7 +109,7 @@ class KafkaSource(OnTopic, RangeSource):
         self.malformed, self._quarantine = malformed, quarantine
         self.form = Format(format, tombstones, avro, dict(schemas or {}))
         self._declared = "" if schema is None else ddl_of(schema)
-        self._left: dict[int, Mapping[int, int]] = {}  # of each split that was polled, by partition
+        self._left: dict[int, Mapping[int, int]] = {}  # by polled split and partition
         if problem := next(problems_of(self, self._declared), None):
             raise PipelineDefinitionError(f"KafkaSource({topic!r}): {problem}.")
         if columns_of_value(self._declared, self.metadata) is None:
@@ -139,7 +139,7 @@ class KafkaSource(OnTopic, RangeSource):
     def problems(self) -> list[str]:
         """See `ports.CheckedSource`. Raises `NotInstalledError`."""
         try:
-            self._asked(was_read=False).found(lambda _: True)
+            self._queries(was_read=False).found(lambda _: True)
         except (MissingConnectionError, SourceUnavailableError):  # the first run finds out
             return []
         except NotInstalledError:
@@ -151,40 +151,40 @@ class KafkaSource(OnTopic, RangeSource):
     # -- ranges of offsets
 
     def latest(self, split: int, position: Any) -> Any:
-        """See `RangeSource`. Raises `PipelineDefinitionError`, `SourceChangedError`, `SourceUnavailableError`,
+        """See `RangeSource`. Raise `PipelineDefinitionError`, `SourceChangedError`, `SourceUnavailableError`,
         `ConfigurationError`."""
         return self.latest_within(split, position, None)
 
     def latest_within(self, split: int, position: Any, max_bytes: int | None) -> Any:
         """See `RangeSource`."""
         before = None if position is None else Position.read(position)
-        asked = self._asked(was_read=before is not None)
-        found = asked.found(partial(is_of, split=split, splits=self.splits))
-        starts = self._starts(asked, found, split) if before is None else None
+        queries = self._queries(was_read=before is not None)
+        found = queries.found(partial(is_of, split=split, splits=self.splits))
+        starts = self._starts(queries, found, split) if before is None else None
         begun = polls.begin(self._topic, before, found, starts)
         ends = {each: bounds.end for each, bounds in found.partitions.items()}
-        size = begun.bytes or self._measured(asked, begun.offsets, ends)
+        size = begun.bytes or self._measured(queries, begun.offsets, ends)
         polled = polls.bounded(begun.offsets, ends, polls.rows_within(self._share(split), max_bytes, size))
         self._left[split] = polled.left
         return Position(begun.topic_id, polled.offsets, begun.began, size).stored()
 
-    def _measured(self, asked: "Asked", begins: Mapping[int, int], ends: Mapping[int, int]) -> int | None:
-        """The bytes of a record, where some have arrived."""
+    def _measured(self, queries: "TopicQueries", begins: Mapping[int, int], ends: Mapping[int, int]) -> int | None:
+        """Return the bytes of a record, if new ones have arrived."""
         arrived = [each for each, offset in begins.items() if offset < ends[each]]
-        return asked.row_bytes(arrived[0], begins[arrived[0]]) if arrived else None
+        return queries.row_bytes(arrived[0], begins[arrived[0]]) if arrived else None
 
-    def _starts(self, asked: "Asked", found: "Found", split: int) -> dict[int, int]:
-        """What `start=` means, by partition."""
+    def _starts(self, queries: "TopicQueries", found: "Found", split: int) -> dict[int, int]:
+        """Return the offsets of `start=`, by partition."""
         if self.start == "earliest":
             return {each: bounds.first for each, bounds in found.partitions.items()}
         if self.start == "latest":
             return {each: bounds.end for each, bounds in found.partitions.items()}
         if isinstance(self.start, datetime):
-            at = asked.at(self.start, found.partitions)
+            at = queries.at(self.start, found.partitions)
             return {each: min(at.get(each, bounds.end), bounds.end) for each, bounds in found.partitions.items()}
         assert not isinstance(self.start, str)
-        mine = {each: offset for each, offset in self.start.items() if is_of(each, split, self.splits)}
-        return polls.named(self._topic, mine, found)
+        own = {each: offset for each, offset in self.start.items() if is_of(each, split, self.splits)}
+        return polls.named(self._topic, own, found)
 
     def _share(self, split: int) -> int | None:
         if self.max_rows is None:
@@ -193,7 +193,7 @@ class KafkaSource(OnTopic, RangeSource):
         return share + (split < rest)
 
     def divide(self, split: int, positions: Mapping[int, Any]) -> Any:
-        """See `RangeSource`. A partition goes on where it was read up to, whichever split had it."""
+        """See `RangeSource`. A partition continues where it was read up to, whichever split had it."""
         return merged(positions.values(), split, self.splits).stored()
 
     def size(self, split: int, start: Any, end: Any) -> int:
@@ -214,8 +214,7 @@ class KafkaSource(OnTopic, RangeSource):
     def read_since(
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
-        """See `ports.RereadingSource`. Of a partition that another split had when `restored` was taken, nothing is
-        known."""
+        """See `ports.RereadingSource`. Leaves out partitions that another split had when `restored` was taken."""
         if taken is None or taken.position is None:
             return ReadSince(0, 0, ())
         start = None if restored is None or restored.position is None else restored.position
@@ -227,10 +226,10 @@ class KafkaSource(OnTopic, RangeSource):
         return ReadSince(rows, rows * (end["bytes"] or 0), self._missing(ranges, end) if ranges else ())
 
     def _missing(self, ranges: Sequence[Range], end: Any) -> list[str]:
-        """What retention has deleted of some ranges, or all of them if the topic is another one."""
+        """Return the records of some ranges that retention has deleted, or all of them if the topic is another one."""
         wanted = {partition for partition, _, _ in ranges}
         try:
-            found = self._asked(was_read=True).found(wanted.__contains__)
+            found = self._queries(was_read=True).found(wanted.__contains__)
             gone = polls.gone(self._topic, Position.read(end), found, ranges)
         except SourceChangedError:
             gone = list(ranges)
@@ -239,24 +238,24 @@ class KafkaSource(OnTopic, RangeSource):
     def skip_lost(self, position: Mapping[str, Any]) -> Skipped | None:
         """See `ports.SkippingSource`."""
         before = Position.read(position["to"])
-        lost, behind = skipping.skip_lost(before, self._asked(was_read=True).found(before.offsets.__contains__))
+        lost, behind = skipping.skip_lost(before, self._queries(was_read=True).found(before.offsets.__contains__))
         return Skipped(lost, {"from": behind.stored(), "to": behind.stored()}) if lost else None
 
     def cut_lost(self, reference: Mapping[str, Any]) -> Skipped | None:
         """See `ports.SkippingSource`."""
         start, end = reference["from"], reference["to"]
         wanted = {partition for partition, _, _ in ranges_between(start, end)}
-        found = self._asked(was_read=True).found(wanted.__contains__)
+        found = self._queries(was_read=True).found(wanted.__contains__)
         lost, rest = skipping.cut_lost(start, end, found)
         ends = None if rest is None else {"from": rest[0].stored(), "to": rest[1].stored()}
         return Skipped(lost, None if ends is None else {**reference, **ends}) if lost else None
 
     def _segment(self, ranged: Mapping[str, Any]) -> Segment | None:
-        """None if its partitions have nothing new, even where the position says more than before."""
+        """Return None if its partitions have nothing new, even where the position has more than before."""
         return super()._segment(ranged) if ranges_between(ranged["from"], ranged["to"]) else None
 
     def read_between(self, split: int, start: Any, end: Any) -> "Iterator[pa.RecordBatch]":
-        """See `RangeSource`. Spark's tasks read by `arrow_reader` instead, a task for each partition."""
+        """See `RangeSource`. Spark's tasks use `arrow_reader` instead, with a task for each partition."""
         from tidegate.sources.parquet_frames import arrow_schema
 
         yield from self._read().batches(ranges_between(start, end), arrow_schema(self._columns(self.schema)))
@@ -278,7 +277,7 @@ class KafkaSource(OnTopic, RangeSource):
         from tidegate.kafka.reading import reader_of
 
         bounds = [(segment.reference["from"], segment.reference["to"]) for segment in segments]
-        ranges = pieces_of((one for start, end in bounds for one in ranges_between(start, end)), _TASK)
+        ranges = pieces_of((piece for start, end in bounds for piece in ranges_between(start, end)), _TASK)
         return reader_of(self._read(), self.schema, self.describe(), ranges, output)
 
     def _read(self) -> "KafkaRead":
@@ -297,11 +296,11 @@ class KafkaSource(OnTopic, RangeSource):
     def _topic(self) -> Topic:
         return Topic(self.topic, self.connection)
 
-    def _asked(self, was_read: bool) -> "Asked":
-        """Raises `NotInstalledError`, `MissingConnectionError`, `ConfigurationError`."""
+    def _queries(self, was_read: bool) -> "TopicQueries":
+        """Raise `NotInstalledError`, `MissingConnectionError`, `ConfigurationError`."""
         from tidegate.kafka.clients import require_client
 
         require_client()
-        from tidegate.kafka.asking import Asked
+        from tidegate.kafka.topic_queries import TopicQueries
 
-        return Asked(brokers_of(self.connection), self._topic, was_read)
+        return TopicQueries(brokers_of(self.connection), self._topic, was_read)

@@ -1,4 +1,4 @@
-"""What a source and a sink of a topic have in common: whether its brokers answer, and what catalogues call it."""
+"""Shared by the source and the sink of a topic: the check that its brokers answer, and its name in data catalogues."""
 
 from tidegate.kafka.connections import brokers_of
 from tidegate.kafka.refusals import Topic
@@ -16,16 +16,16 @@ class OnTopic:
     connection: str
 
     def reached(self) -> str:
-        """See `ports.RemoteEndpoint`. Raises `NotInstalledError` without confluent-kafka."""
+        """See `ports.RemoteEndpoint`. Raise `NotInstalledError` without confluent-kafka."""
         from tidegate.kafka.clients import require_client
 
         require_client()
-        from tidegate.kafka.asking import Asked
+        from tidegate.kafka.topic_queries import TopicQueries
 
         brokers = brokers_of(self.connection)
-        asked = Asked(brokers, Topic(self.topic, self.connection), was_read=False, time_limit=_PATIENCE)
+        queries = TopicQueries(brokers, Topic(self.topic, self.connection), was_read=False, time_limit=_PATIENCE)
         try:
-            _, partitions = asked.partitions()
+            _, partitions = queries.partitions()
         except PipelineDefinitionError as error:
             raise ConfigurationError(
                 f"There is no topic {self.topic!r} at {brokers.servers}, the brokers of connection "

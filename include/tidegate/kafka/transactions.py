@@ -1,7 +1,7 @@
-"""The rows of a checkpoint in one transaction of Kafka's, with what the topics have of each sink by then.
+"""Writes the rows of a checkpoint in one transaction of Kafka's, with the markers of its sinks.
 
-The last one that asks for a transactional.id fences all before it, whichever attempt that is. So an attempt that was
-overtaken must not go on after it has asked, and the newest, which it has fenced, begins again.
+The last producer with a transactional.id fences all earlier ones, whatever their attempt. So an attempt that was
+overtaken must not go on after it has taken the id, and the newest attempt, which it has fenced, begins again.
 """
 
 import logging
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-#: How often an attempt begins again that others have fenced.
+#: How often an attempt begins again that other producers have fenced.
 _TRIES = 3
 #: Milliseconds until brokers end an abandoned transaction: the longest that they allow by default.
 TRANSACTION_TIMEOUT = 900_000
-#: Seconds until an abort must have been answered.
+#: Seconds to wait for the answer to an abort.
 _ABORT_LIMIT = 5.0
-#: Of records that were given up because something else had failed.
+#: Errors of records that were given up because something else had failed.
 _GIVEN_UP = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
-#: What a producer is made with, where the connection says nothing else.
+#: The settings of a producer that the connection does not set itself.
 _DEFAULTS = {"transaction.timeout.ms": TRANSACTION_TIMEOUT, "linger.ms": 20, "queue.buffering.max.kbytes": 65536}
 
 
 class Produced(NamedTuple):
-    """A record to write. `timestamp`: milliseconds since 1970; 0 for now."""
+    """A record to write. `timestamp` is in milliseconds since 1970; 0 for now."""
 
     key: bytes | None
     value: bytes | None
@@ -48,7 +48,7 @@ class Produced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one sink writes for a checkpoint."""
+    """The rows that one sink writes for a checkpoint."""
 
     slot: Slot
     rows: int
@@ -56,27 +56,27 @@ class Work:
 
 
 class FencedError(Exception):
-    """Somebody has asked for the same transactional.id since, or the brokers have ended the transaction."""
+    """Another producer has taken the same transactional.id since, or the brokers have ended the transaction."""
 
 
 def carry_out(
     brokers: Brokers, topic: str, works: Sequence[Work], checkpoint_id: int, attempt: CommitAttempt, refusals: Refusals
 ) -> None:
-    """Write what the topics do not have yet; `topic` has the markers. Raises `SinkError`, `ConfigurationError`, and
+    """Write the rows that the topics do not have yet. `topic` has the markers. Raise `SinkError`, `ConfigurationError`,
     `SupersededAttemptError`."""
     slots = [work.slot for work in works]
     for _ in range(_TRIES):
-        known = markers.read(brokers, topic, refusals)
-        if all(known.has(slot, checkpoint_id) for slot in slots):
+        committed = markers.read(brokers, topic, refusals)
+        if all(committed.has(slot, checkpoint_id) for slot in slots):
             return
-        marker = known.of(slots[0])
+        marker = committed.of(slots[0])
         if marker is None:
             raise refusals.lost_markers(slots[0].topic, topic)
         try:
             with transaction(brokers, transactional_id(marker.owner), refusals) as writing:
                 return _write(writing, brokers, topic, works, checkpoint_id, attempt)
         except FencedError:
-            attempt.confirm()  # an attempt that was overtaken has asked for the same id, or has given way to this one
+            attempt.confirm()  # an overtaken attempt has taken the same id, or this attempt itself was overtaken
             log.info("A producer of attempt %s was fenced. It begins again.", attempt.number)
     raise SupersededAttemptError(
         f"Attempt {attempt.number} at checkpoint {checkpoint_id} was fenced {_TRIES} times by another producer with "
@@ -93,10 +93,10 @@ def _write(
     checkpoint_id: int,
     attempt: CommitAttempt,
 ) -> None:
-    attempt.confirm()  # else the newest attempt, which is fenced by now, could not tell that from its own end
+    attempt.confirm()  # otherwise the newest attempt, fenced by now, could not tell that from being overtaken
     slots = [work.slot for work in works]
-    known = markers.read_decided(brokers, topic, writing.refusals, slots, checkpoint_id, attempt.keep)
-    left = [(work, known.of(work.slot)) for work in works if not known.has(work.slot, checkpoint_id)]
+    decided = markers.read_decided(brokers, topic, writing.refusals, slots, checkpoint_id, attempt.keep)
+    left = [(work, decided.of(work.slot)) for work in works if not decided.has(work.slot, checkpoint_id)]
     ids = {work.slot.topic: _present(brokers, work.slot.topic, writing.refusals) for work, _ in left}
     if not left:
         return
@@ -105,18 +105,18 @@ def _write(
         for record in work.records():
             writing.produce(work.slot.topic, record, attempt.keep)
     writing.flush(attempt.keep)
-    for work, marker in left:  # last, because others that read markers wait for an open transaction
+    for work, marker in left:  # last, because other readers of markers wait for an open transaction
         if marker is None:
             raise writing.refusals.lost_markers(work.slot.topic, topic)
-        said = marker.with_commit(checkpoint_id, attempt.number, work.rows, ids[work.slot.topic])
-        writing.produce(topic, Produced(work.slot.key, said.to_json()), attempt.keep)
+        following = marker.with_commit(checkpoint_id, attempt.number, work.rows, ids[work.slot.topic])
+        writing.produce(topic, Produced(work.slot.key, following.to_json()), attempt.keep)
     writing.flush(attempt.keep)
     attempt.confirm()
     writing.commit()
 
 
 def _present(brokers: Brokers, topic: str, refusals: Refusals) -> str:
-    """Its id. Producing would make a topic that is not there, if the brokers do so."""
+    """Return the id of a topic that must exist. Producing would make a missing topic, if the brokers do so."""
     found = markers.topic_id(brokers, topic, refusals)
     if found is None:
         raise refusals.no_topic(topic)
@@ -124,22 +124,22 @@ def _present(brokers: Brokers, topic: str, refusals: Refusals) -> str:
 
 
 def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool, refusals: Refusals) -> Owner:
-    """Give a slot to an owner if it has none; with `anew`, in any case. Returns the owner that it has then. Raises
+    """Give a slot to an owner if it has none; with `anew`, in any case. Return the owner that it then has. Raise
     `SinkError`, `ConfigurationError`."""
     markers.make(brokers, topic, refusals)
     while True:
         try:
             with transaction(brokers, f"tidegate-owner-{slot.key.decode()}", refusals) as writing:
-                known = markers.read_decided(brokers, topic, refusals, [slot], 0, lambda: None)
-                marker = known.of(slot)
+                decided = markers.read_decided(brokers, topic, refusals, [slot], 0, lambda: None)
+                marker = decided.of(slot)
                 if marker is not None and (marker.owner == owner or not anew):
                     return marker.owner
                 if marker is not None:
                     _fence(brokers, marker.owner, refusals)
                 before = marker or Marker("", "", "")
-                said = replace(before, pipeline=owner.pipeline, sink=owner.sink, database=owner.database)
+                taken = replace(before, pipeline=owner.pipeline, sink=owner.sink, database=owner.database)
                 writing.begin()
-                writing.produce(topic, Produced(slot.key, said.to_json()), lambda: None)
+                writing.produce(topic, Produced(slot.key, taken.to_json()), lambda: None)
                 writing.commit()
                 return owner
         except FencedError:  # another process marks it at this moment
@@ -147,20 +147,20 @@ def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool
 
 
 def _fence(brokers: Brokers, former: Owner, refusals: Refusals) -> None:
-    """A process of the former owner that has stopped in a transaction does not end that any more."""
+    """Fence a process of the former owner that has stopped in a transaction, so that it cannot end it any more."""
     with transaction(brokers, transactional_id(former), refusals):
         pass
 
 
 def transactional_id(owner: Owner) -> str:
-    """That of all sinks of a pipeline: it is the same for each attempt, so that a later one fences those before."""
+    """Return the id of all sinks of a pipeline. It is the same for each attempt, so a later one fences those before."""
     return f"tidegate-{owner.database}-{owner.pipeline}"
 
 
 @contextmanager
 def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Transaction]":
-    """A producer, for at most one transaction, which is aborted unless it was committed. Others with this id are fenced
-    from here on, and what they had not committed is aborted."""
+    """Open a producer for at most one transaction, which is aborted unless it was committed. Other producers with this
+    id are fenced from here on, and their uncommitted records are aborted."""
     settings = {name: value for name, value in _DEFAULTS.items() if name not in brokers.settings}
     own = {name.replace(".", "_"): value for name, value in settings.items()}
     producer, client_errors = producer_of(
@@ -176,7 +176,7 @@ def transaction(brokers: Brokers, id_: str, refusals: Refusals) -> "Iterator[Tra
 
 
 class Transaction:
-    """`refusals`: what its errors say. `timeout`: seconds after which the brokers end it."""
+    """One transaction. `refusals` has its errors, `timeout` the seconds after which the brokers end it."""
 
     def __init__(self, producer: "Producer", client_errors: ClientErrors, refusals: Refusals, timeout: float) -> None:
         self.refusals, self._timeout = refusals, timeout
@@ -215,12 +215,12 @@ class Transaction:
             keep()
 
     def commit(self) -> None:
-        """If its answer is lost, it is asked for again. What is not known after that, a next attempt finds out."""
+        """Commit, and repeat the request if its answer is lost. If it stays unknown, the next attempt finds out."""
         self._until_done(lambda: self._producer.commit_transaction(TIME_LIMIT))
         self._since = None
 
     def end(self) -> None:
-        """Abort what is not committed. If the brokers are away, the next producer does that."""
+        """Abort an uncommitted transaction. If the brokers are unreachable, the next producer does that."""
         from confluent_kafka import KafkaException
 
         if self._since is not None:
@@ -229,8 +229,8 @@ class Transaction:
         self._producer.purge()
 
     def _served(self, call: Callable[[], int]) -> int:
-        """Where callbacks are called, the client raises an error that is its end. If others follow, Python complains
-        that they are called meanwhile."""
+        """Call the client and raise its errors. It raises a fatal error where it calls callbacks. If other callbacks
+        follow, Python wraps that error in a `SystemError`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -245,7 +245,7 @@ class Transaction:
         return left
 
     def _until_done(self, call: Callable[[], object]) -> None:
-        """librdkafka says which calls go on where they have stopped when they are repeated."""
+        """Repeat a call while librdkafka reports that it may be repeated."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + TIME_LIMIT
@@ -276,7 +276,7 @@ class Transaction:
             self._raise_for(*self._refused)
 
     def _raise(self, raised: "KafkaException", record: Record | None = None) -> NoReturn:
-        self._raise_refused()  # which is why this call failed
+        self._raise_refused()  # the reason why this call failed
         self._raise_for(raised.args[0], record, raised)
 
     def _raise_for(self, error: "KafkaError", record: Record | None, raised: Exception | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A table to which each checkpoint adds rows, and from which a restore takes them back."""
+"""A table to which each checkpoint adds rows. A restore takes them back."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from tidegate.protocol.facts.errors import CheckpointError
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """`ports.Participant`: adds the rows of a checkpoint, once. Without `loaded` there are none."""
+    """See `ports.Participant`. Adds the rows of a checkpoint, once. Without `loaded` there are none."""
 
     target: Target
     checkpoint_id: int
@@ -38,7 +38,7 @@ class Append:
     attempt: int | None = None
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
         if found.checkpoint_id >= self.checkpoint_id:
             return
@@ -61,9 +61,9 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class RewindAppended:
-    """`ports.Participant`: takes the rows of other checkpoints out of the table, and brings back what of the branch was
-    taken out before. Both are kept beside the table, so an undo costs what the restore has cost. `columns` are those
-    that the database does not fill by itself."""
+    """See `ports.Participant`. Moves the rows of other checkpoints out of the table, and withdrawn rows of the branch
+    back into it. Withdrawn rows are kept in a second table, so an undo costs as much as the restore did. `columns` are
+    those that the database does not fill by itself."""
 
     target: Target
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ class RewindAppended:
     attempt: int | None = None
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         positions.lock(statements, self.target, self.attempt)
         if self.columns:
             shown = readable(self.target, self.columns)
@@ -90,12 +90,12 @@ class RewindAppended:
 
 
 def make_withdrawn(connection: Connection, target: Target, existing: Existing) -> None:
-    """Where withdrawn rows are kept, with the table's columns as they are now."""
+    """Make the table for withdrawn rows, with the columns of the sink's table as they are now."""
     side_tables.make(connection, Target(SCHEMA, target.withdrawn), (), existing)
 
 
 def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
-    """What of other checkpoints readers see: rows, and their bytes."""
+    """Return the visible rows of other checkpoints: their number and bytes."""
     return side_tables.count(connection, target, and_(column(CHECKPOINT) > 0, not_(is_in(branch))))
 
 

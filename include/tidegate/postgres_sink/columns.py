@@ -1,4 +1,4 @@
-"""Which column of Postgres takes which column of rows, and how rows are loaded."""
+"""The columns of rows: the column of Postgres that takes each, and the form in which it is loaded."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ _SYSTEM = frozenset({"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
 
 
 class ZeroCharacterError(ValueError):
-    """Text in Postgres holds no such character."""
+    """A text has a character zero, which Postgres cannot store."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """A column of rows: its name, the type it is loaded as, and the type of a table that is made for it."""
+    """A column of rows: its name, the type in which it is loaded, and its type in a table that the sink makes."""
 
     name: str
     loaded: TypeEngine[Any]
@@ -37,12 +37,12 @@ class RowColumn:
 
 
 def columns_of(rows: "pa.Schema") -> list[RowColumn]:
-    """The columns of rows."""
+    """Return the columns of rows."""
     return [_column(field.name, field.type) for field in rows]
 
 
 def unusable_names(names: Sequence[str]) -> list[str]:
-    """A phrase for each name that no column of a table can have."""
+    """Return a phrase for each name that no column of a table can have."""
     return [
         f"{name!r} cannot be the name of a column in Postgres, {why}: rename it"
         for name in names
@@ -93,7 +93,7 @@ def _SIMPLE(of: Any) -> Sequence[tuple[Any, TypeEngine[Any]]]:
 
 
 def with_deletes(batch: "pa.RecordBatch", names: Sequence[str]) -> "pa.RecordBatch":
-    """With the column that says which keys are gone, if it is among the names: rows that lack it stay."""
+    """Add the column that marks deleted keys, if it is among the names. Rows that lack it stay."""
     import pyarrow as pa
 
     if DELETE not in names or DELETE in batch.schema.names:
@@ -102,7 +102,7 @@ def with_deletes(batch: "pa.RecordBatch", names: Sequence[str]) -> "pa.RecordBat
 
 
 def as_loaded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """The rows as they are loaded: nested values as JSON, and what COPY has no form for as what comes nearest."""
+    """Return the rows as they are loaded: nested values as JSON, and types that COPY lacks as the nearest ones."""
     import pyarrow as pa
     import pyarrow.types as of
 
@@ -135,15 +135,15 @@ def _as_json(array: "pa.Array[Any]") -> "pa.Array[Any]":
 
 
 def _has_text_keys(kind: "pa.DataType", of: Any) -> bool:
-    """Whether every map in it has keys that JSON takes."""
+    """Whether every map in a type has keys that JSON takes."""
     if of.is_map(kind) and not of.is_string(kind.key_type):
         return False
     return all(_has_text_keys(kind.field(at).type, of) for at in range(kind.num_fields)) if of.is_nested(kind) else True
 
 
 def _plain(value: Any) -> Any:
-    """A value of JSON. What it has no type for is text: times in ISO 8601, decimals digit for digit, bytes in
-    hexadecimal, and numbers that are none by their names."""
+    """Return a value for JSON. Values of other types become text: times in ISO 8601, decimals digit for digit, bytes in
+    hexadecimal, and numbers that are not finite by their names."""
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

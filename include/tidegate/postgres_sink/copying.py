@@ -1,5 +1,5 @@
-"""The connection by which this process copies rows, kept for the next ones: to open it takes nearly half of a small
-commit, because it reads all types of the database."""
+"""The connection for copying rows, kept for later commits. Opening it takes nearly half of a small commit, because it
+reads all types of the database."""
 
 import atexit
 import os
@@ -19,10 +19,10 @@ _lock = Lock()
 
 @contextmanager
 def copying(url: URL) -> Iterator["Connection"]:
-    """A connection that nobody else has. After an error it is not kept. Raises ADBC's errors."""
+    """Take the connection for exclusive use. After an error it is not kept. Raise ADBC's errors."""
     from adbc_driver_postgresql import dbapi
 
-    # After a fork the connection is the parent's.
+    # After a fork the connection belongs to the parent.
     key = os.getpid(), libpq(url)
     with _lock:
         connection = _kept.pop(key, None)
@@ -43,7 +43,7 @@ def copying(url: URL) -> Iterator["Connection"]:
 
 
 def libpq(url: URL) -> str:
-    """The URL as libpq takes it, for which a plus sign is no space."""
+    """Return the URL for libpq, which does not read a plus sign as a space."""
     url = url.set(drivername="postgresql").update_query_dict({"application_name": "tidegate"})
     place, _, query = url.render_as_string(hide_password=False).partition("?")
     return f"{place}?{query.replace('+', '%20')}"

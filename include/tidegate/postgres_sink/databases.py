@@ -1,5 +1,5 @@
-"""Where the table of a sink or source is: the store's database, or one that a connection names. No URL is shown
-anywhere."""
+"""The database of a sink's or source's table: the store's database, or that of a named connection. Its URL is never
+shown."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,13 +20,13 @@ from tidegate.postgres_sink.positions import OwnStatements, lock
 from tidegate.postgres_sink.refusals import Occasion, away, outside, refused
 from tidegate.protocol.facts.errors import MissingConnectionError, SinkError
 
-#: Of a connection `marts`, the variable `TIDEGATE_CONNECTION_MARTS`.
+#: Prefix of variables: `TIDEGATE_CONNECTION_MARTS` for a connection `marts`.
 VARIABLE = "TIDEGATE_CONNECTION_"
 
 
 def url_of(connection: str | None, environment: Mapping[str, str] | None = None) -> URL:
-    """The database's URL. A connection is looked up in the environment, then in Airflow. Raises `ConfigurationError`;
-    `MissingConnectionError` if nothing has that name."""
+    """Return the database's URL. A connection is looked up in the environment, then in Airflow. Raise
+    `ConfigurationError`, and `MissingConnectionError` if there is no connection of that name."""
     if connection is None:
         return locate_database(environment=environment)
     env = os.environ if environment is None else environment
@@ -42,20 +42,20 @@ def url_of(connection: str | None, environment: Mapping[str, str] | None = None)
 
 
 def engine_of(url: URL) -> Engine:
-    """This process's engine for a database."""
+    """Return this process's engine for a database."""
     return _engine_of(os.getpid(), url)
 
 
 @lru_cache(maxsize=32)
 def _engine_of(process: int, url: URL) -> Engine:
-    """After a fork, open connections are the parent's."""
+    """Create an engine. It is cached by process: after a fork, open connections belong to the parent."""
     return connect(url)
 
 
 @contextmanager
 def connected(connection: str | None, target: Target, occasion: Occasion | None = None) -> Iterator[Connection]:
-    """A connection to the database of a table, committed in the end. Raises `SinkError` if the database is away or
-    refuses something, which was not changed then. `occasion`: what it is for, if for a table's rows."""
+    """Open a connection to the database of a table, and commit at the end. Raise `SinkError` if the database is
+    unreachable or refuses a statement; then nothing is changed. `occasion` is the use for a table's rows, if any."""
     try:
         with engine_of(url_of(connection)).begin() as opened:
             try:
@@ -73,13 +73,13 @@ def _explained(error: DBAPIError, opened: Connection, target: Target, occasion: 
 
 
 def carry_out(connection: str | None, participant: Participant, target: Target, attempt: CommitAttempt) -> None:
-    """Run it in a transaction of its own. If another transaction came first, or the connection was lost, that is
-    repeated once: what has been done is not done again. Raises what it raises, `SupersededAttemptError`."""
+    """Run a participant in a transaction of its own, once more if another transaction came first or the connection was
+    lost: a participant does nothing twice. Raise its errors, and `SupersededAttemptError`."""
     for again in (True, False):
         try:
             with engine_of(url_of(connection)).begin() as opened:
                 lock(OwnStatements(opened), target, attempt.number)
-                attempt.confirm()  # whoever changes the table now waits, and a restore that came first has ended it
+                attempt.confirm()  # other writers of the table now wait, and an earlier restore has ended the attempt
                 _run(opened, participant, again)
             return
         except (DBAPIError, PoolTimeoutError) as error:
@@ -88,7 +88,7 @@ def carry_out(connection: str | None, participant: Participant, target: Target, 
 
 
 def _run(opened: Connection, participant: Participant, again: bool) -> None:
-    """A constraint that waits for the COMMIT is broken here, where it is known whose it is."""
+    """Run a participant. Deferred constraints are checked here, where an error can still be attributed to the table."""
     try:
         participant.run(OwnStatements(opened))
         opened.execute(CHECK_NOW)

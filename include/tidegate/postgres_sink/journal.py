@@ -1,8 +1,8 @@
-"""The rows of keys that checkpoints have changed in a table, as they were before: by these a restore takes it back.
+"""The previous rows of the keys that checkpoints have changed in a table. A restore takes the table back by them.
 
-Two tables beside it. `before` has, by checkpoint, the row of each key that the checkpoint has changed, or that there
-was none. When a restore leaves a checkpoint behind, the rows that it had made go to `after`, from which they come back
-when that restore is undone.
+They are in two side tables. `before` has, by checkpoint, the previous row of each key that the checkpoint has
+changed, or the note that there was none. When a restore leaves a checkpoint behind, the rows of that checkpoint go to
+`after`, from which they come back when the restore is undone.
 """
 
 from collections.abc import Collection
@@ -28,13 +28,13 @@ from tidegate.postgres_sink.names import CHECKPOINT, SCHEMA, Target
 from tidegate.postgres_sink.side_tables import is_in, readable
 from tidegate.postgres_sink.tables import Existing, find_table, quoted, quoted_name, statement
 
-#: Whether the key had a row.
+#: The column that tells whether the key had a row.
 THERE = "_there"
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Of one table, with the columns that the database does not fill by itself."""
+    """The journal of one table. `columns` are those that the database does not fill by itself."""
 
     target: Target
     key: tuple[str, ...]
@@ -53,7 +53,7 @@ class Journal:
         return readable(Target(SCHEMA, self.target.after), [CHECKPOINT, THERE, *self.columns])
 
     def note(self, statements: CommitStatements, into: Table, checkpoint_id: int, keys: FromClause) -> None:
-        """Write down what the table has for these keys, each once, and for which it has nothing."""
+        """Record the table's rows of these keys, each once, and the keys without a row."""
         table = self.table
         found = keys.outerjoin(table, self.same_key(keys, table))
         there = literal_column(f"{quoted(self.target)}.ctid").is_not(None)
@@ -65,19 +65,19 @@ class Journal:
         return and_(*(left.c[name] == right.c[name] for name in self.key))
 
     def exchange(self, statements: CommitStatements, source: Table, into: Table, checkpoint_id: int) -> None:
-        """Let the table have the rows that `source` has of a checkpoint, and `into` those that it had instead."""
+        """Put the rows that `source` has of a checkpoint into the table, and the replaced ones into `into`."""
         table = self.table
-        asked = source.c[CHECKPOINT] == checkpoint_id
-        noted = select(*source.c).where(asked).subquery("noted")
+        is_of_checkpoint = source.c[CHECKPOINT] == checkpoint_id
+        noted = select(*source.c).where(is_of_checkpoint).subquery("noted")
         self.note(statements, into, checkpoint_id, noted)
-        statements.execute(delete(table).where(asked, self.same_key(source, table)))
-        rows = select(*(source.c[name] for name in self.columns)).where(asked, source.c[THERE])
+        statements.execute(delete(table).where(is_of_checkpoint, self.same_key(source, table)))
+        rows = select(*(source.c[name] for name in self.columns)).where(is_of_checkpoint, source.c[THERE])
         statements.execute(insert(table).from_select(list(self.columns), rows))
-        statements.execute(delete(source).where(asked))
+        statements.execute(delete(source).where(is_of_checkpoint))
 
     def rewind(self, statements: CommitStatements, branch: Branch) -> None:
-        """Take the table to what the checkpoints of a branch have made of it: the newest others first, then those that
-        come back, oldest first."""
+        """Take the table to the state of a branch: undo other checkpoints, newest first, then redo those of the branch,
+        oldest first."""
         before, after = self.before, self.after
         for checkpoint_id in self._checkpoints(statements, before, not_(is_in(branch)))[::-1]:
             self.exchange(statements, before, after, checkpoint_id)
@@ -89,7 +89,7 @@ class Journal:
 
 
 def make(connection: Connection, target: Target, existing: Existing) -> None:
-    """Make both tables, with the columns of the table as they are now."""
+    """Make both side tables, with the columns of the table as they are now."""
     for name in (target.before, target.after):
         noted = Target(SCHEMA, name)
         if side_tables.make(
@@ -101,7 +101,7 @@ def make(connection: Connection, target: Target, existing: Existing) -> None:
 
 
 def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
-    """The rows that other checkpoints have changed, and how many bytes they had before."""
+    """Return the rows that other checkpoints have changed, and their bytes before the change."""
     noted = Target(SCHEMA, target.before)
     return [] if find_table(connection, noted) is None else side_tables.count(connection, noted, not_(is_in(branch)))
 
@@ -115,7 +115,7 @@ def delete_withdrawn(connection: Connection, target: Target, checkpoint_ids: Col
 
 
 def forget(connection: Connection, target: Target, oldest: int) -> None:
-    """Delete what only a restore to a checkpoint older than this one would need."""
+    """Delete rows that only a restore to a checkpoint older than `oldest` would need."""
     noted = Target(SCHEMA, target.before)
     if find_table(connection, noted) is not None:
         table = readable(noted, [CHECKPOINT])

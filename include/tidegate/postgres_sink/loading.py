@@ -1,6 +1,6 @@
 """Loads staged rows into a table of their own, from which one statement takes them over.
 
-The table is unlogged: after a crash of the server it is empty, so whoever takes rows over counts them.
+That table is unlogged, so it is empty after a crash of the server. The statement that takes the rows over counts them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -39,25 +39,25 @@ from tidegate.protocol.text.installed import not_installed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The order in which rows were loaded: of several rows of a key, the last one counts.
+#: The order in which rows were loaded. Of several rows of a key, the last one counts.
 NUMBER = "_number"
-#: What follows the name of a table with loaded rows where it stands among the files of its checkpoint.
+#: Suffix of the name of a table with loaded rows, among the files of its checkpoint.
 LOADED = ".loaded"
 _NO_TEXT = "22021"
-#: Rows from which on the planner is told how many there are.
+#: The number of rows from which the table is analyzed for the planner.
 _MANY = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Rows that are loaded, and how many there must be."""
+    """Loaded rows, and how many there must be."""
 
     table: Table
     columns: tuple[RowColumn, ...]
     rows: int
 
     def values(self, names: Collection[str]) -> list[ColumnElement[Any]]:
-        """The columns of these names, as a statement takes them over."""
+        """Return the columns of these names, as a statement takes them over."""
         taken = [column for column in self.columns if column.name in names]
         return [cast(self.table.c[c.name], JSONB) if c.is_json else self.table.c[c.name] for c in taken]
 
@@ -70,9 +70,9 @@ def load(
     batches: Iterable["pa.RecordBatch"],
     occasion: Occasion,
 ) -> Loaded:
-    """Load batches of rows, which have exactly these columns. `occasion`: what they are for.
+    """Load batches of rows, which have exactly these columns. `occasion` is the use of the rows.
 
-    Raises `SinkError`, `NotInstalledError`.
+    Raise `SinkError`, `NotInstalledError`.
     """
     name = target.loaded(checkpoint_id, uuid4().hex[:12])
     own = Column(NUMBER, BigInteger, Identity(always=True))
@@ -89,7 +89,7 @@ def load(
 
 
 class _Counted:
-    """Batches as they are loaded, and what was raised among them: a reader of Arrow passes on its text only."""
+    """Batches as they are loaded, with the error raised among them. A reader of Arrow passes on only its text."""
 
     def __init__(self, batches: Iterable["pa.RecordBatch"]) -> None:
         self._batches = batches
@@ -128,7 +128,7 @@ def _copy(url: URL, name: str, target: Target, counted: _Counted, occasion: Occa
 
 
 def require_driver() -> None:
-    """Raises `NotInstalledError` if what loads rows is not installed."""
+    """Raise `NotInstalledError` if the driver that loads rows is not installed."""
     for module in ("adbc_driver_manager", "adbc_driver_postgresql"):
         if find_spec(module) is None:
             missing = not_installed(module)
@@ -138,21 +138,21 @@ def require_driver() -> None:
 
 def _explained(error: Exception, target: Target, role: str, occasion: Occasion) -> SinkError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    said = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip()
+    message = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip()
     state = getattr(error, "sqlstate", None) or ""
     if state == _NO_TEXT or isinstance(error, ZeroCharacterError):
         return RowsRefusedError(
-            f"Rows for table {target} cannot be loaded: {said}. Text in Postgres holds no character zero. "
+            f"Rows for table {target} cannot be loaded: {message}. Text in Postgres cannot have a character zero. "
             f"{outside(target).safe} Take that character out in a transform, then run again."
         )
     if not state or state[:2] in ("08", "57"):
-        return away(target, said)
-    return refused(StatementError(state, said, role=role), target, occasion)
+        return away(target, message)
+    return refused(StatementError(state, message, role=role), target, occasion)
 
 
 def left_over(connection: Connection, target: Target) -> dict[int, list[str]]:
-    """Tables with loaded rows of checkpoints that the table shows, or has gone beyond, by checkpoint and as files:
-    crashed attempts left them, and nobody needs them."""
+    """Return tables with loaded rows of checkpoints up to the one that the table shows, by checkpoint and as files.
+    Crashed attempts have left them, and nothing needs them."""
     newest, _ = numbers(connection, target)
     found: dict[int, list[str]] = {}
     for name in sorted(inspect(connection).get_table_names(schema=SCHEMA)):
@@ -162,7 +162,7 @@ def left_over(connection: Connection, target: Target) -> dict[int, list[str]]:
 
 
 def drop(connection: Connection, target: Target, paths: Sequence[str]) -> None:
-    """Drop tables that are left over. Missing ones are fine, others are not touched."""
+    """Drop left-over tables. Missing ones are ignored, and other tables are not touched."""
     for path in paths:
         name = path.rpartition("/")[2].removesuffix(LOADED)
         if name.startswith(target.loaded_prefix):

@@ -1,4 +1,4 @@
-"""What each mode of a `PostgresSink` does with its table: a class each, with the same methods."""
+"""The modes of a `PostgresSink`: a class for each, with the same methods."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,51 +17,51 @@ from tidegate.postgres_sink.upsert import RewindUpserted, Upsert, require_one_ro
 
 
 class Mode(Protocol):
-    """Of one table. `existing` is the table as it is; None if there is none yet."""
+    """A mode for one table. `existing` is the table as it is; None if there is none yet."""
 
     def reserved(self) -> Sequence[str]:
-        """Names that columns of rows may not have."""
+        """Return names that columns of rows may not have."""
         ...
 
     def shown(self, rows: Sequence[RowColumn]) -> list[RowColumn]:
-        """Those of the rows' columns that the table has."""
+        """Return those of the rows' columns that the table has."""
         ...
 
     @property
     def keeps_checkpoint(self) -> bool:
-        """Whether each row says which checkpoint it is of."""
+        """Whether each row has a column with its checkpoint."""
         ...
 
     @property
     def key(self) -> tuple[str, ...]: ...
 
     def problems(self, connection: Connection, existing: Existing) -> list[str]:
-        """A phrase for what the table lacks for this mode."""
+        """Return a phrase for everything that the table lacks for this mode."""
         ...
 
     def make(self, connection: Connection, existing: Existing) -> None:
-        """Make what it keeps beside the table."""
+        """Make the side tables."""
         ...
 
     def check(self, connection: Connection, loaded: Loaded) -> Loaded:
-        """Look at loaded rows before the commit. Raises `SinkError`."""
+        """Check loaded rows before the commit. Raise `SinkError`."""
         ...
 
     def shown_outside(self, connection: Connection, branch: Branch) -> list[Withdrawn]: ...
     def withdrawn(self, connection: Connection) -> list[int]: ...
     def delete_withdrawn(self, connection: Connection, checkpoint_ids: Collection[int]) -> None: ...
     def forget(self, connection: Connection, oldest: int) -> None:
-        """Delete what only a restore to a checkpoint older than this one would need."""
+        """Delete rows that only a restore to a checkpoint older than `oldest` would need."""
         ...
 
 
 class ChangingMode(Mode, Protocol):
-    """One that changes the table that is there."""
+    """A mode that changes the existing table."""
 
     def forward(
         self, existing: Existing | None, checkpoint_id: int, loaded: Loaded | None, attempt: int | None, whole: bool
     ) -> Participant:
-        """`whole`: the rows are all that the table is to have."""
+        """Return the participant of a checkpoint. `whole`: the table gets exactly these rows."""
         ...
 
     def rewind(
@@ -69,7 +69,7 @@ class ChangingMode(Mode, Protocol):
     ) -> Participant: ...
 
     def rows_at(self, connection: Connection, existing: Existing, branch: Branch) -> Select[Any]:
-        """The rows that the checkpoints of a branch have made of the table."""
+        """Return the query for the table's rows as of the checkpoints of a branch."""
         ...
 
 
@@ -116,7 +116,7 @@ class Appending:
         append.delete_withdrawn(connection, self.target, checkpoint_ids)
 
     def forget(self, connection: Connection, oldest: int) -> None:
-        """Rows say themselves which checkpoint they are of."""
+        """Nothing is kept to be deleted: rows have a column with their checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Upserting:
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """Nothing is kept beside the table: a checkpoint that may be restored keeps all rows, as they were staged."""
+    """Needs no side table: a checkpoint that may be restored keeps all its rows as staged files."""
 
     target: Target
     key: tuple[str, ...] = ()

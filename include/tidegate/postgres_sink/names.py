@@ -1,4 +1,4 @@
-"""What a table and the tables beside it are called."""
+"""The names of a sink's table and of its side tables."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -6,20 +6,21 @@ from hashlib import sha256
 from tidegate.postgres.roles import SINKS_SCHEMA
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
-#: The schema of everything that sinks keep beside their tables: positions, loaded rows, and what a restore needs.
-#: `tidegate db upgrade` makes it in the store's database; in another one the sink's role does, or its administrator.
+#: The schema of all that sinks keep apart from their tables: positions, loaded rows, and the rows for restores.
+#: `tidegate db upgrade` makes it in the store's database. In another database, the sink's role or an administrator
+#: does.
 SCHEMA = SINKS_SCHEMA
-#: The checkpoint that a row of an appended table belongs to.
+#: The column with the checkpoint of a row, in an appended table.
 CHECKPOINT = "_checkpoint"
-#: Whether a row says that its key is gone. It is no column of the table.
+#: The column of rows that marks a deleted key. The table does not have it.
 DELETE = "_delete"
-#: Of a name, in bytes: Postgres cuts longer ones off.
+#: The longest name in bytes. Postgres truncates longer ones.
 LONGEST = 63
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table by its schema and name, as they are, unquoted."""
+    """A table by its schema and name, unquoted."""
 
     schema: str
     name: str
@@ -32,7 +33,7 @@ class Target:
         return sha256(str(self).encode()).hexdigest()[:16]
 
     def loaded(self, checkpoint_id: int, unique: str) -> str:
-        """The table with the loaded rows of a checkpoint: each attempt has its own."""
+        """Return the name of a new table for the loaded rows of a checkpoint. Every attempt has its own."""
         return f"{self.loaded_prefix}{checkpoint_id}_{unique}"
 
     @property
@@ -40,27 +41,27 @@ class Target:
         return f"loaded_{self.hash}_"
 
     def checkpoint_of(self, loaded: str) -> int:
-        """The checkpoint of a table of loaded rows."""
+        """Return the checkpoint of a table of loaded rows."""
         return int(loaded.removeprefix(self.loaded_prefix).partition("_")[0])
 
     @property
     def before(self) -> str:
-        """The rows of changed keys as they were before, by checkpoint."""
+        """The side table with the previous rows of changed keys, by checkpoint."""
         return f"before_{self.hash}"
 
     @property
     def after(self) -> str:
-        """The rows that checkpoints had made which a restore has left behind."""
+        """The side table with changed rows of the checkpoints that a restore has left behind."""
         return f"after_{self.hash}"
 
     @property
     def withdrawn(self) -> str:
-        """The rows of checkpoints that a restore has left behind."""
+        """The side table with added rows of the checkpoints that a restore has left behind."""
         return f"withdrawn_{self.hash}"
 
 
 def target_of(table: str, of: str = "PostgresSink") -> Target:
-    """The table that a user has named, as `name` or `schema.name`, of a connector. Raises `PipelineDefinitionError`."""
+    """Parse a table written as `name` or `schema.name`, for a connector. Raise `PipelineDefinitionError`."""
     schema, dot, name = table.rpartition(".")
     target = Target(schema if dot else "public", name)
     for part in (target.schema, target.name):

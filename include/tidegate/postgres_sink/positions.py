@@ -1,4 +1,4 @@
-"""What a table shows, whose it is, and which attempt was here last: a row for each table, in its own database."""
+"""The checkpoint, the owner and the last attempt of each table, as a row in the table's own database."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -44,9 +44,9 @@ positions = Table(
     Column("content", Text),
     Column("attempt", BigInteger, nullable=False, server_default=text("0")),
     Column("shown_at", DateTime(timezone=True)),
-    # What checkpoints up to this one have replaced is not kept any more.
+    # The previous rows of changes by checkpoints up to this one are not kept any more.
     Column("forgotten", BigInteger, nullable=False, server_default=text("0")),
-    # The file of the table that has these rows: a table made anew, emptied by TRUNCATE or brought back from a copy has
+    # The file of the table with these rows. A table that was made anew, emptied by TRUNCATE or restored from a copy has
     # another one.
     Column("relation", BigInteger),
     schema=SCHEMA,
@@ -54,7 +54,7 @@ positions = Table(
 
 
 class OwnStatements:
-    """`ports.CommitStatements` in a transaction of the sink's own."""
+    """See `ports.CommitStatements`. Executes in a transaction of the sink's own."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -68,8 +68,8 @@ class OwnStatements:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The newest checkpoint that was applied, the one that the table shows since a restore, the newest attempt, of a
-    table that is replaced what it has, and whether all this is of the table that is there now."""
+    """The newest applied checkpoint, the one that the table shows since a restore, and the newest attempt. For a
+    replaced table also its content, and whether the record is about the present table and not a former one."""
 
     checkpoint_id: int
     shows: int | None
@@ -84,7 +84,7 @@ def exists(connection: Connection) -> bool:
 
 
 def make(connection: Connection) -> None:
-    """Make what sinks keep in this database, unless it is there."""
+    """Make the schema and the table of positions, unless they exist."""
     if exists(connection):
         return
     if connection.execute(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}).scalar() is None:
@@ -96,18 +96,18 @@ def make(connection: Connection) -> None:
 def owner(connection: Connection, target: Target) -> Owner | None:
     if not exists(connection):
         return None
-    asked = select(positions.c.pipeline, positions.c.sink, positions.c.database).where(_is(target))
-    row = connection.execute(asked).one_or_none()
+    query = select(positions.c.pipeline, positions.c.sink, positions.c.database).where(_is(target))
+    row = connection.execute(query).one_or_none()
     return None if row is None else Owner(row.pipeline, row.sink, row.database)
 
 
 def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = False) -> Owner:
-    """Make the table the owner's, if it is nobody's; `anew`, whosever it is. Returns whose it is."""
+    """Make `owner_` the owner of a table that has none; with `anew`, of any table. Return its owner."""
     make(connection)
-    said = {"pipeline": owner_.pipeline, "sink": owner_.sink, "database": owner_.database}
-    marking = insert(positions).values(target=str(target), **said)
+    values = {"pipeline": owner_.pipeline, "sink": owner_.sink, "database": owner_.database}
+    marking = insert(positions).values(target=str(target), **values)
     connection.execute(
-        marking.on_conflict_do_update(index_elements=["target"], set_=said)
+        marking.on_conflict_do_update(index_elements=["target"], set_=values)
         if anew
         else marking.on_conflict_do_nothing(index_elements=["target"])
     )
@@ -115,13 +115,13 @@ def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = Fal
 
 
 def lock(statements: CommitStatements, target: Target, attempt: int | None) -> Position:
-    """Wait for others that change the table, and find out where it is. Raises `SupersededAttemptError` if a newer
-    attempt was here."""
+    """Wait for other writers of the table, and return its position. Raise `SupersededAttemptError` if a newer attempt
+    has changed it."""
     columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt, positions.c.content
     rows = statements.query(select(*columns, _is_of_table(target)).where(_is(target)).with_for_update())
     if not rows:
         raise SinkError(
-            f"The table {target} has lost its row in {SCHEMA}.positions, which says whose it is and what it shows. "
+            f"The table {target} has lost its row in {SCHEMA}.positions, which has its owner and its checkpoint. "
             "Nothing was changed. Bring that row back from a copy of the database, or give the sink another table."
         )
     found = Position(*rows[0])
@@ -140,7 +140,7 @@ def show(
     content: str | None = None,
     has_all: bool = False,
 ) -> None:
-    """Record what the table shows from here on. `has_all`: whatever became of the table before, it has all rows now."""
+    """Record the checkpoint that the table shows. `has_all`: the table now has all rows, whatever it had before."""
     relation = _relation(target) if has_all else func.coalesce(positions.c.relation, _relation(target))
     statements.execute(
         update(positions)
@@ -157,14 +157,14 @@ def show(
 
 
 def record(statements: CommitStatements, target: Target, content: str) -> None:
-    """Record something beside what the table shows."""
+    """Record the content only."""
     statements.execute(update(positions).where(_is(target)).values(content=content))
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The newest checkpoint that was applied, the one that the table shows, and the newest of which it is not kept any
-    more what that has replaced."""
+    """The newest applied checkpoint, the one that the table shows, and the newest one whose previous rows are not kept
+    any more."""
 
     checkpoint_id: int
     shows: int | None
@@ -172,20 +172,20 @@ class Kept:
 
 
 def kept_rows(target: Target) -> Select[tuple[int, int | None, int]]:
-    """The statement that reads `Kept`."""
+    """Return the query for `Kept`."""
     return select(positions.c.checkpoint_id, positions.c.shows, positions.c.forgotten).where(_is(target))
 
 
 def forget(connection: Connection, target: Target, checkpoint_id: int) -> None:
-    """Record that it is not kept any more what checkpoints up to this one have replaced."""
+    """Record that the previous rows of checkpoints up to this one are not kept any more."""
     newest = func.greatest(positions.c.forgotten, checkpoint_id)
     connection.execute(update(positions).where(_is(target)).values(forgotten=newest))
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which checkpoint the table shows, of a table that is replaced what it has, and whether that is of the table that
-    is there now."""
+    """The checkpoint that the table shows. For a replaced table also its content, and whether the record is about the
+    present table and not a former one."""
 
     checkpoint_id: int | None = None
     content: str | None = None
@@ -195,8 +195,8 @@ class Shown:
 def shown(connection: Connection, target: Target) -> Shown:
     if not exists(connection):
         return Shown()
-    asked = select(positions.c.shows, positions.c.content, _is_of_table(target)).where(_is(target))
-    row = connection.execute(asked).one_or_none()
+    query = select(positions.c.shows, positions.c.content, _is_of_table(target)).where(_is(target))
+    row = connection.execute(query).one_or_none()
     return Shown() if row is None else Shown(*row)
 
 
@@ -207,17 +207,17 @@ def shown_by_table(connection: Connection, target: Target) -> int | None:
 
 
 def numbers(connection: Connection, target: Target) -> tuple[int, int]:
-    """The highest numbers of a checkpoint and of an attempt; 0 for none."""
+    """Return the highest numbers of a checkpoint and of an attempt; 0 for none."""
     if not exists(connection):
         return 0, 0
-    asked = select(positions.c.checkpoint_id, positions.c.attempt).where(_is(target))
-    row = connection.execute(asked).one_or_none()
+    query = select(positions.c.checkpoint_id, positions.c.attempt).where(_is(target))
+    row = connection.execute(query).one_or_none()
     return (0, 0) if row is None else (row.checkpoint_id, row.attempt)
 
 
 def _relation(target: Target) -> ColumnElement[int | None]:
-    """What tells the table that is there apart from all others of its name; NULL if there is none. A partitioned table
-    has no file."""
+    """Return a number that identifies the present table among all of its name; NULL if there is none. A partitioned
+    table has no file, so its OID is used."""
     table = func.to_regclass(quoted(target))
     return cast(func.coalesce(func.pg_relation_filenode(table), cast(table, OID)), BigInteger)
 

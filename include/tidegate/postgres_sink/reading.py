@@ -1,7 +1,7 @@
-"""The rows that a table has at a checkpoint, whatever it shows now: one statement, which sees one moment.
+"""The rows of a table at a checkpoint, even after a restore or later commits. One statement reads them at one moment.
 
-An appended table has the rows of the checkpoint's branch, wherever a restore has put them. In an upserted one, what
-other checkpoints have changed is taken back, key by key, by what the table was before.
+An appended table has the rows of the checkpoint's branch, visible or withdrawn. In an upserted table, the changes of
+other checkpoints are taken back, key by key, with the previous rows.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ _ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 @dataclass(frozen=True)
 class RowsAt:
-    """`ports.ArrowRows`: the rows of a table at a checkpoint, read when they are needed. `types` are those of the
+    """The rows of a table at a checkpoint as `ports.ArrowRows`, read when they are needed. `types` are those of the
     table's columns, by name."""
 
     url: URL
@@ -66,10 +66,10 @@ class RowsAt:
         return pa.schema([pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()])
 
     def to_table(self, columns: list[str]) -> "pa.Table":
-        """See `ports.ArrowRows`. Raises `SinkError`, `NotInstalledError`, and as `require_kept`."""
+        """See `ports.ArrowRows`. Raise `SinkError`, `NotInstalledError`, and the errors of `require_kept`."""
         schema = self.schema
-        asked = self.rows.subquery("rows")
-        wanted = select(*(_plain(asked.c[name], self.types[name]) for name in columns))
+        rows = self.rows.subquery("rows")
+        wanted = select(*(_plain(rows.c[name], self.types[name]) for name in columns))
         found = _read(self.url, self.target, self.checkpoint_id, wanted)
         import pyarrow as pa
 
@@ -77,7 +77,7 @@ class RowsAt:
 
 
 def appended(connection: Connection, target: Target, columns: Sequence[str], branch: Branch) -> Select[Any]:
-    """The rows of the branch, and those that others put there, which no restore moves."""
+    """Return the query for the rows of the branch, and those of other writers, which no restore moves."""
     names = [name for name in columns if name != CHECKPOINT]
     table = readable(target, columns)
     others = or_(table.c[CHECKPOINT].is_(None), table.c[CHECKPOINT] <= 0)
@@ -88,8 +88,8 @@ def appended(connection: Connection, target: Target, columns: Sequence[str], bra
 
 
 def upserted(connection: Connection, journal: Journal, branch: Branch) -> Select[Any]:
-    """What checkpoints of another branch have made counts if they are of this one; of the rows before others have
-    changed them, the oldest; else what the table has."""
+    """Return the query for the rows of the branch. A key has its row from `after` if the branch has that checkpoint, or
+    the oldest row from `before` of other checkpoints, or else its row in the table."""
     names, table = journal.columns, journal.table
     made = _newest(connection, journal, journal.target.after, is_in(branch), newest=True)
     before = _newest(connection, journal, journal.target.before, not_(is_in(branch)), newest=False)
@@ -112,7 +112,7 @@ def _none_of(journal: Journal, rows: FromClause, others: Sequence[FromClause]) -
 def _newest(
     connection: Connection, journal: Journal, name: str, which: ColumnElement[bool], newest: bool
 ) -> FromClause | None:
-    """One noted row for each key: that of the newest checkpoint, or of the oldest."""
+    """Return one noted row for each key: that of the newest checkpoint, or of the oldest."""
     rows = _side_table(connection, name, [THERE, *journal.columns])
     if rows is None:
         return None
@@ -125,7 +125,7 @@ def _newest(
 
 
 def _side_table(connection: Connection, name: str, columns: Sequence[str]) -> Select[Any] | None:
-    """These columns of a table beside it; a column that the table has got since is null there."""
+    """Return these columns of a side table. A column that the sink's table has got since is null there."""
     target = Target(SCHEMA, name)
     known = find_table(connection, target)
     if known is None:
@@ -148,15 +148,15 @@ def no_table(target: Target, checkpoint_id: int) -> CheckpointInDoubtError:
 
 
 def require_kept(found: positions.Kept | None, target: Target, checkpoint_id: int) -> None:
-    """Raises `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
+    """Raise `CheckpointInDoubtError`, `CheckpointNotRetainedError`."""
     where = f"Table {target} cannot be read as of checkpoint {checkpoint_id}"
     if found is None or found.checkpoint_id < checkpoint_id:
-        raise CheckpointInDoubtError(f"{where} yet: it does not show it. Nothing was changed. Read it again.")
+        raise CheckpointInDoubtError(f"{where} yet: the table does not show it. Nothing was changed. Read it again.")
     if found.forgotten > checkpoint_id and found.shows != checkpoint_id:
         raise CheckpointNotRetainedError(
-            f"{where} any more: what later checkpoints have replaced is kept as far as a restore may need it, since "
+            f"{where} any more: rows that later checkpoints have replaced are kept for restores only, since "
             f"checkpoint {found.forgotten}. Nothing was changed. Read the latest checkpoint. "
-            "CheckpointConfig(retained=…) says how many are kept."
+            "CheckpointConfig(retained=…) sets how many are kept."
         )
 
 
@@ -176,18 +176,18 @@ def _read(url: URL, target: Target, checkpoint_id: int, rows: Select[Any]) -> "p
     except Error as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
         raise SinkError(
-            f"Table {target} cannot be read as of checkpoint {checkpoint_id}: {lines[0]}. Nothing was changed. See "
+            f"Table {target} cannot be read as of checkpoint {checkpoint_id}: {lines[0]}. Nothing was changed. Check "
             f"that its database can be reached, and that this role may read the table and the schema {SCHEMA}."
         ) from error
 
 
 def _compiled(statement: Select[Any]) -> str:
-    """With its values, which are numbers of checkpoints and the table's name."""
+    """Return the statement with its values, which are numbers of checkpoints and the table's name."""
     return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 
 
 def _plain(column: ColumnElement[Any], kind: str) -> ColumnElement[Any]:
-    """What Arrow has no type for is read as text."""
+    """Read a column of a type that Arrow does not have as text."""
     read = column if _known(kind) is not None else cast(column, Text)
     return read.label(column.key)
 

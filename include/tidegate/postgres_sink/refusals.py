@@ -1,4 +1,4 @@
-"""What it means that the database refused something for a table of a user's: what to do, and whether a retry helps."""
+"""The errors of a database that refuses a statement for a user's table: the way out, and whether a retry helps."""
 
 import re
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ _LOCKED = "55P03"
 _READ_ONLY = "25006"
 _CANCELED = "57014"
 _NO_RIGHT = "42501"
-#: A missing table, schema or column, and a type that does not fit: the table was changed since it was looked at.
+#: Codes for a missing table, schema or column, and a type that does not fit: the table was changed since the check.
 _CHANGED = ("42P01", "3F000", "42703", "42804")
 _DENIED = re.compile(r"permission denied for (table|view|schema|database) (.+)|must be owner of \w+ (.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """When something was refused: what it was for, what is safe, and what is repeated afterwards."""
+    """The use of a statement that was refused: the failed step, the state of the data, and the step to repeat."""
 
     what: str
     safe: str
@@ -28,7 +28,7 @@ class Occasion:
 
 
 def forward(target: Target, checkpoint_id: int, attempt: int | None) -> Occasion:
-    """The rows of a checkpoint. Without an attempt, in the commit."""
+    """Return the occasion of writing a checkpoint's rows. Without an attempt, it is in the commit."""
     what = f"Table {target} did not take the rows of checkpoint {checkpoint_id}"
     if attempt is None:
         safe = "Nothing of the checkpoint is visible, and its rows are staged and safe."
@@ -38,38 +38,38 @@ def forward(target: Target, checkpoint_id: int, attempt: int | None) -> Occasion
 
 
 def rewind(target: Target, checkpoint_id: int, attempt: int | None) -> Occasion:
-    """What the table showed at a checkpoint. Without an attempt, in the transaction that is the restore."""
-    what = f"Table {target} could not go back to what it showed at checkpoint {checkpoint_id}"
+    """Return the occasion of a restore to a checkpoint. Without an attempt, it is in the restore's transaction."""
+    what = f"Table {target} could not go back to its rows as of checkpoint {checkpoint_id}"
     if attempt is None:
         return Occasion(what, "The pipeline was not restored, and nothing was changed.", "restore again")
-    safe = "The pipeline is restored, and readers of the table see what they saw before that."
+    safe = "The pipeline is restored, and readers of the table see the rows from before that."
     return Occasion(what, safe, "repeat the notify step, or run again")
 
 
 def outside(target: Target) -> Occasion:
-    """A statement outside of what changes the table."""
-    safe = "Rows that are staged are safe, and readers see what they saw before."
+    """Return the occasion of a statement that does not change the table."""
+    safe = "Rows that are staged are safe, and readers see the rows from before."
     return Occasion(f"The database of table {target} refused a statement", safe, "repeat the step")
 
 
-def away(target: Target, said: str) -> SinkError:
+def away(target: Target, message: str) -> SinkError:
     return SinkUnavailableError(
-        f"The database of table {target} cannot be reached ({said}). {outside(target).safe} Check that it runs, then "
-        "repeat the step."
+        f"The database of table {target} cannot be reached ({message}). {outside(target).safe} Check that it runs, "
+        "then repeat the step."
     )
 
 
 def refused(error: StatementError, target: Target, occasion: Occasion) -> SinkError:
-    """The error to raise. It names the table, the constraint and, where the server says it, the row."""
-    kind, advice = _judged(error, target)
-    said = f"{error.message}{f' ({error.detail})' if error.detail else ''}".rstrip(".")
+    """Return the error to raise. It names the table, the constraint and, if the server reports it, the row."""
+    kind, advice = _advised(error, target)
+    message = f"{error.message}{f' ({error.detail})' if error.detail else ''}".rstrip(".")
     because = f", because of constraint {error.constraint}{_elsewhere(error, target)}" if error.constraint else ""
     code = f" ({error.sqlstate})" if kind is SinkError else ""
-    return kind(f"{occasion.what}{because}{code}: {said}. {occasion.safe} {advice}; then {occasion.again}.")
+    return kind(f"{occasion.what}{because}{code}: {message}. {occasion.safe} {advice}; then {occasion.again}.")
 
 
 def unfit(occasion: Occasion, problems: Sequence[str]) -> SinkError:
-    """The error for a table that is not as the rows need it."""
+    """Return the error for a table that does not fit the rows."""
     return RowsRefusedError(f"{occasion.what}: {'; '.join(problems)}. {occasion.safe} Then {occasion.again}.")
 
 
@@ -77,19 +77,19 @@ def _elsewhere(error: StatementError, target: Target) -> str:
     return f" of {error.table}" if error.table and error.table != str(target) else ""
 
 
-def _judged(error: StatementError, target: Target) -> tuple[type[SinkError], str]:
+def _advised(error: StatementError, target: Target) -> tuple[type[SinkError], str]:
     state = error.sqlstate
     if state == _LOCKED:
         return SinkUnavailableError, (
-            "Another session has held a lock on the table for longer than a minute. pg_locks says which "
-            f"(relation = '{quoted(target)}'::regclass), pg_stat_activity what it does: mostly it is 'idle in "
+            "Another session has held a lock on the table for longer than a minute. pg_locks shows which "
+            f"(relation = '{quoted(target)}'::regclass), pg_stat_activity its state: mostly it is 'idle in "
             "transaction'. Let it end"
         )
     if state == _NO_RIGHT:
         return RowsRefusedError, _grant(error, target)
     if state in _CHANGED:
         if f"{SCHEMA}." in error.message:
-            return SinkError, "Another process was faster, or somebody has dropped that table"
+            return SinkError, "Another process was faster, or that table was dropped"
         return RowsRefusedError, "The table was changed or dropped. Bring it back as it was, or change the pipeline"
     if state == _READ_ONLY:
         return SinkUnavailableError, "Let the connection lead to the primary, which takes writes"
@@ -104,14 +104,14 @@ def _judged(error: StatementError, target: Target) -> tuple[type[SinkError], str
     if state.startswith("22"):
         return RowsRefusedError, "A value does not fit its column. Change the value in a transform, or the column"
     if state == "P0001":
-        return RowsRefusedError, "A trigger of the table says so. Change the rows or the trigger"
+        return RowsRefusedError, "A trigger of the table has refused it. Change the rows or the trigger"
     if state.startswith("54"):
         return RowsRefusedError, "A row is beyond a limit of Postgres. Change the rows or the table's indexes"
     return SinkError, "Fix the cause"
 
 
 def _grant(error: StatementError, target: Target) -> str:
-    """What gives the role the right that it lacks."""
+    """Return the statement that grants the role the right that it lacks."""
     denied = _DENIED.search(error.message)
     kind, name = (denied[1], denied[2] or denied[3] or "") if denied else ("", "")
     role = quoted_name(error.role) if error.role else "the role that runs the pipeline"
@@ -123,7 +123,7 @@ def _grant(error: StatementError, target: Target) -> str:
         schema = quoted_name(target.schema)
         return f"As the schema's owner: GRANT USAGE, CREATE ON SCHEMA {schema} TO {role} (CREATE only to make tables)"
     if denied and kind:
-        other = "" if name == target.name else f", and what its triggers need of {name}"
+        other = "" if name == target.name else f", and the rights that its triggers need on {name}"
         return f"As the table's owner: GRANT SELECT, INSERT, UPDATE, DELETE ON {quoted(target)} TO {role}{other}"
     if denied:
         return f"As an administrator: ALTER TABLE {quoted(target)} OWNER TO {role}"

@@ -1,7 +1,7 @@
-"""A table that each checkpoint which changes it replaces: a new one is filled beside it, and takes its place.
+"""A table that is replaced by each checkpoint that changes it. A new table is filled first, and then takes its place.
 
-The new table is like the old one, with its defaults, indexes, checks and grants. What it cannot take along is refused
-before any row is loaded: views and foreign keys would go on with the old table.
+The new table is like the old one, with its defaults, indexes, checks and grants. Objects that it cannot take over, such
+as views and foreign keys, are refused before any row is loaded: they would stay with the old table.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from tidegate.sinks.staging import confined
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What is about the table itself and is not taken along.
+#: Objects that depend on the table and are not taken over.
 _STAYS = text("""
 SELECT DISTINCT 'view ' || r.ev_class::regclass FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
 WHERE d.classid = 'pg_rewrite'::regclass AND d.refobjid = to_regclass(:name) AND r.ev_class <> d.refobjid
@@ -45,7 +45,7 @@ AND EXISTS (SELECT FROM pg_class WHERE oid = objid AND relkind = 'S')
 UNION ALL SELECT 'no table: it is a view or a foreign table' FROM pg_class
 WHERE oid = to_regclass(:name) AND relkind NOT IN ('r', 'p')
 """)
-#: A table as it is: another one of its name, or other grants, are noticed. NULL if there is none.
+#: The identity and the grants of a table, to notice changes. NULL if there is none.
 _STATE = text("""
 SELECT concat_ws(' ', oid, relacl, (SELECT string_agg(attacl::text, ' ' ORDER BY attnum) FROM pg_attribute
 WHERE attrelid = c.oid)) FROM pg_class c WHERE oid = to_regclass(:name)
@@ -56,7 +56,7 @@ WHERE c.oid = to_regclass(:name) AND grantee <> c.relowner
 UNION ALL SELECT privilege_type, quote_ident(attname), grantee, is_grantable
 FROM pg_attribute a, aclexplode(a.attacl) WHERE a.attrelid = to_regclass(:name) AND NOT attisdropped
 """)
-#: What LIKE leaves out: parameters of storage, such as a fill factor, and the tablespace.
+#: Properties that LIKE leaves out: storage parameters, such as a fill factor, and the tablespace.
 _STORED = text("""
 SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ') ', '')
     || coalesce('TABLESPACE ' || quote_ident(spcname), '')
@@ -71,7 +71,7 @@ _COMMENT = text("SELECT quote_literal(obj_description(to_regclass(:name), 'pg_cl
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A new table with all rows, and the old one as it was when the new one was made like it."""
+    """A new table with all rows, and the state of the old one when the new one was made like it."""
 
     table: Target
     state: str
@@ -79,9 +79,9 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """`ports.Participant`: the new table takes the old one's place. Without `filled`, the table has these rows already.
-    Readers wait until the transaction has ended, and it for transactions that have read the table. `back`: also if the
-    table was further."""
+    """See `ports.Participant`. The new table takes the old one's place. Without `filled`, the table has these rows
+    already. Readers wait until the transaction has ended, and the transaction waits for those that have read the table.
+    `back`: replace the table even if it shows a later checkpoint."""
 
     target: Target
     checkpoint_id: int
@@ -92,7 +92,7 @@ class Replace:
     attempt: int | None = None
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
         if found.checkpoint_id >= self.checkpoint_id and not self.back:
             return
@@ -123,27 +123,28 @@ class Replace:
 
 
 def content_of(staged: Sequence[StateHandle]) -> str | None:
-    """What tells apart the rows of staged files; None for no files, as of a checkpoint before the sink."""
+    """Return a digest that identifies the rows of staged files; None for no files, as of a checkpoint before the
+    sink."""
     if not staged:
         return None
     return sha256("\n".join(sorted(f"{each.path} {each.checksum}" for each in staged)).encode()).hexdigest()
 
 
 def problems(connection: Connection, target: Target) -> list[str]:
-    """A phrase for what keeps the table from being replaced."""
+    """Return a phrase for everything that keeps the table from being replaced."""
     old = quoted(target)
-    asked = {"name": old}
+    old_name = {"name": old}
     found = [
         f"{each} would be lost, or stay with the old table: take it off, or use mode='upsert', which keeps the table"
-        for each in sorted(connection.execute(_STAYS, asked).scalars())
+        for each in sorted(connection.execute(_STAYS, old_name).scalars())
     ]
-    if connection.execute(_OWNS, asked).scalar() is False:
+    if connection.execute(_OWNS, old_name).scalar() is False:
         found.append(f"only its owner may replace it, and that is another role: ALTER TABLE {old} OWNER TO this one")
     return found
 
 
 def has(connection: Connection, target: Target, content: str | None) -> bool:
-    """Whether the table that is there has these rows, or there is none, and need not be."""
+    """Whether the present table has these rows, or there is no table and no rows are expected."""
     if find_table(connection, target) is None:
         return content is None
     shown = positions.shown(connection, target)
@@ -151,7 +152,7 @@ def has(connection: Connection, target: Target, content: str | None) -> bool:
 
 
 def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loaded | None) -> Filled:
-    """Make a table like the target with these rows, and drop what they were loaded into. Raises `SinkError`."""
+    """Make a table like the target with these rows, and drop the table of loaded rows. Raise `SinkError`."""
     old, table = quoted(target), Target(SCHEMA, target.loaded(checkpoint_id, f"{uuid4().hex[:12]}_new"))
     new = quoted(table)
     stored = connection.execute(_STORED, {"name": old}).scalar_one()
@@ -163,20 +164,20 @@ def fill(connection: Connection, target: Target, checkpoint_id: int, loaded: Loa
         if found != loaded.rows:
             raise lost_rows(target, checkpoint_id, found, loaded.rows)
         connection.execute(DropTable(loaded.table))
-    asked = {"name": old}
-    for grant in connection.execute(_GRANTS, asked).all():
+    old_name = {"name": old}
+    for grant in connection.execute(_GRANTS, old_name).all():
         whom = "PUBLIC" if grant.grantee == 0 else connection.execute(_ROLE, {"oid": grant.grantee}).scalar_one()
         columns = f" ({grant.columns})" if grant.columns else ""
         further = " WITH GRANT OPTION" if grant.is_grantable else ""
         connection.execute(statement(f"GRANT {grant.right}{columns} ON {new} TO {whom}{further}"))
-    if comment := connection.execute(_COMMENT, asked).scalar():
+    if comment := connection.execute(_COMMENT, old_name).scalar():
         connection.execute(statement(f"COMMENT ON TABLE {new} IS {comment}"))
     connection.execute(statement(f"ANALYZE {new}"))
-    return Filled(table, connection.execute(_STATE, asked).scalar_one())
+    return Filled(table, connection.execute(_STATE, old_name).scalar_one())
 
 
 def shown_outside(connection: Connection, target: Target, branch: Branch) -> list[Withdrawn]:
-    """All rows, if the table shows another branch's checkpoint."""
+    """Return all rows, if the table shows another branch's checkpoint."""
     shows = positions.shown(connection, target).checkpoint_id
     if shows is None or shows in branch or find_table(connection, target) is None:
         return []
@@ -194,13 +195,13 @@ def files_at(
     rows: "pa.Schema | None",
     columns: Sequence[str] | None,
 ) -> TableFiles:
-    """See `ports.ReadableAtSink`: what the checkpoint staged, as long as it is kept."""
+    """See `ports.ReadableAtSink`: the files that the checkpoint staged, as long as they are kept."""
     import pyarrow as pa
 
     if staged is None:
         raise CheckpointNotRetainedError(
-            f"Table {target} cannot be read as of checkpoint {checkpoint_id}: its rows of then are not kept any more. "
-            "Read a checkpoint that is retained."
+            f"Table {target} cannot be read as of checkpoint {checkpoint_id}: the rows of that checkpoint are not kept "
+            "any more. Nothing was changed. Read a checkpoint that is retained."
         )
     shown = [field for field in rows or () if columns is None or field.name in columns]
     return TableFiles(tuple(f"{root}/{confined(each.path)}" for each in staged), pa.schema(shown))

@@ -1,4 +1,4 @@
-"""The tables that a sink keeps in addition to its own, with rows by checkpoint: made, counted, listed and emptied."""
+"""Side tables of a sink's table, with rows by checkpoint: made, counted, listed and emptied."""
 
 from collections.abc import Collection, Sequence
 
@@ -23,19 +23,19 @@ from tidegate.postgres_sink.tables import Existing, find_table, quoted, quoted_n
 
 
 def readable(target: Target, names: Sequence[str]) -> Table:
-    """A table as statements name it."""
+    """Return a table for use in statements."""
     return Table(target.name, MetaData(), *(Column(name) for name in names), schema=target.schema)
 
 
 def is_in(branch: Branch) -> ColumnElement[bool]:
-    """Whether a row is of a checkpoint of the branch."""
+    """Return the condition that a row is of a checkpoint of the branch."""
     id_: ColumnElement[int] = column_of(CHECKPOINT, BigInteger)
     return or_(*(id_ >= first if last is None else id_.between(first, last) for first, last in branch.spans))
 
 
 def make(connection: Connection, target: Target, own: Sequence[str], existing: Existing) -> bool:
-    """Make a table with columns of its `own`, and those of the sink's table that the database does not fill by itself,
-    without their constraints. Columns that came since are added. Returns whether it is new."""
+    """Make a side table with columns of its `own`, and those of the sink's table that the database does not fill
+    by itself, without their constraints. If it exists, add the missing columns. Return whether it is new."""
     known = find_table(connection, target)
     declared = {
         column.name: f"{quoted_name(column.name)} {column.type}" for column in existing.columns if not column.generated
@@ -51,16 +51,16 @@ def make(connection: Connection, target: Target, own: Sequence[str], existing: E
 
 
 def count(connection: Connection, target: Target, which: ColumnElement[bool]) -> list[Withdrawn]:
-    """Rows and their bytes, by checkpoint."""
+    """Return the number of rows and their bytes, by checkpoint."""
     table = readable(target, [CHECKPOINT]).alias("t")
     id_ = table.c[CHECKPOINT]
     size = func.sum(func.pg_column_size(literal_column("t.*")))
-    asked = select(id_, func.count(), size).where(which).group_by(id_).order_by(id_)
-    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(asked)]
+    query = select(id_, func.count(), size).where(which).group_by(id_).order_by(id_)
+    return [Withdrawn(checkpoint_id, 0, int(bytes_), rows) for checkpoint_id, rows, bytes_ in connection.execute(query)]
 
 
 def checkpoints(connection: Connection, target: Target) -> list[int]:
-    """The checkpoints of which it has rows; none if it is not there."""
+    """Return the checkpoints that have rows in a side table; none if it does not exist."""
     if find_table(connection, target) is None:
         return []
     return sorted(connection.execute(select(readable(target, [CHECKPOINT]).c[CHECKPOINT]).distinct()).scalars())

@@ -34,24 +34,24 @@ _INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS, "replace": 
 
 @dataclass(frozen=True)
 class PostgresSink(StagedParquet):
-    """A table in Postgres. Without a connection it lies in the database of the checkpoints, and changes in the
-    transaction that completes one: readers see the rows of a checkpoint in all such tables in the same instant. With a
-    connection it changes after the checkpoint, in one transaction there.
+    """A table in Postgres. Without a connection it is in the database of the checkpoints, and changes in the
+    transaction that completes a checkpoint, so readers see the rows of a checkpoint in all such tables in the same
+    instant. With a connection it changes after the checkpoint, in one transaction there.
 
     Rows are staged as Parquet, validated, loaded into a table of their own before the commit, and taken over by one
-    statement. A restore takes the table back to exactly what it showed.
+    statement. A restore takes the table back to exactly the rows that it had.
 
     Args:
         table: `name` or `schema.name`, without quotes; by default in the schema `public`.
-        mode: `"append"`: each checkpoint adds rows, in a column `_checkpoint` with its id. `"upsert"`: each checkpoint
-            replaces the rows of its keys, and removes those that the state of the operator before it has no more.
+        mode: `"append"`: each checkpoint adds rows, with its id in a column `_checkpoint`. `"upsert"`: each checkpoint
+            replaces the rows of its keys, and removes those that the state of the operator before it no longer has.
             Behind anything but state, a row whose column `_delete` is true removes its key. `"replace"`: each
             checkpoint that changes an operator's state replaces the whole table by all its current rows.
         connection: The name of a connection to another database, in Airflow or the environment.
-        key: The columns that tell rows apart, with `"upsert"`: behind an operator that keeps state, the operator's, as
-            transforms have renamed them. None of them is null.
-        columns: Those of the rows that are written, by default all.
-        create: Whether to make the table if it is not there.
+        key: The columns that identify a row, with `"upsert"`. Behind an operator that keeps state, they are the
+            operator's key columns, as renamed by transforms. They are never null.
+        columns: The columns of the rows to write, by default all.
+        create: Whether to make the table if it does not exist.
 
     Raises:
         PipelineDefinitionError: If an option is wrong.
@@ -81,7 +81,7 @@ class PostgresSink(StagedParquet):
         if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
             self._refuse("columns is a list of names")
         if self.mode == "upsert" and not self.keys:
-            self._refuse('mode="upsert" needs key=, the columns that tell rows apart')
+            self._refuse('mode="upsert" needs key=, the columns that identify a row')
         if self.mode != "upsert" and self.key is not None:
             self._refuse('key= is for mode="upsert"')
         if self.columns is not None and (missing := [name for name in self.keys if name not in self.columns]):
@@ -116,14 +116,14 @@ class PostgresSink(StagedParquet):
         return _INPUTS[self.mode]
 
     def describe(self) -> dict[str, Any]:
-        """See `ports.Sink`. `create` is no part of it: it changes nothing of the rows."""
+        """See `ports.Sink`. `create` is left out: it does not change the rows."""
         place = f"postgres://{self.connection or 'tidegate_default'}/{self.target}"
-        said: dict[str, Any] = {"type": "PostgresSink", "path": place, "mode": self.mode}
-        said |= {"key": list(self.keys)} if self.keys else {}
-        return said | ({} if self.columns is None else {"columns": list(self.columns)})
+        description: dict[str, Any] = {"type": "PostgresSink", "path": place, "mode": self.mode}
+        description |= {"key": list(self.keys)} if self.keys else {}
+        return description | ({} if self.columns is None else {"columns": list(self.columns)})
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
-        """See `ports.TypedSink`: also what a table that is there does not take, if the database can be reached."""
+        """See `ports.TypedSink`. Also checks an existing table, if the database can be reached."""
         names = columns.names
         found = super().unstorable(columns)
         wanted = dict.fromkeys((*(self.columns or ()), *self.keys))
@@ -146,7 +146,7 @@ class PostgresSink(StagedParquet):
             return []
 
     def writer(self) -> StagedParquetWriter:
-        """See `ports.Sink`. Raises `NotInstalledError` before anything is staged that could not be loaded."""
+        """See `ports.Sink`. Raise `NotInstalledError` before rows are staged that could not be loaded."""
         require_driver()
         return super().writer()
 
@@ -163,7 +163,7 @@ class PostgresSink(StagedParquet):
     # -- after the commit
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        """See `ports.Sink`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Sink`. Raise `SinkError`, `SupersededAttemptError`."""
         with self._connected() as connection:
             if positions.numbers(connection, self.target)[0] >= checkpoint_id:
                 return
@@ -174,7 +174,7 @@ class PostgresSink(StagedParquet):
         carry_out(self.connection, self._back(checkpoint_id, branch, staged, attempt), self.target, attempt)
 
     def _forward(self, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None) -> Participant:
-        """Without an attempt, for the transaction of the commit."""
+        """Return the participant of a checkpoint. Without an attempt, it is for the transaction of the commit."""
         number = None if attempt is None else attempt.number
         occasion = forward(self.target, id_, number)
         if self.mode == "replace":
@@ -196,7 +196,7 @@ class PostgresSink(StagedParquet):
     def _filled(
         self, occasion: Occasion, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None
     ) -> Filled | None:
-        """A table with all these rows; None if the table that is there has them."""
+        """Fill a table with all these rows; None if the present table has them already."""
         with self._connected() as connection:
             positions.make(connection)
             if has(connection, self.target, content_of(staged)):
@@ -208,7 +208,7 @@ class PostgresSink(StagedParquet):
     def _load(
         self, occasion: Occasion, id_: int, staged: Sequence[StateHandle], attempt: CommitAttempt | None
     ) -> Loaded | None:
-        """Rows in a table of their own, and the table that takes them over; None if there are none."""
+        """Load rows into a table of their own, and make the sink's table if needed; None if there are no rows."""
         with self._connected() as connection:
             positions.make(connection)
         if not staged or (self.mode != "replace" and not sum(handle.rows for handle in staged)):
@@ -238,19 +238,19 @@ class PostgresSink(StagedParquet):
             shown = self._mode.shown(rows)
             tables.make(connection, self.target, shown, self.keys, checkpoint=self._mode.keeps_checkpoint)
         else:
-            raise unfit(occasion, ["it is not there, and create=False: make it, or let the sink make it"])
+            raise unfit(occasion, ["it does not exist, and create=False: make it, or let the sink make it"])
 
     def _problems(self, connection: Connection, existing: tables.Existing, rows: Sequence[RowColumn]) -> list[str]:
         shown, checkpoint = self._mode.shown(rows), self._mode.keeps_checkpoint
         return [*tables.problems(connection, existing, shown, checkpoint), *self._mode.problems(connection, existing)]
 
     def _taken(self, schema: "pa.Schema") -> list[RowColumn]:
-        """The columns that are written, in the order of the rows."""
+        """Return the columns that are written, in the order of the rows."""
         wanted = None if self.columns is None else {*self.columns, DELETE}
         return [row for row in columns_of(schema) if wanted is None or row.name in wanted]
 
     def _existing(self) -> tables.Existing | None:
-        """The table as it is, with all that the mode keeps beside it; None if there is none."""
+        """Return the table as it is, and make its side tables; None if there is no table."""
         with self._connected() as connection:
             positions.make(connection)
             existing = tables.find_table(connection, self.target)
@@ -258,7 +258,7 @@ class PostgresSink(StagedParquet):
                 self._mode.make(connection, existing)
         return existing
 
-    # -- what a restore would do
+    # -- the plan of a restore
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         with self._connected() as connection:
@@ -277,7 +277,8 @@ class PostgresSink(StagedParquet):
             self._mode.delete_withdrawn(connection, checkpoint_ids)
 
     def forget(self, kept: Collection[int]) -> None:
-        """See `ports.JournalingSink`. The rows of changed keys add up, so all since the oldest checkpoint stay."""
+        """See `ports.JournalingSink`. A restore needs the previous rows of all later checkpoints, so those since the
+        oldest stay."""
         with self._connected() as connection:
             self._mode.forget(connection, min(kept))
 
@@ -302,7 +303,7 @@ class PostgresSink(StagedParquet):
         shown = {column.name: types[column.name] for column in rows.selected_columns}
         return RowsAt(url_of(self.connection), self.target, checkpoint_id, rows, shown)
 
-    # -- whose it is
+    # -- ownership
 
     def numbers(self) -> tuple[int, int]:
         with self._connected() as connection:
@@ -322,11 +323,11 @@ class PostgresSink(StagedParquet):
             positions.mark(connection, self.target, owner, anew=True)
 
     def is_used(self) -> bool:
-        """Rows that others put there do not count: they stay."""
+        """Whether a checkpoint has written rows. Rows of other writers do not count, because they stay."""
         with self._connected() as connection:
             return positions.numbers(connection, self.target)[0] > 0
 
-    # -- what crashed attempts leave
+    # -- leftovers of crashed attempts
 
     def staged_checkpoints(self) -> list[int]:
         with self._connected() as connection:

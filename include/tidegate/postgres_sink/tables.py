@@ -1,4 +1,4 @@
-"""The table that readers see: what it is like, and how it is made if it is not there."""
+"""The table that readers see: its columns and constraints, and its creation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,19 +32,19 @@ FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = AN
 WHERE i.indrelid = to_regclass(:name) AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid
 """)
-#: Casts that an INSERT makes by itself.
+#: Casts that an INSERT applies by itself.
 _CASTS = text("""
 SELECT castsource::regtype::text AS source, casttarget::regtype::text AS target FROM pg_cast
 WHERE castcontext IN ('i', 'a')
 """)
 _TEXTS = ("text", "character varying", "character")
-#: SQLAlchemy does not annotate what makes it.
+#: SQLAlchemy does not annotate the constructor.
 DIALECT: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """`required`: it takes no null and has no default. `generated`: the database fills it, and nobody else may."""
+    """A column of a table. `required`: it takes no null and has no default. `generated`: only the database fills it."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A table that is there. `unique`: the columns of each of its unique constraints and indexes."""
+    """A table that exists. `unique` has the columns of each of its unique constraints and indexes."""
 
     columns: tuple[TableColumn, ...]
     unique: frozenset[frozenset[str]]
@@ -64,7 +64,7 @@ class Existing:
 
 
 def quoted(target: Target) -> str:
-    """As Postgres reads it, whatever is in its names."""
+    """Return the table's name quoted for Postgres."""
     return f"{quoted_name(target.schema)}.{quoted_name(target.name)}"
 
 
@@ -73,23 +73,23 @@ def quoted_name(name: str) -> str:
 
 
 def statement(sql: str) -> TextClause:
-    """One without parameters: a colon in a name begins none."""
+    """Return a statement without parameters, in which a colon is part of a name."""
     return text(sql.replace(":", "\\:"))
 
 
 def find_table(connection: Connection, target: Target) -> Existing | None:
-    """The table; None if there is none, or this role may not know."""
-    asked = {"name": quoted(target)}
-    rows = connection.execute(_COLUMNS, asked).all()
+    """Read the table; None if there is none, or this role may not see it."""
+    name = {"name": quoted(target)}
+    rows = connection.execute(_COLUMNS, name).all()
     if not rows:
         return None
-    unique = connection.execute(_UNIQUE, asked).scalars()
+    unique = connection.execute(_UNIQUE, name).scalars()
     columns = tuple(TableColumn(row.name, row.type, row.required, row.generated) for row in rows)
     return Existing(columns, frozenset(frozenset(names) for names in unique))
 
 
 def problems(connection: Connection, existing: Existing, rows: Sequence[RowColumn], checkpoint: bool) -> list[str]:
-    """A phrase for everything that keeps the rows out of the table. `checkpoint`: it needs a column for that."""
+    """Return a phrase for everything that keeps the rows out of the table. `checkpoint`: it needs a column for it."""
     casts = {(row.source, row.target) for row in connection.execute(_CASTS)}
     found = []
     for row in rows:
@@ -100,7 +100,7 @@ def problems(connection: Connection, existing: Existing, rows: Sequence[RowColum
             found.append(f"its column {row.name!r} is generated: leave it out by columns=")
         elif not _fits(row, column.type, casts):
             found.append(
-                f"its column {row.name!r} is {column.type}, and the rows have {_said(row)}: change one of the two"
+                f"its column {row.name!r} is {column.type}, and the rows have {_type_of(row)}: change one of the two"
             )
     names = {row.name for row in rows} | {CHECKPOINT}
     found += [
@@ -120,25 +120,25 @@ def _fits(row: RowColumn, kind: str, casts: set[tuple[str, str]]) -> bool:
     base = kind.partition("(")[0].strip() + kind.partition(")")[2]
     if row.is_json:
         return base in ("json", "jsonb", *_TEXTS)
-    loaded = _said(row).partition("(")[0].strip()
+    loaded = _type_of(row).partition("(")[0].strip()
     return base == loaded or base in _TEXTS or (loaded, base) in casts
 
 
-def _said(row: RowColumn) -> str:
-    """The type of a row's column, as Postgres calls it."""
-    said = row.made.compile(DIALECT).lower()
-    return {"timestamp": "timestamp without time zone", "float": "double precision"}.get(said, said)
+def _type_of(row: RowColumn) -> str:
+    """Return the type of a row's column, as Postgres names it."""
+    name = row.made.compile(DIALECT).lower()
+    return {"timestamp": "timestamp without time zone", "float": "double precision"}.get(name, name)
 
 
 def make(
     connection: Connection, target: Target, rows: Sequence[RowColumn], key: Sequence[str], checkpoint: bool
 ) -> None:
-    """Make the table, unless it is there by now."""
+    """Make the table, unless it exists by now."""
     columns = [Column(row.name, row.made, nullable=row.name not in key) for row in rows]
     if checkpoint:
         columns.append(Column(CHECKPOINT, BigInteger, nullable=False))
     keys = [PrimaryKeyConstraint(*key)] if key else []
     table = Table(target.name, MetaData(), *columns, *keys, schema=target.schema)
-    if checkpoint:  # few pages, as rows of a checkpoint lie together, and a restore takes the newest back
+    if checkpoint:  # few pages: rows of a checkpoint are adjacent, and a restore takes the newest back
         Index(None, table.c[CHECKPOINT], postgresql_using="brin")
     table.create(connection, checkfirst=True)

@@ -1,4 +1,4 @@
-"""A table with one row a key: each checkpoint replaces the rows of its keys, or removes them."""
+"""A table with one row a key. Each checkpoint replaces or removes the rows of its keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from tidegate.protocol.facts.errors import CheckpointError, RowsRefusedError
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """`ports.Participant`: the rows of a checkpoint, once. Without `loaded` there are none. If they are `whole`, the
-    table keeps no others, unless it had rows before it was this sink's. Other writers wait until the transaction has
-    ended, readers do not."""
+    """See `ports.Participant`. Writes the rows of a checkpoint, once. Without `loaded` there are none. If they are
+    `whole`, the table keeps no others, unless it had rows before it was this sink's. Other writers wait until the
+    transaction has ended, readers do not."""
 
     journal: Journal | None
     target: Target
@@ -32,7 +32,7 @@ class Upsert:
     whole: bool = False
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
         if found.checkpoint_id >= self.checkpoint_id:
             return
@@ -83,7 +83,7 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True)
 class RewindUpserted:
-    """`ports.Participant`: what the checkpoints of a branch have made of the table."""
+    """See `ports.Participant`. Takes the table to the rows of a branch's checkpoints."""
 
     journal: Journal | None
     target: Target
@@ -92,7 +92,7 @@ class RewindUpserted:
     attempt: int | None = None
 
     def run(self, statements: CommitStatements) -> None:
-        """See `ports.Participant`. Raises `SinkError`, `SupersededAttemptError`."""
+        """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         positions.lock(statements, self.target, self.attempt)
         if self.journal is not None:
             statements.execute(lock_table(self.target))
@@ -104,14 +104,13 @@ class RewindUpserted:
 
 
 def lock_table(target: Target) -> TextClause:
-    """Others may read, and write once the transaction has ended: else a row that they change meanwhile would not be
-    noted as it was."""
+    """Lock the table: other sessions may read, and write once the transaction has ended. A row that they changed in
+    between would not be noted as it was."""
     return statement(f"LOCK TABLE {quoted(target)} IN SHARE ROW EXCLUSIVE MODE")
 
 
 def require_one_row_a_key(connection: Connection, loaded: Loaded, key: Sequence[str], target: Target) -> Loaded:
-    """Of several rows of a key, the last one counts: the others are deleted. Raises `SinkError` for a key with a
-    null."""
+    """Keep the last of several rows of a key, and delete the others. Raise `SinkError` for a key with a null."""
     rows = loaded.table
     columns = [rows.c[name] for name in key]
     nulls = connection.execute(select(func.count()).where(or_(*(column.is_(None) for column in columns)))).scalar_one()

@@ -1,4 +1,4 @@
-"""A table's columns as Spark calls them, and how their values come as Arrow."""
+"""A table's columns in Spark's types, and their values in Arrow."""
 
 import json
 import re
@@ -28,16 +28,16 @@ _SIMPLE = {
     "timestamp without time zone": "TIMESTAMP_NTZ",
     "timestamp with time zone": "TIMESTAMP",
 }
-#: Types that have no better one in Spark: their text can be cast to it.
+#: Types read as text that Spark can cast to the given type.
 _AS_TEXT = {"xid8": "BIGINT"}
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _LENGTH = re.compile(r"\(\d+\)")
-#: Before the year 1. What Postgres calls infinity, the driver for Arrow turns into a time long before that.
+#: The first values of the year 1. Postgres's infinity becomes a far earlier time in the driver for Arrow.
 _FIRST_DAY, _FIRST_MICROSECOND = -719_162, -62_135_596_800_000_000
 
 
 def ddl_of_table(columns: Sequence[KnownColumn]) -> str:
-    """All columns in Spark's types. What has none is its text, and what is nested its JSON."""
+    """Return all columns in Spark's types. Other types become text, and nested ones JSON."""
     return ", ".join(f"`{column.name.replace('`', '``')}` {_type(column)}" for column in columns)
 
 
@@ -48,20 +48,20 @@ def _type(column: KnownColumn) -> str:
     return _SIMPLE.get(base) or _AS_TEXT.get(base) or "STRING"
 
 
-def asked_as(known: KnownTable, table: Table, names: Sequence[str]) -> list[ColumnElement[Any]]:
-    """The columns as a statement selects them from the table."""
+def selected(known: KnownTable, table: Table, names: Sequence[str]) -> list[ColumnElement[Any]]:
+    """Return the columns as a statement selects them from the table."""
     columns = {column.name: column for column in known.columns}
-    return [_asked(table.c[name], columns[name]).label(name) for name in names]
+    return [_selected(table.c[name], columns[name]).label(name) for name in names]
 
 
-def _asked(column: ColumnElement[Any], known: KnownColumn) -> ColumnElement[Any]:
+def _selected(column: ColumnElement[Any], known: KnownColumn) -> ColumnElement[Any]:
     if known.type.endswith("[]") or known.is_composite:
         return cast(func.to_jsonb(column), Text)
     return column if _LENGTH.sub("", known.type) in _SIMPLE else cast(column, Text)
 
 
 def unreadable(batch: "pa.RecordBatch") -> str | None:
-    """A column with a time that Spark does not have."""
+    """Return a column with a time that Spark cannot represent."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -76,7 +76,7 @@ def unreadable(batch: "pa.RecordBatch") -> str | None:
 
 
 def nested(column: "pa.Array[Any]", kind: "pa.DataType") -> "pa.Array[Any]":
-    """Values of an array, a struct or a map, from their JSON. Raises `ValueError`, `TypeError`, `KeyError`."""
+    """Parse values of an array, a struct or a map from their JSON. Raise `ValueError`, `TypeError`, `KeyError`."""
     import pyarrow as pa
 
     of_value = _reading(kind)
@@ -84,7 +84,7 @@ def nested(column: "pa.Array[Any]", kind: "pa.DataType") -> "pa.Array[Any]":
 
 
 def _reading(kind: "pa.DataType") -> Callable[[Any], Any]:
-    """How a value of JSON is read, as `PostgresSink` has written it."""
+    """Return the parser for a value of JSON in the form that `PostgresSink` writes."""
     import pyarrow.types as of
 
     if of.is_map(kind):

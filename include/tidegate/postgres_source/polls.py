@@ -1,4 +1,4 @@
-"""Where a poll goes on, and whether it can: decisions on what the database has said."""
+"""Decides where a poll continues, and whether it can, from the database's snapshot."""
 
 from dataclasses import dataclass, replace
 
@@ -13,12 +13,12 @@ _AFTER = " after "
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading begins in a cluster: after the transactions that were `seen`.
+    """The position in a cluster at which reading begins: after the transactions in `seen`.
 
     Attributes:
-        cluster: The cluster; None if it begins with the first row, wherever that is.
+        cluster: The cluster; None to begin with the first row in any cluster.
         seen: The transactions.
-        moved_from: The cluster from which the table was moved, and what had been read of it there.
+        moved_from: The cluster from which the table was moved, and the transactions read there.
     """
 
     cluster: Cluster | None = None
@@ -27,7 +27,7 @@ class Start:
 
     @classmethod
     def parse(cls, text: str) -> "Start":
-        """Raises `ValueError`."""
+        """Parse `start=`. Raise `ValueError`."""
         if text == EARLIEST:
             return cls()
         here, _, before = text.partition(_AFTER)
@@ -40,8 +40,8 @@ def _place(text: str) -> tuple[Cluster, Seen]:
 
 
 def begin(reader: Reader, position: Position | None, start: Start, now: Moment) -> Position:
-    """The position to go on from. Raises `SourceChangedError` if its transactions are not of this database,
-    `SourceUnavailableError` if a standby does not know them yet."""
+    """Return the position to continue from. Raise `SourceChangedError` if its transactions are not of this database,
+    `SourceUnavailableError` if a standby does not have them yet."""
     if position is None:
         if start.cluster not in (None, now.cluster):
             raise reader.another_cluster(start.cluster, now, None)
@@ -62,6 +62,6 @@ def begin(reader: Reader, position: Position | None, start: Start, now: Moment) 
 
 
 def _is_successor(position: Position, now: Moment) -> bool:
-    """Whether this is the standby that was promoted next, and had replayed all that the position has seen."""
+    """Whether this is the next promoted standby, and had replayed everything that the position has seen."""
     follows = now.cluster == Cluster(position.cluster.system, position.cluster.timeline + 1)
     return follows and now.promoted is not None and lsn_number(now.promoted) >= lsn_number(position.lsn)

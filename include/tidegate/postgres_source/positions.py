@@ -1,4 +1,4 @@
-"""What a position of a `PostgresSource` says: which transactions were read, and how far the next ones were."""
+"""The position of a `PostgresSource`: the transactions that were read, and the place reached in the next ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ Place = tuple[int, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cluster:
-    """Whose ids of transactions these are: a copy of the files counts on with the same, a copy of the rows does not. A
-    standby that was promoted has the next `timeline`."""
+    """The cluster of a transaction's id. A copy of the database's files goes on counting with the same ids, a copy of
+    its rows does not. A promoted standby has the next `timeline`."""
 
     system: int
     timeline: int
@@ -29,8 +29,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of the transactions that `until` sees and `seen` does not, in the order of their places: those after one
-    place, up to another one, including it."""
+    """The rows of the transactions that `until` sees and `seen` does not, in the order of their places. They begin
+    after one place and end with another one."""
 
     seen: Seen
     until: Seen
@@ -39,24 +39,24 @@ class Part:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that its places name; none if it has no bounds but transactions."""
+        """The columns that its places name; none if it is bounded by transactions only."""
         place = self.after or self.last
         return () if place is None else tuple(name for name, _ in place[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a table was read.
+    """The position up to which a table was read.
 
     Attributes:
-        cluster: Where.
-        lsn: What a standby must have replayed to have these rows.
+        cluster: The cluster.
+        lsn: The position in the WAL that a standby must have replayed to have these rows.
         seen: The transactions of which all rows were read.
-        rows: The rows that were read since the start.
-        until: Those of which it reads the rows now, if that takes several polls.
-        after: The place of the last one that was read, of those.
-        left: The rows that are left, of those.
-        since: What its poll went on from, if that is not what the position before it has seen.
+        rows: The number of rows read since the start.
+        until: The transactions whose rows are being read, if that takes several polls.
+        after: The place of the last row that was read of those.
+        left: The number of rows that are left of those.
+        since: The transactions from which its poll continued, if these are not those of the position before it.
     """
 
     cluster: Cluster
@@ -83,29 +83,29 @@ class Position:
         )
 
     def stored(self) -> dict[str, Any]:
-        said = {"cluster": str(self.cluster), "lsn": self.lsn, "seen": str(self.seen), "rows": self.rows}
-        said |= {} if self.since is None else {"since": str(self.since)}
+        content = {"cluster": str(self.cluster), "lsn": self.lsn, "seen": str(self.seen), "rows": self.rows}
+        content |= {} if self.since is None else {"since": str(self.since)}
         if self.until is None or self.after is None:
-            return said
+            return content
         transaction, key = self.after
         after = [str(transaction), [list(column) for column in key]]
-        return {**said, "until": str(self.until), "after": after, "left": self.left}
+        return {**content, "until": str(self.until), "after": after, "left": self.left}
 
     def part(self, until: Seen, last: Place | None = None) -> Part:
-        """What follows, of the transactions that another snapshot sees."""
+        """Return the rows that follow, of the transactions that another snapshot sees."""
         return Part(self.seen, self.until or until, self.after, last)
 
     def to(self, last: Place, until: Seen, rows: int, left: int, lsn: str) -> "Position":
-        """After some of them."""
+        """Return the position after some of these rows."""
         return replace(self, lsn=lsn, until=until, after=last, rows=self.rows + rows, left=left, since=None)
 
     def ended(self, until: Seen, rows: int, lsn: str) -> "Position":
-        """After all of them."""
+        """Return the position after all of these rows."""
         return Position(self.cluster, lsn, until, self.rows + rows)
 
 
 def parts_between(start: Position | None, end: Position) -> Sequence[Part]:
-    """The rows that were read from one position to another one, of whatever number of polls."""
+    """Return the rows between two positions, which may be any number of polls apart."""
     begin = start or Position(end.cluster, end.lsn, NOTHING)
     if begin.until is not None and (end.until, end.seen) == (begin.until, begin.seen):
         return [Part(begin.seen, begin.until, begin.after, end.after)]

@@ -1,6 +1,6 @@
-"""Rows of a range as Arrow: read by Spark's tasks, which need ADBC for Postgres and a way to the database.
+"""Rows of a range as Arrow, read by Spark's tasks, which need ADBC for Postgres and access to the database.
 
-They come by COPY in binary form, a few megabytes at a time, whatever their number.
+COPY returns them in binary form, a few megabytes at a time, however many there are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ from tidegate.protocol.facts.errors import MalformedRowsError
 from tidegate.sources.range_source import RangeSource, RangesReader
 from tidegate.sources.read_errors import AS_BEFORE
 
-#: Of one batch.
+#: The bytes of one batch.
 _BYTES = 4 << 20
-#: Whether a standby has replayed the rows; and settings, so that text is the same whatever the role's are.
+#: The check that a standby has replayed the rows, and settings so that text does not depend on those of the role.
 _BEFORE = (
     "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= '{}'::pg_lsn, set_config('timezone', 'UTC', true), "
     "set_config('datestyle', 'ISO', true), set_config('transaction_read_only', 'on', true)"
@@ -33,8 +33,8 @@ _BEFORE = (
 
 @dataclass
 class PostgresRows(RangeSource):
-    """Ranges of a table, each of which ends with the statement that reads it. `described` is what the source that asked
-    for them says of itself. The URL is not shown: it has a password. `wanted`: the types of the columns."""
+    """Ranges of a table, each of which ends with the statement that reads it. `described` is the description of the
+    source that wants them, `wanted` the types of the columns. The URL is not shown, because it has a password."""
 
     target: Target
     url: URL = field(repr=False)
@@ -50,9 +50,9 @@ class PostgresRows(RangeSource):
             yield from self._batches(reader, end)
         except Error as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-            said = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip().rstrip(".")
+            message = lines[0].rpartition("ERROR:")[2].removeprefix("IO: [libpq] ").strip().rstrip(".")
             state = getattr(error, "sqlstate", None) or ""
-            raise reader.said(state, said, self.url.username, not state) from error
+            raise reader.explained(state, message, self.url.username, not state) from error
 
     def _batches(self, reader: Reader, end: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         found = changed = 0
@@ -82,15 +82,15 @@ class PostgresRows(RangeSource):
                 f"does not have. {AS_BEFORE}Correct the value, or leave the column out of the schema= of its source."
             )
         arrays = []
-        for each in batch.schema:
-            column, kind = batch[each.name], kinds.get(each.name)
+        for field_ in batch.schema:
+            column, kind = batch[field_.name], kinds.get(field_.name)
             if kind is not None and of.is_nested(kind):
                 try:
                     column = nested(column, kind)
                 except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException) as error:
                     raise MalformedRowsError(
-                        f"Table {self.target} has a value in column {each.name!r} that is not {kind}, its type in the "
-                        f"schema: {error}. {AS_BEFORE}Correct the value, or declare the column as STRING."
+                        f"Table {self.target} has a value in column {field_.name!r} that is not {kind}, its type in "
+                        f"the schema: {error}. {AS_BEFORE}Correct the value, or declare the column as STRING."
                     ) from error
             arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
@@ -104,7 +104,7 @@ class PostgresRows(RangeSource):
 
 @dataclass(frozen=True)
 class PostgresReader(RangesReader):
-    """Ranges of `PostgresRows`, which are told the types that are wanted: nested values come as JSON."""
+    """Ranges of `PostgresRows`, with the wanted types added, because nested values arrive as JSON."""
 
     source: PostgresRows
 

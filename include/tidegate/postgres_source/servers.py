@@ -1,4 +1,4 @@
-"""What the database says of itself: which one it is, and which transactions have ended."""
+"""The identity of the database, and the transactions that have ended there."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from sqlalchemy import Connection, text
 from tidegate.postgres_source.positions import Cluster
 from tidegate.postgres_source.snapshots import Seen
 
-#: A standby's snapshot lists no running transactions, so that it seems to see them. The timeline of one that was
-#: promoted is in the names of the files that it writes: the control file has it only after a while.
+#: A standby's snapshot lists no running transactions, so that it seems to see them. The timeline of a promoted standby
+#: is in the names of the files that it writes; the control file has it only after a while.
 _NOW = text("""
 SELECT pg_is_in_recovery() AS standby, pg_current_snapshot()::text AS snapshot,
     (SELECT system_identifier FROM pg_control_system()) AS system,
@@ -21,15 +21,16 @@ SELECT pg_is_in_recovery() AS standby, pg_current_snapshot()::text AS snapshot,
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A transaction's snapshot.
+    """The snapshot of a transaction.
 
     Attributes:
-        cluster: Where it was taken.
+        cluster: The cluster where it was taken.
         is_standby: Whether that is a standby.
-        ended: The transactions of which it is known that they have ended.
-        xmax: Of transactions from here on, none had ended.
-        lsn: Up to where a standby must have replayed to see their rows.
-        promoted: Up to where this one had, when it was promoted; None if it was not, or has forgotten.
+        ended: The transactions that are known to have ended.
+        xmax: The first id of which no transaction had ended.
+        lsn: The position in the WAL that a standby must have replayed to see their rows.
+        promoted: The position that this server had replayed when it was promoted; None if it was not, or no longer
+            knows.
     """
 
     cluster: Cluster
@@ -41,7 +42,7 @@ class Moment:
 
 
 def moment(connection: Connection) -> Moment:
-    """The snapshot of a connection's transaction."""
+    """Return the snapshot of a connection's transaction."""
     row = connection.execute(_NOW).one()
     snapshot = Seen.parse(row.snapshot)
     timeline = int(row.timeline, 10 if row.standby else 16)

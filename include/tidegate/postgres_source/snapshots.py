@@ -1,7 +1,7 @@
-"""Which transactions a snapshot of Postgres sees, and which have ended between two of them.
+"""Sets of ended transactions: those that a snapshot of Postgres sees, and those that ended between two snapshots.
 
-Ids are given to transactions when they begin to write, and they commit in any order. So the largest id that was seen
-says nothing of smaller ones. A snapshot does: it sees what is below `xmax` and was not `running`.
+Transactions get their ids when they begin to write, and commit in any order. So the largest id that was seen does not
+tell which smaller ones have ended. A snapshot does: it sees those below `xmax` that were not `running`.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A set of transactions that have ended: all with an id below `xmax`, except for the `running`."""
+    """A set of transactions that have ended: all with an id below `xmax`, except for the `running` ones."""
 
     xmax: int
     running: frozenset[int] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> "Seen":
-        """Read the form of a `pg_snapshot`. Raises `ValueError`."""
+        """Parse a `pg_snapshot`. Raise `ValueError`."""
         xmin, xmax, running = text.split(":")
         found = cls(int(xmax), frozenset(int(each) for each in running.split(",") if each))
         if not int(xmin) <= found.xmin or any(each >= found.xmax for each in found.running):
@@ -38,7 +38,7 @@ class Seen:
         return other.xmax <= self.xmax and all(not other.has(each) for each in self.running)
 
     def __or__(self, other: "Seen") -> "Seen":
-        """The transactions of both. A standby may know less than what was read before."""
+        """Return the transactions of both. A standby may have fewer than were read before."""
         running = {each for each in self.running if not other.has(each)}
         running |= {each for each in other.running if not self.has(each)}
         return Seen(max(self.xmax, other.xmax), frozenset(running))
@@ -49,8 +49,8 @@ NOTHING = Seen(0)
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The transactions that one snapshot sees and an earlier one does not: the `late`, which were running then, and
-    those from `low` up to, not including, `high`, without the `running`."""
+    """The transactions that one snapshot sees and an earlier one does not: those that were running then (`late`), and
+    those from `low` up to, not including, `high`, without the `running` ones."""
 
     late: tuple[int, ...]
     low: int
@@ -59,7 +59,7 @@ class Ended:
 
 
 def ended_between(before: Seen, after: Seen) -> Ended:
-    """Find them. An index on their ids finds their rows, however long a transaction was running."""
+    """Return the difference of two sets. An index finds its rows, however long a transaction was running."""
     late = _sorted(each for each in before.running if after.has(each))
     running = _sorted(each for each in after.running if each >= before.xmax)
     return Ended(late, before.xmax, max(before.xmax, after.xmax), running)

@@ -20,30 +20,30 @@ from tidegate.sources.range_source import Position, RangeSource, RangesReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.postgres_source.asking import Asked
+    from tidegate.postgres_source.table_queries import TableQueries
 
 
 class PostgresSource(RangeSource):
     """A table in Postgres to which rows are inserted: events, an outbox, the changes of another table. Each checkpoint
-    reads the rows of the transactions that have committed since the one before, each row once, in whatever order they
-    commit.
+    reads the rows of the transactions that have committed since the one before, each row once, whatever the order of
+    the commits.
 
     A column of the table has the transaction of each row: `xid xid8 NOT NULL DEFAULT pg_current_xact_id()`, with an
-    index on it and the key. Rows are not updated, and not deleted before they are read.
+    index on it and the key. Rows must not be updated, nor deleted before they are read.
 
     Args:
         table: `schema.name`, or `name` in the schema public: a table, also a partitioned one, or a view.
         connection: The name of a connection to the database, in Airflow or the environment. By default the database
             of the checkpoints.
         xid: The column with the transaction of each row, of type xid8.
-        key: The columns that tell apart the rows of one transaction, so that a part of them can be read. By default
+        key: The columns that identify a row within a transaction, so that a part of its rows can be read. By default
             the primary key.
-        start: What is read first: with `"earliest"` the whole table. Otherwise a cluster and a snapshot, such as
+        start: The first rows to read: with `"earliest"` the whole table. Otherwise a cluster and a snapshot, such as
             `"7713341419288827464/1 766:768:766"`: the rows of transactions that the snapshot does not see.
-        on_change: What becomes of rows that others update or delete after a checkpoint began to read them: they fail
-            the checkpoint, or are read as they are.
+        on_change: The treatment of rows that are updated or deleted after a checkpoint began to read them: `"fail"`
+            fails the checkpoint, `"ignore"` reads them as they are.
         schema: The columns: Spark DDL, a pyspark `StructType` or a pydantic model. By default all columns that the
-            table has, which asks the database when the pipeline is checked, planned or run.
+            table has, read from the database when the pipeline is checked, planned or run.
         max_rows: The rows that one checkpoint reads at most.
 
     Raises:
@@ -112,7 +112,7 @@ class PostgresSource(RangeSource):
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]
-        """The columns, as declared or as the table has them when this is first asked."""
+        """The columns, as declared or as the table has them when this is first read."""
         if self._ddl is None:
             self._ddl = self._columns_of_table() if self._declared is None else self._declared
         return self._ddl
@@ -120,8 +120,8 @@ class PostgresSource(RangeSource):
     def _columns_of_table(self) -> str:
         from tidegate.postgres_source.columns import ddl_of_table
 
-        with self._asked() as asked:
-            return ddl_of_table(asked.table(None).columns)
+        with self._queries() as queries:
+            return ddl_of_table(queries.table(None).columns)
 
     @property
     def _names(self) -> list[str]:
@@ -129,7 +129,7 @@ class PostgresSource(RangeSource):
 
     def describe(self) -> dict[str, Any]:
         """See `ports.Source`."""
-        said: dict[str, Any] = {
+        description: dict[str, Any] = {
             "type": "PostgresSource",
             "path": f"postgres://{self.connection or 'tidegate_default'}/{self.target}",
             "xid": self.xid,
@@ -137,15 +137,15 @@ class PostgresSource(RangeSource):
             "on_change": self.on_change,
             "max_rows": self.max_rows,
         }
-        said |= {} if self.key is None else {"key": list(self.key)}
-        return said if self._declared is None else {**said, "schema": self._declared}
+        description |= {} if self.key is None else {"key": list(self.key)}
+        return description if self._declared is None else {**description, "schema": self._declared}
 
     def problems(self) -> list[str]:
-        """See `ports.CheckedSource`. Raises `NotInstalledError`."""
-        self._asked()
+        """See `ports.CheckedSource`. Raise `NotInstalledError`."""
+        self._queries()
         try:
-            with self._asked() as asked:
-                asked.warn_unindexed(asked.table(None if self._declared is None else self._names))
+            with self._queries() as queries:
+                queries.warn_unindexed(queries.table(None if self._declared is None else self._names))
         except (SourceUnavailableError, ConfigurationError):  # the first run finds out
             return []
         except CheckpointError as error:
@@ -155,14 +155,14 @@ class PostgresSource(RangeSource):
     # -- ranges of transactions
 
     def latest(self, split: int, position: Position) -> Position:
-        """See `RangeSource`. Raises `PipelineDefinitionError`, `SourceChangedError`, `SourceUnavailableError`."""
+        """See `RangeSource`. Raise `PipelineDefinitionError`, `SourceChangedError`, `SourceUnavailableError`."""
         return self.latest_within(split, position, None)
 
     def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
         """See `RangeSource`."""
         names = None if self._declared is None else self._names
-        with self._asked() as asked:
-            end, left = asked.poll(position, names, self.max_rows, max_bytes)
+        with self._queries() as queries:
+            end, left = queries.poll(position, names, self.max_rows, max_bytes)
         self._pending[split] = Pending(left, "rows")
         return end
 
@@ -183,8 +183,8 @@ class PostgresSource(RangeSource):
             return ReadSince(0, 0, ())
         then = end["rows"] - (0 if start is None else start["rows"])
         try:
-            with self._asked() as asked:
-                now = asked.count(start, end)
+            with self._queries() as queries:
+                now = queries.count(start, end)
         except SourceChangedError:
             return ReadSince(then, 0, (f"all rows of table {self.target}",))
         gone = then - now
@@ -192,28 +192,28 @@ class PostgresSource(RangeSource):
         return ReadSince(now, 0, (f"{gone} {rows} of table {self.target}",) if gone > 0 else ())
 
     def read_between(self, split: int, start: Position, end: Position) -> "Iterator[pa.RecordBatch]":
-        """See `RangeSource`. Asks for bounds first, so Spark's tasks read by `arrow_reader` instead."""
+        """See `RangeSource`. Reads the bounds first, so Spark's tasks use `arrow_reader` instead."""
         reader = self._reader([(start, end)])
         for ranged in reader.ranges:
             yield from reader.source.read_between(split, None, ranged["to"])
 
     def arrow_reader(self, segments: Sequence[Segment]) -> RangesReader:
-        """See `ports.ArrowSource`: ranges that are read side by side."""
+        """See `ports.ArrowSource`. The ranges are read in parallel."""
         return self._reader([(segment.reference["from"], segment.reference["to"]) for segment in segments])
 
     def _reader(self, bounds: "Sequence[tuple[Position, Position]]") -> RangesReader:
         from tidegate.postgres_source.rows import PostgresReader, PostgresRows
 
-        with self._asked() as asked:
-            table = asked.table(self._names)
-            ranges = [one for start, end in bounds for one in asked.ranges(table, self._names, start, end)]
-        rows = PostgresRows(self.target, asked.url, self.schema, self.describe())
-        return PostgresReader(rows, tuple({"split": 0, "from": None, "to": one} for one in ranges))
+        with self._queries() as queries:
+            table = queries.table(self._names)
+            ranges = [ranged for start, end in bounds for ranged in queries.ranges(table, self._names, start, end)]
+        rows = PostgresRows(self.target, queries.url, self.schema, self.describe())
+        return PostgresReader(rows, tuple({"split": 0, "from": None, "to": ranged} for ranged in ranges))
 
-    def _asked(self) -> "Asked":
-        """Raises `NotInstalledError` before anything is polled that could not be read."""
+    def _queries(self) -> "TableQueries":
+        """Raise `NotInstalledError` before rows are polled that could not be read."""
         from tidegate.postgres_sink.loading import require_driver
-        from tidegate.postgres_source.asking import Asked
+        from tidegate.postgres_source.table_queries import TableQueries
 
         require_driver()
-        return Asked(self)
+        return TableQueries(self)

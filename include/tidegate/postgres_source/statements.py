@@ -28,12 +28,12 @@ from sqlalchemy.types import UserDefinedType
 
 from tidegate.postgres_sink.side_tables import readable
 from tidegate.postgres_sink.tables import quoted_name
-from tidegate.postgres_source.columns import asked_as
+from tidegate.postgres_source.columns import selected
 from tidegate.postgres_source.positions import Part, Place
 from tidegate.postgres_source.snapshots import Ended, ended_between
 from tidegate.postgres_source.tables import KnownTable
 
-#: Whether a version of a row is of a transaction that came after those of the part: it was changed since.
+#: The column that tells whether a row was changed by a transaction that came after those of the part.
 CHANGED = "_changed"
 _WRAPS = 1 << 32
 Rows = Select[Any] | CompoundSelect[Any]
@@ -51,7 +51,7 @@ class Named(UserDefinedType[str]):
         return self.name
 
     def literal_processor(self, dialect: Any) -> Any:
-        """With letters and digits only, whatever the server does with others."""
+        """Return a literal with letters and digits only, whatever the server does with other characters."""
         return lambda value: f"U&'{''.join(map(_escaped, value))}' UESCAPE '!'"
 
 
@@ -59,7 +59,7 @@ _XID, _XIDS = Named("xid8"), Named("xid8[]")
 
 
 class PartStatements:
-    """Those of one part of a table."""
+    """The statements of one part of a table."""
 
     def __init__(self, table: KnownTable, part: Part, key: Sequence[str]) -> None:
         self._known, self._part = table, part
@@ -67,32 +67,33 @@ class PartStatements:
         self._types = {column.name: column.type for column in table.columns}
 
     def count(self) -> Select[Any]:
-        """How many rows it has."""
+        """Return the statement that counts its rows."""
         return select(func.count()).select_from(self._places().subquery())
 
     def place(self, number: int) -> Executable:
-        """The place of a row, counted from 1: no row if it has fewer. First the transaction, then the key."""
+        """Return the statement for the place of a row, counted from 1: first the transaction, then the key."""
         places: Executable = self._ordered().offset(number - 1).limit(1)
         return places
 
-    def cuts(self, each: int) -> Executable:
-        """The places at which it is cut into ranges of about so many rows, each with the number of rows up to it."""
+    def cuts(self, size: int) -> Executable:
+        """Return the statement for the places that cut it into ranges of about `size` rows, with the number of rows up
+        to each."""
         places = self._places().subquery("places")
         number = func.row_number().over(order_by=[places.c.xid, *(places.c[name] for name in self._labels)])
         numbered = select(*places.c, number.label("number")).subquery("numbered")
         first, last = func.min(numbered.c.number), func.max(numbered.c.number)
         place = [numbered.c.xid, *(numbered.c[name] for name in self._labels)]
         shown = [cast(column, Text) for column in place]
-        asked: Any = select(*shown, last)
-        crosses = func.div(last, each) > func.div(first - 1, each)
-        cuts: Executable = asked.group_by(*place).having(crosses).order_by(*place)
-        return cuts
+        cuts: Any = select(*shown, last)
+        crosses = func.div(last, size) > func.div(first - 1, size)
+        statement: Executable = cuts.group_by(*place).having(crosses).order_by(*place)
+        return statement
 
     def rows(self, names: Sequence[str], changes: bool) -> Rows:
-        """All rows in some columns, and with `changes` the column that says whether they were changed since."""
+        """Return the statement for all rows in some columns, with `changes` also for the column `CHANGED`."""
         table = self._table()
-        asked = asked_as(self._known, table, names)
-        return self._of_each(table, [*asked, self._is_changed(table).label(CHANGED)] if changes else asked)
+        columns = selected(self._known, table, names)
+        return self._of_each(table, [*columns, self._is_changed(table).label(CHANGED)] if changes else columns)
 
     @property
     def _labels(self) -> list[str]:
@@ -109,14 +110,15 @@ class PartStatements:
 
     def _ordered(self) -> Any:
         places = self._places().subquery("places")
-        asked: Any = select(*(cast(column, Text) for column in places.c))
-        return asked.order_by(*places.c)
+        places_as_text: Any = select(*(cast(column, Text) for column in places.c))
+        return places_as_text.order_by(*places.c)
 
     def _of_each(self, table: Table, columns: Sequence[ColumnElement[Any]]) -> Rows:
-        """A statement for the transactions that were running, and one for those after them: an index serves each."""
+        """Return a union for the transactions that were running and for those after them, so that an index serves
+        both."""
         bounds = self._bounds(table)
-        asked = [select(*columns).select_from(table).where(each, *bounds) for each in self._ended(table)]
-        return asked[0] if len(asked) == 1 else union_all(*asked)
+        parts = [select(*columns).select_from(table).where(which, *bounds) for which in self._ended(table)]
+        return parts[0] if len(parts) == 1 else union_all(*parts)
 
     def _ended(self, table: Table) -> list[ColumnElement[bool]]:
         ended, id_ = ended_between(self._part.seen, self._part.until), table.c[self._known.xid]
@@ -141,9 +143,9 @@ class PartStatements:
         return tuple_(_id(id_), *(cast(literal(value, Named("text")), Named(self._types[name])) for name, value in key))
 
     def _is_changed(self, table: Table) -> ColumnElement[bool]:
-        """Whether a row's version was written by a transaction that the part does not see. Its id has 32 bits, so it is
-        looked for among those since the part, and must not be before the row's own, unless the row is older than the
-        column. Its age is looked at first, as that takes a fraction of the time."""
+        """Whether a row's version was written by a transaction that the part does not see. That id has 32 bits, so it
+        is taken for one since the part, and must not be before the row's own, unless the row is older than the column.
+        Its age is compared first, which takes a fraction of the time."""
         until = self._part.until
         xmin: ColumnElement[Any] = literal_column("xmin")
         own = cast(cast(table.c[self._known.xid], Text), BigInteger)
@@ -154,24 +156,24 @@ class PartStatements:
 
 
 def before_all(table: KnownTable, xmax: int) -> Select[Any]:
-    """The largest id in the table of a transaction that has not begun, as of a snapshot."""
+    """Return the statement for the largest id in the table of a transaction that has not begun, as of a snapshot."""
     id_ = readable(table.target, [table.xid]).c[table.xid]
     return select(cast(id_, Text)).where(id_ >= _id(xmax)).order_by(id_.desc()).limit(1)
 
 
 def without_place(table: KnownTable, key: Sequence[str]) -> Select[Any]:
-    """A row without an id or a value of the key."""
+    """Return the statement for a row without an id or a value of the key."""
     of = readable(table.target, [table.xid, *key])
     return select(literal(1)).select_from(of).where(or_(*(column.is_(None) for column in of.c))).limit(1)
 
 
 def compiled(statement: Rows) -> str:
-    """With its values: the driver for Arrow takes none."""
+    """Return the statement with its values, because the driver for Arrow takes no parameters."""
     return str(statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))
 
 
 def make_index(table: KnownTable, key: Sequence[str]) -> str:
-    """How the index is made that finds rows."""
+    """Return the statement that makes the index by which rows are found."""
     listed = ", ".join(map(quoted_name, (table.xid, *key)))
     return f"CREATE INDEX ON {quoted_name(table.target.schema)}.{quoted_name(table.target.name)} ({listed})"
 
@@ -197,5 +199,5 @@ def _between(id_: ColumnElement[Any], ended: Ended) -> ColumnElement[bool]:
     return and_(inside, id_ != func.all(_ids(ended.running))) if ended.running else inside
 
 
-#: In which a percent sign is one.
+#: A dialect that does not double percent signs.
 _DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]

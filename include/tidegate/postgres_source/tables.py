@@ -1,4 +1,4 @@
-"""What the database says of the table that is read: its columns, its key, and what gives rows their transaction."""
+"""The table that is read: its columns, its key, and the column with the transaction of each row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 WHERE i.indrelid = to_regclass(:name) AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
 """)
-#: The table, and each of its partitions that has rows: whether an index begins with the column, and its default.
+#: The table, or each of its partitions that has rows: whether an index begins with the column, and its default.
 _LEAVES = text("""
 SELECT leaf.oid::regclass::text AS name, pg_get_expr(d.adbin, d.adrelid) AS default,
     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = leaf.oid AND i.indkey[0] = a.attnum AND i.indpred IS NULL
@@ -45,7 +45,7 @@ _OTHERS = {"m": "a materialized view, whose rows are written anew by each REFRES
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """`filled`: it is never null. `is_composite`: a value has several fields."""
+    """A column of the table. `filled`: it is never null. `is_composite`: a value has several fields."""
 
     name: str
     type: str
@@ -55,7 +55,8 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A table in which rows lie: the default of the column of transactions, and whether an index begins with it."""
+    """A table or partition with rows: the default of the column of transactions, and whether an index begins with
+    it."""
 
     name: str
     default: str | None
@@ -64,8 +65,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """`kind`: as in `pg_class`. `xid`: the column with the transaction of each row. `key`: the columns of its primary
-    key. `leaves`: the tables in which its rows lie, of a view none."""
+    """A table or view. `kind` is that of `pg_class`, `xid` the column with the transaction of each row, `key` the
+    columns of the primary key. `leaves` are the tables with its rows, none for a view."""
 
     target: Target
     kind: str
@@ -83,31 +84,31 @@ class KnownTable:
 
 
 def find_table(connection: Connection, target: Target, xid: str) -> KnownTable | None:
-    """The table; None if there is none, or this role may not know."""
-    asked = {"name": quoted(target)}
-    kind = connection.execute(_KIND, asked).scalar()
+    """Return the table; None if there is none, or this role may not see it."""
+    name = {"name": quoted(target)}
+    kind = connection.execute(_KIND, name).scalar()
     if kind is None:
         return None
     columns = tuple(
-        KnownColumn(row.name, row.type, row.filled, row.kind == "c") for row in connection.execute(_COLUMNS, asked)
+        KnownColumn(row.name, row.type, row.filled, row.kind == "c") for row in connection.execute(_COLUMNS, name)
     )
-    key = tuple(connection.execute(_KEY, asked).scalars())
+    key = tuple(connection.execute(_KEY, name).scalars())
     leaves: Sequence[Leaf] = ()
     if kind in (_TABLE, _PARTITIONED):
-        found = connection.execute(_LEAVES, {**asked, "column": xid, "partitioned": kind == _PARTITIONED})
+        found = connection.execute(_LEAVES, {**name, "column": xid, "partitioned": kind == _PARTITIONED})
         leaves = [Leaf(row.name, row.default, row.indexed) for row in found]
     return KnownTable(target, kind, xid, columns, key, tuple(leaves))
 
 
 def problems(table: KnownTable, key: Sequence[str], names: Sequence[str] | None) -> list[str]:
-    """A phrase for everything that keeps it from being read. `names`: the columns that are wanted, None for all."""
+    """Return a phrase for everything that keeps it from being read. `names`: the wanted columns, None for all."""
     if table.kind in _OTHERS:
         return [f"it is {_OTHERS[table.kind]}: read the table behind it"]
     found = []
     column = table.column(table.xid)
     if column is None:
         found.append(
-            f"it has no column {table.xid!r}, by which rows tell their transaction: ALTER TABLE {quoted(table.target)} "
+            f"it has no column {table.xid!r} with the transaction of each row: ALTER TABLE {quoted(table.target)} "
             f"ADD COLUMN {table.xid} xid8 NOT NULL DEFAULT pg_current_xact_id(), or name another one by xid="
         )
     elif column.type != "xid8":
@@ -132,22 +133,22 @@ def _unfilled(table: KnownTable, column: KnownColumn) -> list[str]:
         return [f"its column {column.name!r} may be null: ALTER COLUMN {column.name} SET NOT NULL"]
     wrong = [leaf for leaf in table.leaves if (leaf.default or "") != "pg_current_xact_id()"]
     return [
-        f"column {column.name!r} of {leaf.name} has {_said(leaf.default)}, so rows may not tell their transaction: "
+        f"column {column.name!r} of {leaf.name} has {_shown(leaf.default)}, so rows may lack their transaction: "
         f"ALTER TABLE {leaf.name} ALTER COLUMN {column.name} SET DEFAULT pg_current_xact_id()"
         for leaf in wrong
     ]
 
 
-def _said(default: str | None) -> str:
+def _shown(default: str | None) -> str:
     return "no default" if default is None else f"the default {default}"
 
 
 def row_bytes(connection: Connection, table: KnownTable) -> int:
-    """About how large a row is, as the statistics say."""
+    """Estimate the size of a row, from statistics."""
     found = connection.execute(_ROW_BYTES, {"names": [leaf.name for leaf in table.leaves]}).scalar()
     return max(1, int(found or _SOME_BYTES))
 
 
 def unindexed(table: KnownTable) -> list[str]:
-    """The tables that are read as a whole by each poll."""
+    """Return the tables that are read as a whole by each poll."""
     return [leaf.name for leaf in table.leaves if not leaf.indexed]

@@ -1,4 +1,4 @@
-"""Rows as Parquet: which columns every reader reads back as they were, and how they are encoded."""
+"""The encoding of rows as Parquet, and the columns that Parquet cannot hold or that readers cannot tell apart."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def without_type(columns: "pa.Schema") -> list[str]:
-    """A phrase for each column of a `pyarrow.Schema` whose type Parquet does not have."""
+    """Return a phrase for each column of a `pyarrow.Schema` whose type Parquet does not have."""
     import pyarrow as pa
 
     def lacks(kind: "pa.DataType") -> bool:
@@ -27,7 +27,7 @@ def without_type(columns: "pa.Schema") -> list[str]:
 
 
 def ambiguous(names: Sequence[str]) -> list[str]:
-    """A phrase for each name that readers cannot tell from another one: Spark's do not look at case."""
+    """Return a phrase for each name that readers cannot tell from another one: Spark ignores case."""
     lower = [name.lower() for name in names]
     twice = sorted({name for name in lower if lower.count(name) > 1})
     return [f"there are several columns {name!r}, whose names readers do not tell apart: rename one" for name in twice]
@@ -51,8 +51,8 @@ def write(rows: "pa.Table", file: "HashingFile") -> None:
 
 
 def _is_packed(kind: "pa.DataType") -> bool:
-    """Numbers that take a fifth of the time to write as differences, and half of the bytes, where a dictionary does not
-    help because most of them differ. Then there is little left to compress, and snappy sees that soonest."""
+    """Whether a column is encoded as differences. That takes a fifth of the time and half of the bytes of a dictionary,
+    which does not help where most values differ. Snappy gives up soonest on bytes that can hardly be compressed."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

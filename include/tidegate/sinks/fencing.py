@@ -1,12 +1,12 @@
-"""A directory for each commit attempt, out of which everything becomes visible. It fences older attempts.
+"""One directory for each commit attempt, from which its files become visible. It fences older attempts.
 
-An attempt makes `_committing/<number>/` once and has it confirmed that it is the newest. Then it first takes away what
-lies in the directories of older attempts. A step that readers can notice is one rename: of something in the attempt's
-directory to where readers see it, or of something old into that directory. Either the rename has happened as a whole
-before the directory was emptied, or it fails, because its source or its target is gone. So an older attempt that was
-stopped anywhere and goes on changes nothing.
+An attempt creates `_committing/<number>/` and has it confirmed that it is the newest. It then takes away the contents
+of the directories of older attempts. Every step that readers can notice is one rename: of something in the attempt's
+directory to the place where readers see it, or of something old into that directory. The rename either completes before
+the directory is emptied, or it fails, because its source or its target is gone. So an older attempt that was stopped
+anywhere and resumes changes nothing.
 
-Entries are taken away one by one and the directory is removed, not renamed. On NFS another machine may still know a
+Entries are taken away one by one, and the directory is removed, not renamed. On NFS another machine may still cache a
 renamed directory, but an entry of it that is gone is gone on every machine.
 """
 
@@ -25,14 +25,14 @@ _MOST_ROUNDS = 100  # an older attempt that still runs may go on adding files wh
 
 
 class PrivateDirectory:
-    """The directory of one attempt, which only that attempt adds to."""
+    """The directory of one attempt. Only that attempt adds files to it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._numbers = itertools.count()
 
     def join(self, name: str) -> str:
-        """Where the attempt prepares something that becomes visible under another name."""
+        """Return the path at which the attempt prepares something that becomes visible under another name."""
         return os.path.join(self.path, name)
 
     def take_away(self, path: str) -> None:
@@ -43,9 +43,9 @@ class PrivateDirectory:
 
 @contextmanager
 def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterator[PrivateDirectory]:
-    """The attempt's directory, with nothing left of older attempts. It is removed in the end.
+    """Create the attempt's directory and clear those of older attempts. It is removed at the end.
 
-    Raises `SupersededAttemptError` if a newer attempt has begun, which may have taken away anything that is missing;
+    Raise `SupersededAttemptError` if a newer attempt has begun, which may have taken away anything that is missing, and
     `SinkError` for any other failure.
     """
     private = PrivateDirectory(os.path.join(root, COMMITTING, str(attempt.number)))
@@ -71,7 +71,7 @@ def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterato
 
 
 def last_attempt(root: str) -> int:
-    """The newest attempt that has left a directory; 0 if there is none."""
+    """Return the newest attempt that has left a directory; 0 if there is none."""
     try:
         names = os.listdir(os.path.join(root, COMMITTING))
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _fence_older(private: PrivateDirectory, number: int) -> None:
 
 
 def _empty(directory: str, private: PrivateDirectory) -> None:
-    """Take away what an older attempt has prepared, until its directory is gone."""
+    """Take away the files that an older attempt has prepared, until its directory is gone."""
     for _ in range(_MOST_ROUNDS):
         try:
             for name in os.listdir(directory):
@@ -109,8 +109,8 @@ def _explanation(root: str, checkpoint_id: int, private: PrivateDirectory, error
         return (
             f"{private.path} already exists, although attempt {os.path.basename(private.path)} has just begun: another "
             f"pipeline commits to {root}, or this one continues with an older or an empty database. Checkpoint "
-            f"{checkpoint_id} is complete, and what readers see was not changed. If no other pipeline writes there, "
-            "repeat the notify step: the next attempt removes that directory."
+            f"{checkpoint_id} is complete, and the table that readers see was not changed. If no other pipeline writes "
+            "there, repeat the notify step: the next attempt removes that directory."
         )
     return (
         f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its "

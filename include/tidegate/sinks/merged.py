@@ -1,14 +1,14 @@
-"""An appended table as few files: a second way to read it, beside one directory for each checkpoint.
+"""The rows of an appended table in few files, in addition to its directory for each checkpoint.
 
     _merged/current                    a symbolic link to one version
-    _merged/_versions/chk-<id>/        the rows of all partitions that were visible with that checkpoint, each once
+    _merged/_versions/chk-<id>/        the rows of all partitions that are visible with that checkpoint, each row once
         <id>.<file>                    a file of one partition, under a second name
         <first>-<last>-<digest>.parquet    rows of several partitions, merged
 
-A reader lists a directory and opens files later, so a path that it has listed must keep its content: n partitions
-cannot become one in place, neither at one moment nor in any order. Here a version never changes and the link does, in
-one step, as with tables of current rows. Partitions stay as they are, so a rewind needs nothing from here: it makes a
-version anew of the partitions that are visible afterwards, and takes a merged file only if it is of exactly these.
+A reader lists a directory and opens its files later, so a listed path must keep its content. Several partitions
+therefore cannot become one in place, in any order. Here a version never changes, and the link changes in one step, as
+in tables of current rows. The partitions stay as they are, so a rewind needs nothing from this directory. It writes a
+new version of the partitions that are visible afterwards, and reuses a merged file only if its rows are exactly theirs.
 """
 
 import os
@@ -27,9 +27,9 @@ from tidegate.sinks.fencing import PrivateDirectory
 from tidegate.sinks.versions import Shown, note_replaced, remove_outdated, version_of
 
 MERGED = "_merged"
-#: Files of so many bytes are large enough for any reader: they are not merged any more.
+#: Files of this many bytes are large enough for any reader and are not merged any more.
 _LARGE = 64 << 20
-#: What one commit merges at most. The next ones go on.
+#: The most that one commit merges. Later commits merge the rest.
 _MOST_BYTES, _MOST_PARTS = 256 << 20, 5000
 _SEVERAL = re.compile(r"(\d+)-(\d+)-([0-9a-f]{16})\.parquet")
 _ONE = re.compile(r"(\d+)\.(.+)")
@@ -39,18 +39,17 @@ class FileMerger(Protocol):
     """Reads and writes the files."""
 
     def schema(self, path: str) -> bytes:
-        """Equal for files that can be merged."""
+        """Return bytes that are equal for files that can be merged."""
         ...
 
     def merge(self, sources: Sequence[str], target: str, keep: Callable[[], None]) -> None:
-        """Write the rows of all into one new file, durably."""
+        """Write the rows of all sources into one new file, durably."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of the partitions `first` to `last`, by the paths of their files, and what these are called in a
-    version."""
+    """The rows of the partitions `first` to `last`: the paths of their files, and the names of these in a version."""
 
     first: int
     last: int
@@ -59,15 +58,15 @@ class Part:
 
 
 def merged_name(ids: Sequence[int]) -> str:
-    """What the merged rows of exactly these checkpoints are called. Other ones between the first and the last, as
-    another branch has them, make another name."""
+    """Return the file name for the merged rows of exactly these checkpoints. A different set of checkpoints with the
+    same first and last, as another branch can have, gets another name."""
     digest = sha256(array("q", ids).tobytes()).hexdigest()[:16]
     return f"{ids[0]}-{ids[-1]}-{digest}.parquet"
 
 
 def find_usable(ids: Sequence[int], names: Collection[str]) -> list[tuple[int, int, str]]:
-    """Of a version's merged files, by first, last and name, those whose rows are all of these checkpoints, oldest
-    first. `ids` are those of visible partitions, in order."""
+    """Find the merged files in a version whose rows all belong to these checkpoints: first, last and name, oldest
+    first. `ids` are the visible partitions, in order."""
     found = []
     for name in names:
         if match := _SEVERAL.fullmatch(name):
@@ -79,8 +78,8 @@ def find_usable(ids: Sequence[int], names: Collection[str]) -> list[tuple[int, i
 
 
 def parts_of(ids: Sequence[int], names: Collection[str]) -> list[list[str]]:
-    """A version's files, part by part, oldest first, if it has exactly the rows of these checkpoints; else none. `ids`
-    are in order."""
+    """Return a version's files, part by part, oldest first, if it has exactly the rows of these checkpoints; else none.
+    `ids` are in order."""
     usable, singles = find_usable(ids, names), dict[int, list[str]]()
     for name in sorted(names):
         if match := _ONE.fullmatch(name):
@@ -93,8 +92,8 @@ def parts_of(ids: Sequence[int], names: Collection[str]) -> list[list[str]]:
 
 
 def choose_merges(sizes: Sequence[int], schemas: Callable[[int], bytes]) -> list[range]:
-    """Which neighbouring parts become one file each, given the bytes of all, oldest first, and what asks for the schema
-    of one. Each merge has at least two parts."""
+    """Choose the neighbouring parts that become one file each. `sizes` are the bytes of all parts, oldest first, and
+    `schemas` returns the schema of one. Every merge has at least two parts."""
     # numpy comes with it, and this module is imported when Airflow parses a DAG.
     from tidegate.state.compaction import choose_runs
 
@@ -112,12 +111,12 @@ def choose_merges(sizes: Sequence[int], schemas: Callable[[int], bytes]) -> list
         total, taken = total + sizes[at], taken + sizes[at]
     else:
         at = small + chosen.stop
-    return [each for each in (*merges, range(start, at)) if len(each) > 1]
+    return [merge for merge in (*merges, range(start, at)) if len(merge) > 1]
 
 
 @dataclass(frozen=True)
 class MergedView:
-    """The link and its versions, of one sink."""
+    """A sink's link to its merged rows, and the versions behind it."""
 
     root: str
     readable_for: timedelta
@@ -125,18 +124,18 @@ class MergedView:
 
     @property
     def base(self) -> str:
-        """Where it lies, as a table of current rows does."""
+        """Return the directory that holds the link, as that of a table of current rows does."""
         return os.path.join(self.root, MERGED)
 
     def commit(self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt) -> None:
-        """Show the partitions of a commit, unless a later one is shown."""
+        """Show the partitions of a commit, unless a later checkpoint is already shown."""
         before = publish.current_checkpoint(self.base)
         if before is None or before <= checkpoint_id:
             self._show(private, checkpoint_id, before, ids, attempt)
             remove_outdated(self.base, private, Shown(checkpoint_id, checkpoint_id, before), self.readable_for)
 
     def rewind(self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt) -> None:
-        """Show the partitions that a rewind leaves, whatever is shown now."""
+        """Show the partitions that a rewind leaves, even if a later checkpoint is shown now."""
         before = publish.current_checkpoint(self.base)
         if ids:
             self._show(private, checkpoint_id, before, ids, attempt)
@@ -164,7 +163,7 @@ class MergedView:
         publish.sync(self.base)
 
     def _gather(self, private: PrivateDirectory, before: int | None, ids: Sequence[int], attempt: CommitAttempt) -> str:
-        """A version, complete and durable, not yet visible."""
+        """Prepare a version, complete and durable, not yet visible."""
         gathered = private.join("merged")
         os.mkdir(gathered)
         parts = list(self._parts(before, ids))
@@ -183,7 +182,7 @@ class MergedView:
         return gathered
 
     def _parts(self, before: int | None, ids: Sequence[int]) -> Iterator[Part]:
-        """The partitions, as merged as the version before has them, oldest first."""
+        """Yield the partitions, oldest first, merged as far as the version `before` has merged them."""
         directory = os.path.join(self.base, version_of(before)) if before is not None else ""
         names = os.listdir(directory) if directory and os.path.isdir(directory) else []
         known = dict[int, list[str]]()
@@ -210,7 +209,8 @@ class MergedView:
 
 @dataclass(frozen=True)
 class EndedView:
-    """What a sink has left that merged once and does not any more: gone with the next commit, and not out of date."""
+    """The merged files of a sink that used to merge and no longer does. The next commit removes them, so that no reader
+    finds outdated ones."""
 
     root: str
 

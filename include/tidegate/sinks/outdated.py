@@ -1,7 +1,5 @@
-"""What lies in a sink's directory for a time only. Commits remove it; `tidegate clean` finds it where none come.
-
-These are versions of a table that were replaced, and what a process has left that was killed while it marked the
-directory.
+"""Files that stay in a sink's directory only for a time: replaced versions of a table, and files of processes that were
+killed while they marked the directory. Commits remove them, and `tidegate clean` finds them where no commit follows.
 """
 
 import os
@@ -15,7 +13,8 @@ from tidegate.sinks.fencing import committing
 
 
 def find(root: str, bases: Sequence[str], now: int, readable_for: timedelta) -> list[str]:
-    """The files, relative to the root. `bases` are directories below it that have versions, `now` is in nanoseconds."""
+    """Return the files, relative to the root. `bases` are the directories below it that have versions, `now` is in
+    nanoseconds."""
     found = ownership.left(root, now)
     for base in bases:
         for id_ in versions.find_outdated(os.path.join(root, base), _shown(root, base), now, readable_for).gone:
@@ -26,7 +25,8 @@ def find(root: str, bases: Sequence[str], now: int, readable_for: timedelta) -> 
 
 
 def remove(root: str, bases: Sequence[str], readable_for: timedelta, attempt: CommitAttempt) -> None:
-    """Remove what `find` finds now, by the file system's own clock. Raises `SinkError`, `SupersededAttemptError`."""
+    """Remove the files that `find` returns, by the file system's own clock. Raise `SinkError`,
+    `SupersededAttemptError`."""
     with committing(root, max((_shown(root, base) or 0 for base in bases), default=0), attempt) as private:
         now = versions.present(private)
         for path in ownership.left(root, now):

@@ -1,7 +1,7 @@
-"""The mark that says whose a directory is: the file `_owner`, which readers skip.
+"""The file `_owner`, which marks a directory as that of one sink. Readers skip it.
 
-It appears in one step and whole, so of two pipelines that begin at once one finds the other's. It is replaced only when
-a person says so, or when the owner itself goes on under another name.
+The mark appears in one step and as a whole, so of two pipelines that begin at once, one finds the other's mark. It is
+replaced only when a user confirms it, or when the owner itself continues under another name.
 """
 
 import errno
@@ -17,14 +17,14 @@ from tidegate.protocol.recovery.ownership import MARK, Owner
 from tidegate.sinks.publish import sync
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-#: How long another process may take between making a mark and writing it, where that is not one step.
+#: How long a reader waits for another process that makes a mark in two steps, because hard links are missing.
 _PATIENCE, _PAUSE = 20, 0.05
-#: A mark that was not finished, and after how many nanoseconds its process is gone.
+#: The name of an unfinished mark, and the age in nanoseconds at which its process is taken for gone.
 _UNFINISHED, _GONE_AFTER = re.compile(rf"{MARK}\.[0-9a-f]{{32}}\.tmp"), 3600 * 10**9
 
 
 def read(root: str) -> Owner | None:
-    """Whose the directory is; None if it has no mark. Raises `SinkError`."""
+    """Return the owner of the directory; None if it has no mark. Raise `SinkError`."""
     path = os.path.join(root, MARK)
     for _ in range(_PATIENCE):
         try:
@@ -34,8 +34,8 @@ def read(root: str) -> Owner | None:
             return None
         except OSError as error:
             raise SinkError(
-                f"Whose the directory {root} is cannot be read: {error}. Nothing there was changed. Give this user the "
-                f"right to read {path}, then repeat."
+                f"The owner of the directory {root} cannot be read: {error}. Nothing there was changed. Give this user "
+                f"the right to read {path}, then repeat."
             ) from error
         if content:
             break
@@ -44,13 +44,13 @@ def read(root: str) -> Owner | None:
         return Owner.parse(content)
     except ValueError as error:
         raise SinkError(
-            f"{path} is damaged: it does not say whose the directory is. Nothing there was changed. If only this "
-            "pipeline writes there, delete that file, then repeat: it is made anew."
+            f"{path} is damaged and does not name the owner of the directory. Nothing there was changed. If only this "
+            "pipeline writes there, delete that file and repeat: it is written anew."
         ) from error
 
 
 def mark(root: str, owner: Owner) -> Owner:
-    """Make the directory the owner's if it is nobody's. Returns whose it is then. Raises `SinkError`."""
+    """Make `owner` the owner of a directory that has none, and return its owner. Raise `SinkError`."""
     found = read(root)
     if found is not None:
         return found
@@ -60,12 +60,12 @@ def mark(root: str, owner: Owner) -> Owner:
 
 
 def replace(root: str, owner: Owner) -> None:
-    """Make the directory the owner's, whosever it is. Raises `SinkError`."""
+    """Make `owner` the owner of the directory, whatever mark it has. Raise `SinkError`."""
     _written(root, owner, os.replace)
 
 
 def left(root: str, now: int) -> list[str]:
-    """What processes have left that were killed while they marked the directory. `now` is in nanoseconds."""
+    """Return the files of processes that were killed while they marked the directory. `now` is in nanoseconds."""
     found = []
     with suppress(FileNotFoundError):
         for name in sorted(filter(_UNFINISHED.fullmatch, os.listdir(root))):
@@ -76,16 +76,16 @@ def left(root: str, now: int) -> list[str]:
 
 
 def is_used(root: str) -> bool:
-    """Whether anything lies there that readers see, or that a pipeline has left."""
+    """Whether the directory has files that readers see, or that a pipeline has left."""
     try:
         names = [name for name in os.listdir(root) if not name.startswith((".", MARK))]
         hidden = (os.path.join(root, name) for name in names if name.startswith("_"))
-        left = any(os.listdir(path) for path in hidden if os.path.isdir(path))
-        return left or any(not name.startswith("_") for name in names)
+        leftover = any(os.listdir(path) for path in hidden if os.path.isdir(path))
+        return leftover or any(not name.startswith("_") for name in names)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise SinkError(f"What lies in {root} cannot be listed: {error}. Nothing there was changed.") from error
+        raise SinkError(f"The directory {root} cannot be listed: {error}. Nothing there was changed.") from error
 
 
 def _written(root: str, owner: Owner, show: Callable[[str, str], None]) -> None:
@@ -107,13 +107,13 @@ def _written(root: str, owner: Owner, show: Callable[[str, str], None]) -> None:
     except OSError as error:
         raise SinkError(
             f"The directory {root} cannot be marked as that of pipeline {owner.pipeline}: {error}. Nothing was staged, "
-            "and what readers see is unchanged. Give this user the right to write there, or free some space, then "
-            "repeat."
+            "and the table that readers see is unchanged. Give this user the right to write there, or free some space, "
+            "then repeat."
         ) from error
 
 
 def _link(temporary: str, path: str) -> None:
-    """Raises `FileExistsError`."""
+    """Give the mark its name, only if there is none yet. Raise `FileExistsError`."""
     try:
         os.link(temporary, path)
     except FileExistsError:

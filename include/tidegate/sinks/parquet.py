@@ -1,7 +1,7 @@
 """`ParquetSink`: a directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
 `staged_parquet.py` decides how rows are staged and read back. `publish.py` decides how staged files become visible, and
-what a crash in between leaves.
+which files a crash in between leaves.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: What readers call the number in `checkpoint=<id>/`.
+#: The column under which readers find the number in `checkpoint=<id>/`.
 PARTITION_COLUMN = publish.PARTITION.rstrip("=")
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
@@ -40,7 +40,7 @@ class ParquetSink(StagedParquet):
 
     With `mode="append"`, each checkpoint adds `checkpoint=<id>/`. Readers open `path`, and see `checkpoint` as a
     partition column. With `mode="latest"`, `path/current` has the current row of each key, and is replaced as a whole
-    by each checkpoint. It is a link, which a reader resolves first: what it leads to, or `table()`, is a directory that
+    by each checkpoint. It is a link that a reader resolves first. The directory behind it, which `table()` returns,
     never changes.
 
     Args:
@@ -109,7 +109,7 @@ class ParquetSink(StagedParquet):
         return self.staged_in
 
     def table(self) -> str:
-        """Find what is committed now. Resolve it once for each read.
+        """Return the directory of the table as committed now. Resolve it once for each read.
 
         Returns:
             The directory of the table.
@@ -120,7 +120,7 @@ class ParquetSink(StagedParquet):
         return os.path.realpath(link) if self.merge and os.path.lexists(link) else self.root
 
     def describe(self) -> dict[str, Any]:
-        """See `ports.Sink`. `readable_for` is no part of it: it changes nothing of the rows."""
+        """See `ports.Sink`. `readable_for` is left out: it does not change the rows."""
         return {"type": "ParquetSink", "path": self.root, "mode": self.mode}
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
@@ -128,7 +128,7 @@ class ParquetSink(StagedParquet):
         taken = [name.lower() for name in columns.names if self.mode == "append" and name.lower() == PARTITION_COLUMN]
         return [
             *super().unstorable(columns),
-            *(f"column {name!r} is what readers call the number in checkpoint=<id>/: rename it" for name in taken),
+            *(f"column {name!r} has the name of the partition column of checkpoint=<id>/: rename it" for name in taken),
         ]
 
     def read_table(self, spark: "SparkSession") -> "DataFrame | None":
@@ -206,5 +206,5 @@ class ParquetSink(StagedParquet):
         outdated.remove(self.root, self._bases(), duration(self.readable_for), attempt)
 
     def _bases(self) -> list[str]:
-        """Where there are versions, relative to the root."""
+        """Return the directories that have versions, relative to the root."""
         return [""] if self.mode == "latest" else [merged.MERGED] if self.merge else []

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: Rows of one row group: many tiny files make few large ones.
+#: The rows of one row group, so that many tiny files become few large groups.
 _ROWS = 1 << 18
 
 

@@ -1,19 +1,18 @@
-"""Makes staged files visible all at once, and keeps them so whatever crashes or stops: by directories, links and
-renames.
+"""Makes staged files visible all at once, by directories, links and renames. A crash at any moment loses nothing.
 
-Layout below a sink's root; readers skip names that begin with an underscore:
+Layout below a sink's root. Readers skip names that begin with an underscore.
 
-    _staging/chk-<id>/…      what attempts wrote; only acknowledged files count
-    _committing/<attempt>/   what one commit attempt prepares, see `fencing`
+    _staging/chk-<id>/…      files of all attempts; only acknowledged ones count
+    _committing/<attempt>/   the directory of one commit attempt, see `fencing`
     checkpoint=<id>/         append: visible
-    _merged/                 append: a second way to read it, if it is kept, see `merged`
-    _withdrawn/              append: what a restore took out of sight, see `rewind`
+    _merged/                 append: the same rows in few files, if they are kept, see `merged`
+    _withdrawn/              append: partitions that a restore has hidden, see `rewind`
     _versions/chk-<id>/      latest: the acknowledged files of every subtask, see `versions`
     current                  latest: a symbolic link to one version
 
-Staged files get a second name (a hard link) and are never moved, so an interrupted commit loses nothing. Every step can
-be repeated: each looks at what is there, and the last rename decides. The coordinator decides what to commit and when
-(protocol.md section 16).
+Staged files get a second name (a hard link) and are never moved, so an interrupted commit loses nothing. Every step
+can be repeated: it first reads what the directory holds, and the last rename decides. The coordinator decides what to
+commit and when (protocol.md section 16).
 """
 
 import errno
@@ -34,11 +33,11 @@ from tidegate.sinks.versions import VERSIONS, Shown, note_replaced, remove_outda
 CURRENT = "current"
 PARTITION = "checkpoint="
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
-_COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
+_COPIED_AT_ONCE = 64 << 20  # bytes between two renewals of the attempt's lease
 
 
 class View(Protocol):
-    """A second way to read an appended table, made of its visible partitions: see `merged`."""
+    """A second form of an appended table, made of its visible partitions: see `merged`."""
 
     def commit(
         self, private: PrivateDirectory, checkpoint_id: int, ids: Sequence[int], attempt: CommitAttempt
@@ -55,8 +54,8 @@ def append(
     attempt: CommitAttempt,
     view: View | None = None,
 ) -> None:
-    """Make `checkpoint=<id>/` of the staged files, if there are any, and show them in the view. They may be discarded
-    then: they are visible under another name, and not carried over."""
+    """Make `checkpoint=<id>/` of the staged files, if there are any, and show them in the view. The staged files may
+    then be discarded: the rows are visible under another name, and later checkpoints do not carry them over."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -72,8 +71,8 @@ def append(
 def replace(
     root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt, readable_for: timedelta
 ) -> None:
-    """Make `current` show the staged files, unless it already shows these, or a later checkpoint. A version that was
-    replaced stays for so long."""
+    """Make `current` show the staged files, unless it already shows these or a later checkpoint. The replaced version
+    stays readable for the time given."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -82,7 +81,7 @@ def replace(
             _check_older(root, current, checkpoint_id, staged)
             return
         if current is not None and current < checkpoint_id and _is_carried_over(root, current, staged):
-            if not readable_for:  # then whoever showed it has left none to remove
+            if not readable_for:  # then the commit that showed it has left none to remove
                 return
             shown = Shown(checkpoint_id, current, current)  # durable, or this checkpoint would not be next
         else:
@@ -95,7 +94,7 @@ def replace(
 def show_version(
     root: str, private: PrivateDirectory, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt
 ) -> None:
-    """Make `current` show the staged files, whatever it shows now."""
+    """Make `current` show the staged files, even if it shows a later checkpoint."""
     version = os.path.join(root, version_of(checkpoint_id))
     if not os.path.isdir(version):
         os.makedirs(os.path.dirname(version), exist_ok=True)
@@ -108,7 +107,7 @@ def show_version(
 
 
 def current_checkpoint(root: str) -> int | None:
-    """The checkpoint that `current` shows. Raises `SinkError` if something else has that name."""
+    """Return the checkpoint that `current` shows. Raise `SinkError` if something else has that name."""
     link = os.path.join(root, CURRENT)
     try:
         target = os.readlink(link)
@@ -123,7 +122,7 @@ def current_checkpoint(root: str) -> int | None:
 
 
 def partitions(directory: str) -> list[int]:
-    """The checkpoints that have a partition in the directory, oldest first."""
+    """Return the checkpoints that have a partition in the directory, oldest first."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -133,7 +132,7 @@ def partitions(directory: str) -> list[int]:
 
 
 def versions(root: str) -> list[int]:
-    """The checkpoints that have a version, oldest first."""
+    """Return the checkpoints that have a version, oldest first."""
     try:
         names = os.listdir(os.path.join(root, VERSIONS))
     except FileNotFoundError:
@@ -153,7 +152,7 @@ def sync(directory: str) -> None:
 def _gather(
     root: str, private: PrivateDirectory, staged: Sequence[StateHandle], checkpoint_id: int, keep: Callable[[], None]
 ) -> str:
-    """A directory of the staged files, complete and durable, not yet visible."""
+    """Gather the staged files in a directory, complete and durable, not yet visible."""
     gathered = private.join("gathered")
     os.mkdir(gathered)
     for handle in staged:
@@ -219,20 +218,20 @@ def _check_same(directory: str, staged: Sequence[StateHandle], checkpoint_id: in
 
 
 def _is_carried_over(root: str, current: int, staged: Sequence[StateHandle]) -> bool:
-    """Whether nothing was staged since the version that is shown, and it holds these files."""
+    """Whether nothing was staged since the version now shown, and it holds these files."""
     is_old = all(handle.created_by <= current for handle in staged)
     return is_old and _holds(os.path.join(root, version_of(current)), staged)
 
 
 def _holds(directory: str, staged: Sequence[StateHandle]) -> bool:
-    """Whether the directory has exactly these files. One that is gone has none."""
+    """Whether the directory has exactly these files. A missing one has none."""
     with suppress(FileNotFoundError):
         return set(os.listdir(directory)) == {os.path.basename(handle.path) for handle in staged}
     return False
 
 
 def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-    """A late repeat of an older commit changes nothing. But then its files must be older than what readers see."""
+    """Check that a late repeat of an older commit has files older than the ones readers see. It changes nothing."""
     shown = os.lstat(os.path.join(root, CURRENT)).st_mtime_ns
     for handle in staged:
         path = os.path.join(root, confined(handle.path))
@@ -244,8 +243,8 @@ def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[S
 def _foreign(directory: str, checkpoint_id: int, what: str) -> NoReturn:
     raise SinkError(
         f"{what}: another pipeline writes to {directory}, or this database is older than the table. Checkpoint "
-        f"{checkpoint_id} is complete and stays staged; what readers see was not changed. Leave what lies there: "
-        "readers see it. Put back the database that knows of them, or make an empty one and go on from the "
-        "checkpoint storage with `tidegate recover`. If another pipeline has its table there, move only what that one "
-        "has written, then repeat the notify step."
+        f"{checkpoint_id} is complete and stays staged; the table that readers see was not changed. Leave the files "
+        "there: readers see them. Put back the database that knows of them, or make an empty one and go on from the "
+        "checkpoint storage with `tidegate recover`. If another pipeline has its table there, move only the files of "
+        "that pipeline, then repeat the notify step."
     )

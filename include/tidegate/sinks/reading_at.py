@@ -1,11 +1,11 @@
-"""The rows that a directory of Parquet files has at a checkpoint, whatever it shows now.
+"""The rows of a directory of Parquet files at a checkpoint, even after a rewind or later commits.
 
-An appended table has the partitions of the checkpoint's branch, wherever a rewind has put them. If they are also kept
-in few files, and a version of these has exactly those partitions, it is that. A table of current rows has the version
-of the checkpoint, or what the checkpoint staged, as long as one of them is kept.
+An appended table has the partitions of the checkpoint's branch, visible or withdrawn. They are read from few files if
+a merged version has exactly those partitions. A table of current rows has the version of the checkpoint, or the files
+that the checkpoint staged, as long as one of the two is kept.
 
-No file changes once a reader can find it. So whatever moves meanwhile, a reader finds the rows, or misses a file and
-looks again.
+No file changes once a reader can find it. So if files move in the meantime, a reader either finds the rows, or misses a
+file and reads the directory again.
 """
 
 import os
@@ -25,10 +25,10 @@ from tidegate.sinks.versions import version_of
 def appended(root: str, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle] | None) -> TableFiles:
     """See `ports.ReadableAtSink`. Raises `SinkError`, `FileNotFoundError`."""
     _require_there(root, checkpoint_id)
-    # A rewind makes a partition's second name before it takes the first one away. So one that moves between these
-    # looks, in either direction, is seen by one of them.
-    readings = (rewind.withdrawn(root), rewind.shown(root), rewind.withdrawn(root))
-    ids = sorted({id_ for reading in readings for id_ in reading if id_ in branch})
+    # A rewind makes a partition's second name before it takes the first one away. So one of these three listings finds
+    # a partition that moves between them, in either direction.
+    listings = (rewind.withdrawn(root), rewind.shown(root), rewind.withdrawn(root))
+    ids = sorted({id_ for listing in listings for id_ in listing if id_ in branch})
     if staged and checkpoint_id not in ids:
         raise FileNotFoundError(f"{root}: the partition of checkpoint {checkpoint_id}")
     parts = _in_few_files(root, checkpoint_id, ids) or [_partition(root, id_) for id_ in ids]
@@ -36,7 +36,7 @@ def appended(root: str, checkpoint_id: int, branch: Branch, staged: Sequence[Sta
 
 
 def current(root: str, checkpoint_id: int, staged: Sequence[StateHandle] | None) -> TableFiles:
-    """The same of a table of current rows. Raises `CheckpointNotRetainedError` as well."""
+    """See `appended`; this is for a table of current rows. Raise `CheckpointNotRetainedError` as well."""
     _require_there(root, checkpoint_id)
     if staged is not None and not staged:
         return _table([])  # the sink is younger than the checkpoint
@@ -50,7 +50,7 @@ def current(root: str, checkpoint_id: int, staged: Sequence[StateHandle] | None)
     # A checkpoint in which nothing changed is shown by the version of an earlier one.
     shown, newest = publish.current_checkpoint(root), max(handle.created_by for handle in staged)
     earlier = [version_of(shown)] if shown is not None and newest <= shown < checkpoint_id else []
-    for directory in (version, *(os.path.join(root, each) for each in earlier)):
+    for directory in (version, *(os.path.join(root, name) for name in earlier)):
         if wanted.keys() == set(_names(directory) or ()):
             return _table([[os.path.join(directory, name) for name in sorted(wanted)]])
     if all(os.path.exists(path) for path in wanted.values()):
@@ -59,7 +59,7 @@ def current(root: str, checkpoint_id: int, staged: Sequence[StateHandle] | None)
 
 
 def _in_few_files(root: str, checkpoint_id: int, ids: Sequence[int]) -> list[list[str]]:
-    """The files of a merged version that has exactly these partitions; none if there is no such version."""
+    """Return the files of a merged version that has exactly these partitions; none if there is no such version."""
     base = os.path.join(root, merged.MERGED)
     if not ids or not os.path.isdir(base):
         return []
@@ -71,7 +71,7 @@ def _in_few_files(root: str, checkpoint_id: int, ids: Sequence[int]) -> list[lis
 
 
 def _partition(root: str, checkpoint_id: int) -> list[str]:
-    """Raises `FileNotFoundError` if it has moved since somebody looked, and moved back."""
+    """Return the files of a partition. Raise `FileNotFoundError` if it has moved and moved back since it was listed."""
     shown, kept = rewind.places(root, checkpoint_id)
     for directory in (shown, kept, shown):
         if (names := _names(directory)) is not None:
@@ -86,7 +86,7 @@ def _names(directory: str) -> list[str] | None:
 
 
 def _table(parts: Sequence[Sequence[str]]) -> TableFiles:
-    """Of parts whose files have one schema each, oldest first."""
+    """Return a table of these parts, oldest first. The files of one part have one schema."""
     return TableFiles(
         tuple(path for part in parts for path in part), columns_of_files([part[0] for part in parts if part])
     )
@@ -103,6 +103,6 @@ def _require_there(root: str, checkpoint_id: int) -> None:
 def _not_kept(root: str, checkpoint_id: int) -> CheckpointNotRetainedError:
     return CheckpointNotRetainedError(
         f"{root} cannot be read as of checkpoint {checkpoint_id} any more: it was replaced by later ones. Nothing was "
-        "changed. Read the latest checkpoint. ParquetSink(readable_for=…) says how long a table stays readable after "
+        "changed. Read the latest checkpoint. ParquetSink(readable_for=…) sets how long a table stays readable after "
         "it was replaced, and CheckpointConfig(retained=…) how many checkpoints are kept as a whole."
     )

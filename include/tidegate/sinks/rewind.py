@@ -1,8 +1,8 @@
-"""Takes a directory of Parquet files back to what an earlier checkpoint showed, and forth again.
+"""Takes a directory of Parquet files back to an earlier checkpoint, and forward again.
 
     _withdrawn/checkpoint=<id>/   append: rows of a checkpoint that a restore has left behind
 
-As in `publish`, files get a second name before they lose one, so an interrupted rewind loses nothing, and everything
+As in `publish`, files get a second name before they lose the first, so an interrupted rewind loses nothing. Every step
 that readers notice is one rename out of or into the attempt's own directory, which fences older attempts.
 """
 
@@ -26,7 +26,7 @@ def append(
     attempt: CommitAttempt,
     view: publish.View | None = None,
 ) -> None:
-    """Show the partitions of the branch's checkpoints and no others, and these in the view."""
+    """Show the partitions of the branch's checkpoints and no others, also in the view."""
     if not os.path.isdir(root):
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -42,7 +42,7 @@ def append(
 
 
 def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `current` show the restored checkpoint, also if it shows a later one. A checkpoint that staged nothing is
+    """Make `current` show the restored checkpoint, even if it shows a later one. A checkpoint that staged nothing is
     older than the sink, which then shows nothing."""
     if not os.path.isdir(root):
         return
@@ -57,12 +57,12 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
 
 
 def shown(root: str) -> list[int]:
-    """Checkpoints whose partitions readers see, oldest first."""
+    """Return the checkpoints whose partitions readers see, oldest first."""
     return publish.partitions(root)
 
 
 def places(root: str, checkpoint_id: int) -> tuple[str, str]:
-    """Where a checkpoint's partition is while readers see it, and while it is withdrawn."""
+    """Return the directories of a checkpoint's partition: while readers see it, and while it is withdrawn."""
     return _shown(root, checkpoint_id), _kept(root, checkpoint_id)
 
 
@@ -73,11 +73,11 @@ def withdrawn(root: str) -> list[int]:
 def shown_outside(root: str, branch: Branch) -> list[Withdrawn]:
     """See `ports.RewindableSink`, for an appended table."""
     found = [_measured(_shown(root, id_), id_) for id_ in shown(root) if id_ not in branch]
-    return [each for each in found if each is not None]
+    return [partition for partition in found if partition is not None]
 
 
 def replaced(root: str, branch: Branch) -> list[Withdrawn]:
-    """The same for a table of current rows: its version, if that is of another branch."""
+    """Return the version of a table of current rows, if that is of another branch."""
     current = publish.current_checkpoint(root)
     if current is None or current in branch:
         return []
@@ -118,7 +118,7 @@ def _kept(root: str, checkpoint_id: int) -> str:
 
 
 def _measured(directory: str, checkpoint_id: int) -> Withdrawn | None:
-    """None if another process has taken it away since somebody looked."""
+    """Return the size of a partition; None if another process has taken it away since it was listed."""
     try:
         sizes = [os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory)]
     except FileNotFoundError:

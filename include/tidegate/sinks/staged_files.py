@@ -1,4 +1,4 @@
-"""Staged Parquet files, read without Spark and by the thread that asks."""
+"""Reads staged Parquet files without Spark, in the caller's thread."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Rows that are read at once.
+#: Rows read at once.
 _ROWS = 1 << 16
 
 
 class StagedFiles:
-    """A few of them as `ports.ArrowRows`. A `pyarrow.dataset` has threads that take longer than small files do."""
+    """Staged files as `ports.ArrowRows`. The threads of a `pyarrow.dataset` take longer than small files do."""
 
     def __init__(self, url: str, paths: Sequence[str]) -> None:
         self.url = url
@@ -23,8 +23,8 @@ class StagedFiles:
             self.schema = file.schema_arrow
 
     def to_table(self, columns: list[str]) -> "pa.Table":
-        """With one more column if none is asked for: joined, tables without any would lose how many rows they have.
-        Raises `pyarrow.ArrowException`, also if the files differ in these columns."""
+        """Read the columns, or one column if none is requested: joined, tables without columns would lose their number
+        of rows. Raise `pyarrow.ArrowException`, also if the files differ in these columns."""
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.
         import pyarrow as pa
 
@@ -37,15 +37,15 @@ class StagedFiles:
 
 
 def batches_of(url: str, path: str) -> Iterator["pa.RecordBatch"]:
-    """The rows of one file, in bounded memory."""
+    """Yield the rows of one file, in bounded memory."""
     with _opened(url, path) as file:
         yield from file.iter_batches(_ROWS, use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPlan:
-    """Passed to `mapInArrow` over a range, where Spark has no file system for the place: number i in, the rows of file
-    i out."""
+    """Reads staged files by `mapInArrow` over a range, where Spark has no file system for their place. Number i becomes
+    the rows of file i."""
 
     url: str
     paths: Sequence[str]

@@ -1,6 +1,6 @@
-"""`StagedParquet`: everything that a sink does before its commit, by Parquet files.
+"""`StagedParquet`: the steps of a sink before its commit, with Parquet files.
 
-Decides what is staged and where. What a commit does with the staged rows is left to the sink.
+It decides which rows are staged and where. The commit of the staged rows is left to the sink.
 """
 
 import copy
@@ -31,7 +31,7 @@ _READ_HERE, _ROWS_HERE = 32 << 20, 2_000_000
 
 
 class StagedParquet:
-    """The base of a sink: a subclass has `commit` and `describe`, and is given staged rows by `batches`.
+    """The base of a sink: a subclass has `commit` and `describe`, and reads staged rows with `batches`.
 
     Rows are staged as Parquet files where no reader looks, below the project's checkpoint storage in a directory of
     the pipeline's sink, or in a directory of its own. They are validated there, and deleted when no checkpoint needs
@@ -41,9 +41,10 @@ class StagedParquet:
     may have any other ability of `tidegate.ports`. Its attributes may also be properties, where they depend on options.
 
     Attributes:
-        input: Which rows it is given, a `tidegate.ports.SinkInput`; by default those that the checkpoint produced.
-        commits: When it shows rows, and how often, a `tidegate.ports.SinkCommit`; by default after the checkpoint, and
-            no row again if repeated.
+        input: The rows that the sink receives, a `tidegate.ports.SinkInput`; by default those that the checkpoint
+            produced.
+        commits: When the sink shows rows, and how often, a `tidegate.ports.SinkCommit`; by default after the
+            checkpoint, and no row again if repeated.
         staged_in: A directory or URL of its own to stage in. None: below the checkpoint storage.
 
     Example:
@@ -64,14 +65,14 @@ class StagedParquet:
         ```
     """
 
-    # Typed as `Any`, because only over that do mypy and pyright take an attribute as well as a property of a subclass.
-    # The core reads them by the types of `ports.Sink`.
+    # Typed as `Any`: with any other type, mypy and pyright reject either an attribute or a property of a subclass. The
+    # core reads them by the types of `ports.Sink`.
     input: Any = SinkInput.CHANGES
     commits: Any = SinkCommit.AFTER_THE_COMMIT
     staged_in: Any = None
 
     _place: str | None = None
-    #: Of the root, the folder with directories of checkpoints.
+    #: The folder of the root that holds the directories of checkpoints.
     _folder = staging.STAGING
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
@@ -79,7 +80,7 @@ class StagedParquet:
 
         Args:
             checkpoint_id: The completed checkpoint.
-            staged: What it staged.
+            staged: The files that it staged.
             attempt: The attempt at committing.
 
         Raises:
@@ -125,7 +126,7 @@ class StagedParquet:
             staged: The files.
 
         Returns:
-            Batches of rows, those of one file after those of another.
+            Batches of rows, file after file.
 
         Raises:
             SinkError: If a file is missing or unreadable.
@@ -158,7 +159,7 @@ class StagedParquet:
             Their columns.
 
         Raises:
-            SinkError: If the first is missing or unreadable.
+            SinkError: If the first file is missing or unreadable.
         """
         first = staged[0]
         try:
@@ -195,7 +196,7 @@ class StagedParquet:
         return StagedFiles(self.root, [self._confined(handle) for handle in staged])
 
     def unstorable(self, columns: "pa.Schema") -> list[str]:
-        """See `tidegate.ports.TypedSink`: what Parquet cannot hold, or readers of it cannot tell apart."""
+        """See `tidegate.ports.TypedSink`: columns that Parquet cannot hold, or that readers cannot tell apart."""
         return [*without_type(columns), *ambiguous(columns.names)]
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
@@ -230,13 +231,15 @@ class StagedParquet:
 
 @dataclass(frozen=True)
 class StagedParquetWriter:
-    """Stages rows from an executor. With `stage_empty`, no rows also make a file, so that a table keeps its columns."""
+    """Stages rows from an executor. With `stage_empty`, it also writes a file without rows, so that a table keeps its
+    columns."""
 
     root: str
     stage_empty: bool
 
     def stage(self, rows: "pa.Table", context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
+        """See `ports.SinkWriter`. Raise `StorageError` (disk full, permission), `SinkError` (a type that Parquet
+        lacks)."""
         if rows.num_rows == 0 and not self.stage_empty:
             return []
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.

@@ -1,7 +1,7 @@
-"""Where a sink stages: `_staging/chk-<id>/<file>` below its root, or in another folder if files stay where they are
-staged. Writes, lists and deletes these files.
+"""The staging area of a sink: writes, lists and deletes its files.
 
-The root is a directory on any storage that `tidegate.state.storage` opens.
+They are `_staging/chk-<id>/<file>` below the sink's root, or in another folder if files stay where they are staged. The
+root is a directory on any storage that `tidegate.state.storage` opens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ def staging_of(checkpoint_id: int, folder: str = STAGING) -> str:
 
 
 def confined(path: str, folder: str = STAGING) -> str:
-    """The path, which must be of a staged file. Raises `SinkError`."""
+    """Return the path, which must be that of a staged file. Raise `SinkError`."""
     first, _, rest = path.partition("/")
     checkpoint, _, name = rest.partition("/")
     staged = first == folder and checkpoint_id_of(checkpoint) is not None
@@ -44,8 +44,8 @@ def stage(
     suffix: str = "",
     details: Mapping[str, Any] | None = None,
 ) -> StateHandle:
-    """Write a Parquet file and read it back, from an executor: what is reported from here on is what readers will see.
-    Its content is nowhere in memory as a whole. Raises `StorageError`, `StateIntegrityError`, and what `write` does."""
+    """Write a Parquet file from an executor and read it back, so that a reported file is known to be readable. Its
+    content is never in memory as a whole. Raise `StorageError`, `StateIntegrityError`, and the errors of `write`."""
     # pyarrow is heavy and this module is imported when Airflow parses a DAG.
     from tidegate.state.hashing_file import HashingFile
     from tidegate.state.storage import open_storage
@@ -59,8 +59,8 @@ def stage(
             write(file)
     except StorageError as error:
         raise StorageError(
-            f"Rows of checkpoint {id_} could not be staged below {root}, so none of them became visible; what readers "
-            f"see is unchanged. {error}"
+            f"Rows of checkpoint {id_} could not be staged below {root}, so none of them became visible, and "
+            f"the table that readers see is unchanged. {error}"
         ) from error
     handle = StateHandle(path, HandleKind.STAGED, rows, file.size, file.checksum(), id_, details=details or {})
     storage.verify([handle], [path])
@@ -68,18 +68,18 @@ def stage(
 
 
 def staged_checkpoints(storage: CheckpointStorage, folder: str = STAGING) -> list[int]:
-    """The checkpoints of which files are staged, oldest first."""
+    """Return the checkpoints that have staged files, oldest first."""
     directories = {path.split("/")[1] for path in storage.list(folder)}
     return sorted(id_ for name in directories if (id_ := checkpoint_id_of(name)) is not None)
 
 
 def staged_paths(storage: CheckpointStorage, checkpoint_id: int, folder: str = STAGING) -> list[str]:
-    """Every file in the checkpoint's staging, acknowledged or not, relative to the root."""
+    """Return every file in the checkpoint's staging, acknowledged or not, relative to the root."""
     return storage.list(staging_of(checkpoint_id, folder))
 
 
 def discard(storage: CheckpointStorage, paths: Sequence[str], folder: str = STAGING) -> None:
-    """Delete staged files; missing ones are ignored. Raises `SinkError`; paths outside staging are refused."""
+    """Delete staged files. Missing ones are ignored. Raise `SinkError` for a path outside staging."""
     files = [confined(path, folder) for path in paths]
     try:
         storage.delete(files)

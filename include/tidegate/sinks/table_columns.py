@@ -1,4 +1,4 @@
-"""The columns of a table that is appended to, also if they have changed since its first rows."""
+"""The columns of an appended table, even if they have changed since its first rows."""
 
 import os
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 def columns_of(partitions: Sequence[str]) -> "pa.Schema | None":
-    """The `pyarrow.Schema` that reads all of these directories, oldest first. None if there is no file."""
+    """Return the `pyarrow.Schema` that reads all of these directories, oldest first. None if there is no file."""
     first = (next(iter(sorted(_visible(directory))), None) for directory in partitions)
     files = [os.path.join(directory, name) for directory, name in zip(partitions, first, strict=True) if name]
     return columns_of_files(files) if files else None
 
 
 def columns_of_files(files: Sequence[str]) -> "pa.Schema":
-    """The `pyarrow.Schema` that reads all of these files, oldest first: the newest type of each column, and after the
-    newest columns those that only older rows have."""
+    """Return the `pyarrow.Schema` that reads all of these files, oldest first. It has the newest type of each column,
+    and after the newest columns those that only older rows have."""
     # pyarrow is heavy and this module is imported when Airflow parses a DAG.
     import pyarrow as pa
     import pyarrow.parquet as pq

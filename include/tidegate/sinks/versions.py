@@ -1,8 +1,9 @@
-"""Versions of a table of current rows: how long one stays readable after another has replaced it.
+"""Versions of a table of current rows. Each stays readable for a time after another has replaced it.
 
-A reader resolves the link `current` once, and then opens the files of one version. When that version was replaced is
-the modification time of its directory, set right before the link leaves it. This time and the present are both of the
-file system's own clock, so machines that commit one after the other need not agree on the time.
+A reader resolves the link `current` once, and then opens the files of one version. The modification time of a version's
+directory is the time when it was replaced. It is set right before the link leaves the version. This time and the
+present are both read from the file system's own clock, so machines that commit one after the other need not agree on
+the time.
 """
 
 import os
@@ -18,13 +19,14 @@ VERSIONS = "_versions"
 
 
 def version_of(checkpoint_id: int) -> str:
-    """Where a checkpoint's version lies, relative to the sink's root."""
+    """Return the directory of a checkpoint's version, relative to the sink's root."""
     return f"{VERSIONS}/{checkpoint_name(checkpoint_id)}"
 
 
 def note_replaced(root: str, checkpoint_id: int | None) -> None:
-    """Note the present on a version, if there is one: before the link leaves it, so that none is without it whatever
-    crashes, and again after it, because a process may have stopped in between."""
+    """Set a version's time of replacement to the present, if there is such a version. Call it before the link leaves
+    the version, so that a crash leaves none without a time, and again afterwards, because a process may have paused in
+    between."""
     if checkpoint_id is None:
         return
     with suppress(FileNotFoundError):  # removed by hand
@@ -33,20 +35,20 @@ def note_replaced(root: str, checkpoint_id: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """`gone` are to be removed. `undated` were replaced in the future, so the clock was set back: their time is counted
-    from now on."""
+    """Versions to remove (`gone`), and versions replaced in the future (`undated`). The latter mean that the clock was
+    set back, so their time is counted from now on."""
 
     gone: Collection[int]
     undated: Collection[int]
 
 
 def last_replaced(replaced_at: Mapping[int, int]) -> int | None:
-    """The version that was shown before the present one, as far as their times tell."""
+    """Return the version that was shown before the present one, as far as the times of replacement tell."""
     return max(replaced_at, key=lambda id_: (replaced_at[id_], id_), default=None)
 
 
 def choose_outdated(replaced_at: Mapping[int, int], last: int | None, now: int, readable_for: timedelta) -> Outdated:
-    """Of replaced versions, and when each was, in nanoseconds. The last one stays however long ago that was."""
+    """Choose among replaced versions, given when each was replaced, in nanoseconds. The last one always stays."""
     bound = now - readable_for // timedelta(microseconds=1) * 1000
     return Outdated(
         [id_ for id_, at in replaced_at.items() if at <= bound and id_ != last],
@@ -56,8 +58,8 @@ def choose_outdated(replaced_at: Mapping[int, int], last: int | None, now: int, 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`now` is what the link shows after the commit of a checkpoint, and `before` what it showed when that began. A
-    commit that is repeated finds itself."""
+    """The checkpoint that the link shows after a commit (`now`) and showed when the commit began (`before`). A repeated
+    commit finds the link as it has left it, so both are the same."""
 
     checkpoint_id: int
     now: int
@@ -65,18 +67,18 @@ class Shown:
 
     @property
     def is_certain(self) -> bool:
-        """Whether more than their times tells which version was replaced last."""
+        """Whether the version that was replaced last is known from more than the times."""
         return self.before not in (None, self.checkpoint_id)
 
 
 def present(private: PrivateDirectory) -> int:
-    """The file system's own clock, in nanoseconds."""
+    """Return the present by the file system's own clock, in nanoseconds."""
     os.utime(private.path)
     return os.stat(private.path).st_mtime_ns
 
 
 def find_outdated(root: str, shown: int | None, now: int, readable_for: timedelta) -> Outdated:
-    """Among the versions before the one that is shown, where no commit is at work. Changes nothing."""
+    """Find outdated versions before the one now shown, while no commit is running. Changes nothing."""
     names: list[str] = []
     with suppress(FileNotFoundError):
         names = os.listdir(os.path.join(root, VERSIONS))
@@ -92,7 +94,7 @@ def remove(root: str, private: PrivateDirectory, outdated: Outdated) -> None:
 
 
 def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable_for: timedelta) -> None:
-    """Remove versions that were replaced longer ago than that. Never one of a newer checkpoint, of any attempt."""
+    """Remove versions that were replaced longer ago than `readable_for`, never one of a newer checkpoint or attempt."""
     now = present(private)
     names = os.listdir(os.path.join(root, VERSIONS))
     replaced_at = _replaced_at(root, names, shown.checkpoint_id, shown.now)
@@ -105,7 +107,7 @@ def remove_outdated(root: str, private: PrivateDirectory, shown: Shown, readable
 
 
 def _replaced_at(root: str, names: Iterable[str], bound: int | None, shown: int | None) -> dict[int, int]:
-    """When each version below the bound was replaced, in nanoseconds, by its checkpoint."""
+    """Return when versions below the bound were replaced, in nanoseconds, by their checkpoint."""
     found = {}
     for name in names:
         id_ = checkpoint_id_of(name)

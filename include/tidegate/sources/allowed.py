@@ -1,4 +1,4 @@
-"""What the columns of a file may be, beside those of the schema under their names. Executors import this module."""
+"""Deviations from the schema that a file's columns may have. Executors import this module."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from tidegate.sources.files import FileSource
 
-#: By another name in lower case, the column of the schema.
+#: Columns of the schema by their other names, in lower case.
 Aliases = Mapping[str, str]
 
 
 class Allowed(NamedTuple):
-    """Whether files may lack columns, and have others. `adds_only`: not both at once, which a column with another name
-    looks like."""
+    """Whether files may lack columns, and have others. With `adds_only`, not both at once, because that is also how a
+    renamed column appears."""
 
     missing: bool = False
     extra: bool = False
     adds_only: bool = False
 
 
-#: The columns of the schema, all of them and no others.
+#: The file must have exactly the columns of the schema.
 NOTHING = Allowed()
 
 

@@ -1,4 +1,4 @@
-"""The columns of one file against those of the schema: what its header says, and records in the schema's columns."""
+"""Brings the records of a file into the columns of the schema, as its header requires."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,11 +11,11 @@ from tidegate.sources.read_errors import AS_BEFORE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHOWN = 300  # characters of a header
+_SHOWN = 300  # characters of a header in an error
 
 
 class Columns(Protocol):
-    """What decides how the columns of a file are found."""
+    """The options by which the columns of a file are found."""
 
     @property
     def header(self) -> tuple[str, ...] | None: ...
@@ -34,7 +34,7 @@ class Columns(Protocol):
 
 
 class Arrangement:
-    """Of a file with this name, for errors."""
+    """The arrangement of one file, whose name is shown in errors."""
 
     def __init__(self, columns: Columns, name: str) -> None:
         self._columns = columns
@@ -45,8 +45,8 @@ class Arrangement:
         self._problem: str | None = None
 
     def take_header(self, record: bytes) -> None:
-        """Raises `MalformedRowsError` if its columns are not those of the schema and there is no quarantine, to which
-        all records below it go."""
+        """Take the header. Raise `MalformedRowsError` if its columns are not those of the schema. With a quarantine,
+        all records below it go there instead."""
         self.awaits_header = False
         columns, expected = self._columns, self._columns.header or ()
         found = header_fields(record, columns.rules, columns.strip_header)
@@ -67,7 +67,8 @@ class Arrangement:
     def of(
         self, records: "pa.StringArray", texts: "pa.StringArray", problems: "pa.StringArray"
     ) -> "tuple[pa.StringArray, pa.StringArray]":
-        """What Spark parses of each record, null if it is the record itself; and what is wrong with it."""
+        """Return the text of each record for Spark to parse, null if it is the record itself; and its problem, if
+        any."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

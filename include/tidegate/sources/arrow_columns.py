@@ -1,7 +1,7 @@
-"""Between Arrow's columns and Python's values or numpy's, without pandas.
+"""Converts between Arrow's columns and values of Python or numpy, without pandas.
 
-`pa.array`, `take` with numpy's positions and `to_numpy` import pandas first, to see whether something is its own. That
-costs 0.2 s of processor time and 30 MB in every process that looks through a directory.
+`pa.array`, `take` with numpy's positions and `to_numpy` import pandas first, to check whether a value is one of its
+own. That costs 0.2 s of processor time and 30 MB in every process that lists a directory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ def flags(values: Sequence[bool]) -> "pa.BooleanArray":
 
 
 def numbers_of(column: "pa.Array | pa.ChunkedArray") -> "npt.NDArray[Any]":
-    """A column of integers without nulls as numpy's."""
+    """Return a column of integers without nulls as a numpy array."""
     import numpy as np
 
     kind = np.dtype(str(column.type))  # numpy has the same names; `to_pandas_dtype` imports pandas in pyarrow 20
@@ -48,7 +48,7 @@ def numbers_of(column: "pa.Array | pa.ChunkedArray") -> "npt.NDArray[Any]":
 
 
 def rows_with_values(column: "pa.Array | pa.ChunkedArray") -> "npt.NDArray[Any]":
-    """The positions of what is not null, as numpy's."""
+    """Return the positions of values that are not null, as a numpy array."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Whether the first bytes of a text file hold a row: a file that had none may grow, and is read then."""
+"""Whether the first bytes of a text file hold a row. A file without rows may grow, and is then read."""
 
 from tidegate.sources.decoding import is_splittable
 from tidegate.sources.reading import TextFormat
@@ -6,7 +6,7 @@ from tidegate.sources.text_records import split
 
 
 def has_rows(path: str, content: bytes, form: TextFormat) -> bool:
-    """Whether this, all that a file had, is more than blanks and a header. In doubt it is."""
+    """Whether the whole content of a file is more than blanks and a header. In doubt it is."""
     if not content:
         return False
     if not is_splittable(path, "utf-8"):  # compressed

@@ -1,4 +1,4 @@
-"""Files that are not what they were: since a checkpoint has read them, or since this one has listed them."""
+"""Files that have changed: since a checkpoint has read them, or since this checkpoint has listed them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,48 +14,49 @@ from tidegate.sources.listing import FileVersion, is_settled, looking_different
 from tidegate.sources.manifests import ReadFile
 
 
-class Judged(NamedTuple):
-    """Of files that were read and look different now: those that were `touched` and have the content that was read,
-    and those that had `grown` from nothing and so are read for the first time."""
+class Compared(NamedTuple):
+    """Files that were read and look different now. Those in `touched` have the content that was read. Those in `grown`
+    were empty when they were read, and are read for the first time now."""
 
     touched: list[ReadFile]
     grown: list[FileVersion]
 
 
 class ChangedFiles:
-    """Judges files that were read and look different now. `has_rows` says whether so much of a file holds a row."""
+    """Compares files that were read and look different now. `has_rows` tells whether the content of a file has a
+    row."""
 
     def __init__(self, has_rows: Callable[[str, bytes], bool]) -> None:
         self._has_rows = has_rows
         self._touched: dict[FileVersion, ReadFile] = {}  # a cache, not a position: nothing is compared twice
 
-    def judge(
+    def compare(
         self,
         directory: Directory,
         different: Iterable[FileVersion],
         read: Iterable[StateHandle],
         storage: ReadableStorage,
         now: datetime | None = None,
-    ) -> Judged:
-        """Raises `SourceChangedError` if the content of one of these files is not what was read. What looks different
-        because it had not settled when it was read is compared once it has."""
-        judged = Judged([], [])
+    ) -> Compared:
+        """Compare files with their content when they were read. Raise `SourceChangedError` if it differs. A file that
+        had not settled when it was read is compared once it has."""
+        result = Compared([], [])
         files = list(different)
-        asked = [file.path for file in files if file not in self._touched]
-        known = manifests.find(asked, read, storage) if asked else {}
+        unknown = [file.path for file in files if file not in self._touched]
+        known = manifests.find(unknown, read, storage) if unknown else {}
         for file in files:
             if file not in self._touched:
                 row = known[file.path]
                 if row.file.is_at(looking_different(file)) and not is_settled(file, now):
                     continue
                 if self.has_grown(directory, row.file, file):
-                    judged.grown.append(file)
+                    result.grown.append(file)
                     continue
                 if not directory.is_same(row.file, file):
                     raise _has_changed(directory, row, file)
                 self._touched[file] = ReadFile(file._replace(checksum=row.file.checksum), row.checkpoint, True)
-            judged.touched.append(self._touched[file])
-        return judged
+            result.touched.append(self._touched[file])
+        return result
 
     def read_again(
         self,
@@ -64,11 +65,11 @@ class ChangedFiles:
         before: Iterable[StateHandle],
         storage: ReadableStorage,
     ) -> list[tuple[FileVersion, FileVersion | None]]:
-        """Those of these files that a source reads again from a position, each with how it looks now. What the position
-        lists was read, in whatever version, unless it had no row then."""
+        """Return those of these files that a source reads again from a position, each as it is now. Files that the
+        position lists were read, in whatever version, unless they had no row then."""
         paths = [file.path for file in files]
         known = manifests.find(paths, before, storage) if files else {}
-        seen = zip(files, directory.stat(paths) if files else [], strict=True)
+        seen = zip(files, directory.current(paths) if files else [], strict=True)
         return [
             (file, now)
             for file, now in seen
@@ -84,8 +85,8 @@ class ChangedFiles:
 def read_by_link(
     unread: Iterable[FileVersion], found_by: Mapping[str, str], read: Iterable[StateHandle], storage: ReadableStorage
 ) -> list[ReadFile]:
-    """Those of these files that were read under the name at which there is a link to them now: they were moved since,
-    and a link left in their place."""
+    """Return those of these files that were read under the name where a link to them is now. They were moved since, and
+    a link was left in their place."""
     names = {found_by[file.path]: file for file in unread if file.path in found_by}
     known = manifests.find(list(names), read, storage) if names else {}
     return [
@@ -101,16 +102,16 @@ def _has_changed(directory: Directory, row: ReadFile, now: FileVersion) -> Sourc
         f"{difference(row.file, now)}. The rows it had then are in the state and tables, which are safe, "
         "so nothing more was read. Put the file back as it was, with its modification time, or move it "
         "away. Deliver a corrected or longer copy under a new name: its rows are read as new. Or take the "
-        "file as it is now, with the way back: `tidegate source replace`."
+        "file as it is now with `tidegate source replace`."
     )
 
 
 def require_still_there(directory: Directory, files: Sequence[FileVersion]) -> None:
-    """Raises `SourceChangedError` if one of these files is not what was listed."""
+    """Check that these files are as listed. Raise `SourceChangedError` if one is not."""
     paths = [file.path for file in files]
     for path in directory.moved_away(paths):
         raise is_a_link_now(f"{directory.location}/{path}")
-    for file, now in zip(files, directory.stat(paths), strict=True):
+    for file, now in zip(files, directory.current(paths), strict=True):
         if not directory.is_same(file, now):
             what = "is gone" if now is None else f"has changed: {difference(file, now)}"
             raise SourceChangedError(
@@ -121,7 +122,7 @@ def require_still_there(directory: Directory, files: Sequence[FileVersion]) -> N
 
 
 def difference(before: FileVersion, now: FileVersion) -> str:
-    """How the two differ, for an error."""
+    """Return how the two differ, for an error."""
     changes = []
     if before.is_at(looking_different(now)):
         return f"another content of the same size, written in the same second ({shown_time(now.mtime_ns)})"
@@ -133,6 +134,6 @@ def difference(before: FileVersion, now: FileVersion) -> str:
 
 
 def shown_time(mtime_ns: int) -> str:
-    """A time of modification for an error."""
+    """Return a time of modification for an error."""
     seconds, nanoseconds = divmod(mtime_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{nanoseconds:09d} UTC"

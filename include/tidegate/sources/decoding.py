@@ -1,4 +1,4 @@
-"""The bytes of a source's file as UTF-8: decompressed, without a byte order mark, from the declared encoding.
+"""Converts the bytes of a source's file to UTF-8: decompressed, without a byte order mark, from the declared encoding.
 
 Nothing is replaced silently. Bytes that are not text of the declared encoding become invalid UTF-8, so that the record
 and the place are found when the text is split into records. Runs on executors.
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-PIECE = 4 << 20  # bytes that are read at a time
+PIECE = 4 << 20  # bytes read at a time
 
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _NOT_READ = (".deflate", ".lz4", ".snappy", ".xz", ".zip", ".br", ".lzo")
-_MARK = "\udcff"  # stands for undecodable bytes; no decoder produces it and it is not valid UTF-8
+_MARK = "\udcff"  # the mark of undecodable bytes: no decoder produces it, and it is not valid UTF-8
 _MARK_BYTES = _MARK.encode("utf-8", "surrogatepass")
 _UTF8_BOM = codecs.BOM_UTF8
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -30,7 +30,7 @@ _NEEDS_BOM = {
 
 
 class Broken(NamedTuple):
-    """Bytes of the file that are not text, their place in the file, and their place in the record."""
+    """Bytes of the file that are not text, with their place in the file and in the record."""
 
     content: bytes
     offset: int
@@ -38,7 +38,7 @@ class Broken(NamedTuple):
 
 
 def canonical(encoding: str) -> str | None:
-    """Python's name of a text encoding, or None if there is no such encoding."""
+    """Return Python's name of a text encoding; None if there is no such encoding."""
     try:
         info = codecs.lookup(encoding)
     except LookupError:
@@ -48,12 +48,12 @@ def canonical(encoding: str) -> str | None:
 
 
 def is_splittable(path: str, encoding: str) -> bool:
-    """Whether reading may begin in the middle of the file: line ends are recognised from any byte on."""
+    """Whether reading may begin in the middle of the file, because line ends are recognised from any byte on."""
     return encoding == "utf-8" and not path.lower().endswith((*_COMPRESSIONS, *_NOT_READ))
 
 
 def open_file(filesystem: "pafs.FileSystem", path: str, name: str) -> "pa.NativeFile":
-    """A binary stream over the file's content, decompressed as the ending of its name says. `name` is for errors."""
+    """Open a binary stream of the file's content, decompressed by the ending of its name. `name` is for errors."""
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     if suffix in _NOT_READ:
         raise MalformedRowsError(
@@ -66,7 +66,7 @@ def open_file(filesystem: "pafs.FileSystem", path: str, name: str) -> "pa.Native
 
 
 class Decoder:
-    """Turns pieces of a file into pieces of UTF-8. Positions in its output lead back to bytes of the file."""
+    """Turns pieces of a file into pieces of UTF-8. Positions in its output can be traced back to bytes of the file."""
 
     def __init__(self, encoding: str, name: str, at_start: bool = True) -> None:
         self.encoding = encoding
@@ -79,7 +79,7 @@ class Decoder:
         self._incremental = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)(_register(self))
 
     def pieces(self, stream: "pa.NativeFile") -> Iterator[tuple[bytes, bool]]:
-        """Pieces of UTF-8, each with whether it is the last; broken bytes stay broken."""
+        """Yield pieces of UTF-8, each with whether it is the last. Invalid bytes stay invalid."""
         raw = stream.read(max(PIECE, len(codecs.BOM_UTF32)))  # large enough for a whole byte order mark
         while True:
             following = stream.read(PIECE) if raw else b""
@@ -89,7 +89,8 @@ class Decoder:
             raw = following
 
     def broken(self, record: bytes, at: int) -> Broken | None:
-        """The first bytes of a record that are not text. It begins `at` this place in the UTF-8. NUL is not text."""
+        """Return the first bytes of a record that are not text, NUL included. It begins at position `at` in the
+        UTF-8."""
         where, end = record.find(b"\0"), record.find(b"\0") + 1
         try:
             record.decode()
@@ -102,7 +103,7 @@ class Decoder:
         return Broken(content, offset, where)
 
     def shown(self, record: bytes, at: int) -> str:
-        """A broken record as text that can be stored: bytes that are not text, and NUL, as backslash escapes."""
+        """Return an invalid record as text that can be stored: invalid bytes and NUL become backslash escapes."""
         for mark in reversed(list(re.finditer(_MARK_BYTES, record))):
             if (broken := self._broken.get(at + mark.start())) is not None:
                 escaped = "".join(f"\\x{byte:02x}" for byte in broken[0]).encode()
@@ -162,13 +163,13 @@ class Decoder:
 
 
 def _register(decoder: Decoder) -> str:
-    """Python finds error handlers by name. One name is enough, because one file is decoded at a time."""
+    """Register the decoder's error handler. One name is enough, because one file is decoded at a time."""
     codecs.register_error("tidegate-mark", decoder._replace)
     return "tidegate-mark"
 
 
 def hint(broken: Broken, declared: str) -> str:
-    """Which other encoding the file may have."""
+    """Suggest another encoding that the file may have."""
     if broken.offset == 0 and broken.content[:1] in (b"\xff", b"\xfe"):
         return 'It begins like UTF-16: declare encoding="utf-16" if it is. '
     if declared == "utf-8":

@@ -1,4 +1,4 @@
-"""The options of a file source: which may be set, and what they mean where Spark does not read the file itself.
+"""The options of a file source: their allowed values, and their meaning where Spark does not read the file itself.
 
 CSV is RFC 4180 unless `quote`, `escape` or `multiLine` say otherwise; `escape="\\\\"` with `multiLine="false"` is
 Spark's own dialect.
@@ -84,8 +84,8 @@ def text_format(
     names: Names | None = None,
     floats: Floats | None = None,
 ) -> TextFormat:
-    """How the files of a source become records that has these columns, STRING at these `places`, and these `names` and
-    `floats` of JSON. The options have been checked."""
+    """Return how the files of a source become records. They have these columns, with STRING at these `places`, and
+    these `names` and `floats` of JSON. The options must have been checked."""
     given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
     multiline = given.get("multiline", "false").lower() == "true"
     is_csv = source.format == "csv"

@@ -1,4 +1,4 @@
-"""A source's directory: which files lie in it, how they look now, and what they have in them."""
+"""A source's directory: its files, their present sizes and times, and their content."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 #: Bytes of files that a poll reads for their checksums: some seconds at most. Spark takes far longer for their rows.
 CHECKSUM_BYTES = 4 << 30
-#: Bytes of a file that may have grown from nothing: it had no more than a header.
+#: The largest size of a file that may have grown from no rows: it had no more than a header.
 BEGINNING = 64 << 10
-_ASKED_AT_ONCE = 16
-_OBJECT_STORES = ("s3", "gcs", "abfs")  # a directory is there once a file is
+_READ_AT_ONCE = 16
+_OBJECT_STORES = ("s3", "gcs", "abfs")  # a directory exists there once it has a file
 
 
 class Directory:
@@ -43,9 +43,9 @@ class Directory:
         self._root = path.rstrip("/")
 
     def files(self, recursive: bool = True, follow_links: bool = False) -> Listing:
-        """What lies at any depth or directly in it. Costs one listing.
+        """List the files at any depth or directly in the directory, in one listing.
 
-        Raises `SourceUnavailableError` if there is no such directory, `StorageError` if it cannot be listed.
+        Raise `SourceUnavailableError` if there is no such directory, `StorageError` if it cannot be listed.
         """
         from pyarrow import fs
 
@@ -63,7 +63,7 @@ class Directory:
             ) from error
 
     def _require_bucket(self) -> None:
-        """Raise `SourceUnavailableError`, unless it is a prefix of an object store, without files yet."""
+        """Raise `SourceUnavailableError`, unless this is a prefix of an object store, without files yet."""
         from pyarrow import fs
 
         bucket, _, prefix = self._root.partition("/")
@@ -77,8 +77,8 @@ class Directory:
             return
         raise SourceUnavailableError(f"{what}. Nothing was read and nothing is lost: {way_out}, then run again.")
 
-    def stat(self, paths: Sequence[str]) -> list[FileVersion | None]:
-        """The files as they are now, None for those that are gone. Raises `StorageError`."""
+    def current(self, paths: Sequence[str]) -> list[FileVersion | None]:
+        """Return the files as they are now, None for those that are gone. Raise `StorageError`."""
         try:
             found = self._filesystem.get_file_info([f"{self._root}/{path}" for path in paths])
         except OSError as error:
@@ -89,18 +89,19 @@ class Directory:
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def with_checksums(self, files: Sequence[FileVersion]) -> list[FileVersion]:
-        """The same files with a checksum of their content, the small ones first: what is beyond `CHECKSUM_BYTES` in
-        all has none. One that has disappeared gets none either, and reading its rows raises the error. Raises
-        `StorageError` if a file cannot be read."""
+        """Return the files with checksums of their content, smallest first, up to `CHECKSUM_BYTES` in all. A file that
+        has disappeared gets none, and the error is raised when its rows are read. Raise `StorageError` if a file cannot
+        be read."""
         wanted = sorted((file for file in files if file.checksum is None), key=lambda file: file.size)
         ends = accumulate(file.size for file in wanted)
         wanted = [file for file, end in zip(wanted, ends, strict=True) if end <= CHECKSUM_BYTES]
-        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             known = dict(zip((file.path for file in wanted), pool.map(self._checksum, wanted), strict=True))
         return [file._replace(checksum=known.get(file.path, file.checksum)) for file in files]
 
     def is_same(self, before: FileVersion, now: FileVersion | None) -> bool:
-        """Whether a file is what it was: looks the same, or was only touched, as far as its content is known."""
+        """Whether a file is unchanged: it has the same size and time, or was only touched, as far as its content is
+        known."""
         if now is None or before.is_at(now):
             return now is not None
         if before.size != now.size or before.checksum is None:
@@ -108,7 +109,7 @@ class Directory:
         return self._checksum(now) == before.checksum
 
     def begins_with(self, before: FileVersion, now: FileVersion) -> bytes | None:
-        """All that a small file had, if it has more now and still begins so; else None."""
+        """Return the former content of a small file, if it is longer now and still begins with it; else None."""
         if not now.size > before.size <= BEGINNING:
             return None
         content = self._read(now.path, before.size)
@@ -116,11 +117,11 @@ class Directory:
         return content if content is not None and is_known else None
 
     def content(self, file: FileVersion) -> bytes | None:
-        """All that a file has; None if it is not what it was any more when all of it has been read. Raises
+        """Return the content of a file; None if the file has changed by the time all of it has been read. Raise
         `StorageError`."""
         content = self._read(file.path, file.size)
         is_whole = content is not None and len(content) == file.size
-        return content if is_whole and file.is_at(self.stat([file.path])[0]) else None
+        return content if is_whole and file.is_at(self.current([file.path])[0]) else None
 
     def _checksum(self, file: FileVersion) -> str | None:
         with self._opened(file.path) as stream:
@@ -132,7 +133,7 @@ class Directory:
 
     @contextmanager
     def _opened(self, path: str) -> "Iterator[pa.NativeFile | None]":
-        """Raises `StorageError`, `SourceChangedError`; None if the file has disappeared."""
+        """Open a file; None if it has disappeared. Raise `StorageError`, `SourceChangedError`."""
         self._require_as_listed(path)
         try:
             with self._filesystem.open_input_stream(f"{self._root}/{path}", compression=None) as stream:
@@ -147,12 +148,12 @@ class Directory:
             ) from error
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:
-        """How many lines end before byte `end` of a file, by these `records.Rules`."""
+        """Count the lines that end before byte `end` of a file, by these `records.Rules`."""
         self._require_as_listed(path)
         return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
 
     def moved_away(self, paths: Sequence[str]) -> list[str]:
-        """Those of these files that are reached through a link now."""
+        """Return those of these files that are now reached through a link."""
         return moved_away(self._filesystem, self._root, paths)
 
     def _require_as_listed(self, path: str) -> None:

@@ -1,5 +1,5 @@
-"""Files with other columns than the schema's: what may be missing or more, other names of a column, and files that have
-columns of their own by their names.
+"""Files whose columns differ from the schema's: missing or additional columns, other names of a column, and files that
+have columns of their own, selected by their names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedFiles:
-    """Files whose names match one of the `patterns`, and the source as which they are read. `columns`: by column of the
-    schema, what they call it."""
+    """Files whose names match one of the `patterns`, and the source as which they are read. `columns` has their names
+    of the schema's columns."""
 
     patterns: tuple[str, ...]
     source: "FileSource"
@@ -39,16 +39,16 @@ class NamedFiles:
 
 
 def has_names(source: "FileSource") -> bool:
-    """Whether files say what their columns are called."""
+    """Whether files contain the names of their columns."""
     return source.format != "csv" or canonical_options(source.options).get("header", "true").lower() == "true"
 
 
 def problems_of(source: "FileSource") -> Iterator[str]:
-    """What is wrong with the arguments `evolve` and `aliases`. Performs no I/O."""
+    """Yield the errors in the arguments `evolve` and `aliases`. Performs no I/O."""
     if source.evolve not in (None, "add"):
         yield f'evolve is {source.evolve!r}, but must be "add"'
     elif source.evolve and (source.missing_columns != "malformed" or source.extra_columns is not None):
-        yield 'evolve="add" says what missing_columns and extra_columns say; remove those, or evolve'
+        yield 'evolve="add" sets both missing_columns and extra_columns; remove those, or evolve'
     columns = {name.lower(): name for name, _ in columns_of(ddl_of(source.schema))}
     owners: dict[str, str] = {}
     for column, names in source.aliases.items():
@@ -63,11 +63,11 @@ def problems_of(source: "FileSource") -> Iterator[str]:
             if owners.setdefault(name.lower(), column) != column:
                 yield f"aliases has {name!r} both for {owners[name.lower()]!r} and for {column!r}"
     if not has_names(source) and (source.evolve or (source.aliases and not source.schemas)):
-        yield "nothing says which columns a file without a header has; remove evolve and aliases"
+        yield "a file without a header does not name its columns; remove evolve and aliases"
 
 
 def named_files(source: "FileSource") -> tuple[NamedFiles, ...]:
-    """Those of `schemas`, in their order. Raises `PipelineDefinitionError`. Performs no I/O."""
+    """Return the entries of `schemas`, in their order. Raise `PipelineDefinitionError`. Performs no I/O."""
     if not isinstance(source.schemas, Mapping):
         raise PipelineDefinitionError(
             f"schemas is {source.schemas!r}, but must have a schema for each pattern of file names, such as "
@@ -76,32 +76,32 @@ def named_files(source: "FileSource") -> tuple[NamedFiles, ...]:
     found: list[NamedFiles] = []
     for pattern, schema in source.schemas.items():
         try:
-            each = _named(source, patterns(pattern), ddl_of(schema))
+            entry = _named(source, patterns(pattern), ddl_of(schema))
             if (last := found[-1:]) and "*" in last[0].patterns:
                 raise PipelineDefinitionError("no file is left for it: a pattern before it matches every name")
         except PipelineDefinitionError as error:
             what = str(error).partition(f"FileSource({source.path!r}): ")
             raise PipelineDefinitionError(f"schemas[{pattern!r}]: {(what[2] or what[0]).rstrip('.')}") from None
-        found.append(each)
+        found.append(entry)
     return tuple(found)
 
 
 def by_names(
     named: Sequence[NamedFiles], files: Sequence[FileVersion]
 ) -> Iterator[tuple[NamedFiles | None, list[FileVersion]]]:
-    """The files of each pattern, the first that matches, and then those of none."""
+    """Yield the files of each pattern, where the first match counts, and then the files without one."""
     left = list(files)
-    for each in named:
-        if own := [file for file in left if each.takes(file.path)]:
-            yield each, own
-        left = [file for file in left if not each.takes(file.path)]
+    for entry in named:
+        if own := [file for file in left if entry.takes(file.path)]:
+            yield entry, own
+        left = [file for file in left if not entry.takes(file.path)]
     if left:
         yield None, left
 
 
 def _named(source: "FileSource", names: tuple[str, ...], ddl: str) -> NamedFiles:
     if problem := next(unkept_promises(ddl), None):
-        raise PipelineDefinitionError(f"it says what is not kept: {problem}")
+        raise PipelineDefinitionError(f"it has a declaration that is not enforced: {problem}")
     aliases = aliases_of(source)
     declared = {name.lower(): (name, type_) for name, type_ in columns_of(source.file_schema)}
     columns: dict[str, str] = {}
@@ -141,13 +141,13 @@ def _named(source: "FileSource", names: tuple[str, ...], ddl: str) -> NamedFiles
 
 
 def _require_no_misspelt(ddl: str, columns: Mapping[str, str], declared: Sequence[str]) -> None:
-    """A column that the schema does not have is left out, unless it looks like one that is then null."""
+    """Refuse a column that the schema lacks and that looks like one of its columns. Others are left out of the rows."""
     null = {_plain(name): name for name in declared if name not in columns}
     for name, _ in columns_of(ddl):
         if name not in columns.values() and (close := get_close_matches(_plain(name), null, 1, 0.8)):
             meant = null[close[0]]
             raise PipelineDefinitionError(
-                f"column {name} is none of the schema, which has {meant}: if it is the same, say so with "
+                f"column {name} is not in the schema, which has {meant}: if it is the same, declare it with "
                 f"aliases={{{meant!r}: [{name!r}]}}"
             )
 

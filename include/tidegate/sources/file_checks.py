@@ -1,4 +1,4 @@
-"""What is checked of a file source where it is written: the arguments of its definition, beside options and schema."""
+"""Checks of a file source's definition, apart from its options and schema."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,22 +27,22 @@ _CHOICES = {
 
 
 def wrong(source: "FileSource", what: str) -> PipelineDefinitionError:
-    """The error to raise."""
+    """Return the error to raise."""
     return PipelineDefinitionError(f"FileSource({source.path!r}): {what}.")
 
 
 def check_place(source: "FileSource") -> None:
-    """Raises `PipelineDefinitionError`, as all here."""
+    """Check the path. Raise `PipelineDefinitionError`, as all checks here do."""
     if holds_secret(source.path):
         raise PipelineDefinitionError(
-            f"FileSource({masked(source.path)!r}): the URL has credentials in it, and where a source lies is written "
-            "down and shown. Give it without them: credentials come from the environment."
+            f"FileSource({masked(source.path)!r}): the URL has credentials in it, and the place of a source is stored "
+            "and shown. Give it without them: credentials come from the environment."
         )
 
 
 def check_limits(source: "FileSource") -> None:
     if source.mode == "files" and (source.key or source.max_deleted != 0.5):
-        raise wrong(source, 'key and max_deleted are of versions that replace one another; add mode="snapshot"')
+        raise wrong(source, 'key and max_deleted are for versions that replace one another; add mode="snapshot"')
     if source.splits < 1:
         raise wrong(source, f"splits is {source.splits}, but there must be at least one")
     limit = source.max_files_per_checkpoint
@@ -66,12 +66,12 @@ def check_columns(source: "FileSource") -> None:
         raise wrong(source, "Parquet files are typed and have no text to parse; remove parsing")
     if not has_names(source) and (source.missing_columns, source.extra_columns) != ("malformed", "malformed"):
         raise wrong(
-            source, "nothing says which columns a file without a header has; remove missing_columns and extra_columns"
+            source, "a file without a header does not name its columns; remove missing_columns and extra_columns"
         )
 
 
 def check_drift(source: "FileSource") -> None:
-    """Before defaults are set."""
+    """Check evolve and aliases, before defaults are set."""
     if problem := next(problems_of(source), None):
         raise wrong(source, problem)
 
@@ -84,7 +84,7 @@ def named_files_of(source: "FileSource") -> tuple[NamedFiles, ...]:
 
 
 def described(source: "FileSource") -> dict[str, Any]:
-    """What a definition says of the source."""
+    """Return the description of the source for the definition."""
     return {
         "type": "FileSource",
         "path": source.location,
@@ -105,7 +105,7 @@ def described(source: "FileSource") -> dict[str, Any]:
 
 
 def _later_options(source: "FileSource") -> dict[str, Any]:
-    """Those that the first release did not have: a source without them must look as it did."""
+    """Return the options that the first release did not have. A source without them keeps its former description."""
     extra = "malformed" if source.format == "csv" else "ignore"
     defaults = {
         "follow_links": False,
@@ -115,11 +115,11 @@ def _later_options(source: "FileSource") -> dict[str, Any]:
         "evolve": None,
         "parsing": "strict",
     }
-    said = {name: getattr(source, name) for name in defaults if getattr(source, name) != defaults[name]}
-    said |= {"min_age": str(source.min_age)} if source.min_age is not None else {}
-    said |= {"aliases": {name: list(each) for name, each in source.aliases.items()}} if source.aliases else {}
+    description = {name: getattr(source, name) for name in defaults if getattr(source, name) != defaults[name]}
+    description |= {"min_age": str(source.min_age)} if source.min_age is not None else {}
+    description |= {"aliases": {name: list(each) for name, each in source.aliases.items()}} if source.aliases else {}
     in_order = [[pattern, ddl_of(schema)] for pattern, schema in source.schemas.items()]
-    return said | ({"schemas": in_order} if in_order else {})
+    return description | ({"schemas": in_order} if in_order else {})
 
 
 def check_quarantine(source: "FileSource") -> None:
@@ -132,7 +132,7 @@ def check_quarantine(source: "FileSource") -> None:
 
 
 def selection_of(source: "FileSource") -> Selection:
-    """Which files the source takes."""
+    """Return which files the source takes."""
     marker = source.end_marker
     if marker is not None and (marker in ("", ".", "..") or "/" in marker):
         raise wrong(source, f"end_marker is {marker!r}, but must be a file's name, without a directory")
@@ -153,7 +153,7 @@ def selection_of(source: "FileSource") -> Selection:
 
 
 def require_same_mode(source: "FileSource", before: Snapshot) -> None:
-    """A position of files says nothing of versions, and the other way round."""
+    """Check that a position of files is not used for versions, and the other way round."""
     was = "files" if "splits" in (before.position or {}) else "snapshot" if before.position else source.mode
     if was != source.mode:
         raise wrong(
@@ -164,7 +164,7 @@ def require_same_mode(source: "FileSource", before: Snapshot) -> None:
 
 
 def min_age_of(source: "FileSource") -> int | None:
-    """In nanoseconds."""
+    """Return the least age of a file, in nanoseconds."""
     if source.min_age is None:
         return None
     try:

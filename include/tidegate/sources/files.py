@@ -1,6 +1,6 @@
 """`FileSource`: a directory into which CSV, JSON or Parquet files arrive, each read exactly once.
 
-Decides which files a checkpoint reads, and notices when a file that was read has changed. `parsing.py` parses rows and
+Decides which files a checkpoint reads, and detects when a file that was read has changed. `parsing.py` parses rows and
 handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
@@ -73,13 +73,13 @@ log = logging.getLogger("tidegate")
 
 @dataclass(eq=False)
 class FileSource:
-    """A directory into which files arrive, each of which is read exactly once, in the order in which they were written.
+    """A directory into which files arrive. Each is read exactly once, in the order in which they were written.
 
     Names of unfinished files and of files about others (`sources/names.py`) are ignored until they are renamed, and so
     is everything in directories whose name begins with a dot or underscore. A file must not change once it has its
     final name. It may be touched, and one without rows may grow.
 
-    With an `end_marker` the source is bounded: once a file of that name lies directly in `path` and all others are
+    With an `end_marker` the source is bounded: once a file of that name is directly in `path` and all others are
     read, it has finished, is not listed again, and ignores new files. Write the marker last. While files are left to
     read, a file that was modified after the marker is an error.
 
@@ -91,19 +91,20 @@ class FileSource:
         splits: The number of splits. Each has its own position and owns the files whose path hashes to it. It may be
             changed.
         max_files_per_checkpoint: The files that one checkpoint reads at most, shared evenly between the splits.
-        malformed: What becomes of rows that do not fit the schema: they fail the checkpoint, or go to the quarantine.
+        malformed: The treatment of rows that do not fit the schema: `"fail"` fails the checkpoint, `"quarantine"`
+            writes them to the quarantine.
         quarantine: The sink of malformed rows, with the columns file, record and reason.
-        encoding: Of text files. What is not text in it is malformed.
+        encoding: The encoding of text files. Other bytes are malformed.
         options: Spark's reader options. CSV files have a header unless `header` is "false".
-        end_marker: The name of the file that says that nothing follows, such as `"_SUCCESS"`.
+        end_marker: The name of the file that ends the source, such as `"_SUCCESS"`.
         glob: Only files whose name matches this pattern of the shell, with braces.
         exclude: No files whose name matches one of these patterns.
         recursive: Whether files at any depth are read, or only those directly in `path`.
         partitions: Columns behind those of the schema, from the names of directories: `"day DATE, country STRING"` for
             `day=2013-01-01/country=CA/`.
-        follow_links: Whether links are followed. What they lead to is read once, however many lead there. By default, a
-            link is an error unless what it leads to is read under its own name.
-        min_age: A file that was modified more recently, such as `"1 min"`, is left alone: for writers that do not
+        follow_links: Whether links are followed. Their target is read once, however many links lead there. By default,
+            a link is an error unless its target is read under its own name.
+        min_age: The least time since a file was modified, such as `"1 min"`, before it is read: for writers that do not
             rename.
         missing_columns: Whether a record without some of the columns is malformed, or has null in them.
         extra_columns: Whether a record with other columns is malformed, or they are ignored. By default `"malformed"`
@@ -112,11 +113,11 @@ class FileSource:
             that may be a column with another name. In place of `missing_columns` and `extra_columns`.
         aliases: Other names that a column of the schema has in files: `{"meter_id": ["meterId"]}`.
         schemas: The columns of files whose names match a pattern, `{"meters_v1_*.csv": "meter_id INT"}`, in place of
-            `schema`. The first one that matches counts. Columns that a file does not have are null in its rows.
+            `schema`. The first match counts. Columns that a file does not have are null in its rows.
         parsing: With `"spark"`, values may be written in any way that Spark understands.
-        mode: With `"snapshot"`, a file is delivered whole again and again, and its rows are what has changed
+        mode: With `"snapshot"`, a file is delivered as a whole again and again, and its rows are the changes
             (load-dimension-tables.md). `path` is that file, or a directory of versions in the order of their names.
-        key: The columns that tell the rows of a snapshot apart.
+        key: The columns that identify a row of a snapshot.
         max_deleted: The share of a snapshot's rows that the next one may lack.
 
     Raises:
@@ -186,7 +187,7 @@ class FileSource:
         self.schema = ", ".join((self.file_schema.strip(), *columns))
         self._named = named_files_of(self)
         self._listing = SharedListing(self, selection_of(self))
-        self._pending: dict[int, Pending] = {}  # of each split that was polled
+        self._pending: dict[int, Pending] = {}  # by polled split
         self._behind: dict[int, bool] = {}
         self._read_before = ReadBefore(lambda file: self._listing.is_selected(file.path))
         self._changed = ChangedFiles(self._has_rows)
@@ -206,48 +207,50 @@ class FileSource:
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `ports.Source`. A file may disappear after it was read, for instance into an archive.
 
-        Raises `SourceChangedError` if a file that was read has another size, modification time and content, or a file
-        came after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
+        Raise `SourceChangedError` if a file that was read has another size, modification time and content, or a file
+        arrived after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
         """
         before = restored or Snapshot()
         require_same_mode(self, before)
         read = {handle.path: handle for snapshot in (*context.other_splits, before) for handle in snapshot.handles}
-        is_mine, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
+        is_own, list_once = self._is_of(split), partial(self._listing.once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
-        different = [file for file in found.different if is_mine(file.path)]
-        judged = self._changed.judge(Directory(self.location), different, read.values(), context.storage, context.now)
-        unread = [file for file in found.unread if is_mine(file.path)]
+        different = [file for file in found.different if is_own(file.path)]
+        compared = self._changed.compare(
+            Directory(self.location), different, read.values(), context.storage, context.now
+        )
+        unread = [file for file in found.unread if is_own(file.path)]
         if self._listing.found_by and unread:
             known = read_by_link(unread, self._listing.found_by, read.values(), context.storage)
-            judged.touched.extend(known)
+            compared.touched.extend(known)
             unread = [file for file in unread if file.path not in {row.file.path for row in known}]
-        unread = in_reading_order([*unread, *judged.grown])
+        unread = in_reading_order([*unread, *compared.grown])
         old = [file for file in unread if is_old(file, self._min_age, context.now)]
         fresh = first_of(old[: self._limit(split)], context.max_bytes)
         left = len(unread) - len(fresh)
         self._pending[split] = Pending(left, "files", sum(f.size for f in unread) - sum(f.size for f in fresh))
         self._behind[split] = len(fresh) < len(old)
         handles = before.handles
-        if fresh or judged.touched:
+        if fresh or compared.touched:
             check_directories(self.location, (file.path for file in fresh), self._partitions)
             fresh = Directory(self.location).with_checksums(fresh)
-            mine = is_mine if self.splits > 1 else None
+            only_own = is_own if self.splits > 1 else None
             settling = (file for file in fresh if file.checksum and not is_settled(file, context.now))
             listed = {file.path: file for file in fresh} | {file.path: looking_different(file) for file in settling}
-            handles = manifests.extend(handles, list(listed.values()), context, mine, judged.touched)
-        new = len({file.path for file in fresh} - {file.path for file in judged.grown})
+            handles = manifests.extend(handles, list(listed.values()), context, only_own, compared.touched)
+        new = len({file.path for file in fresh} - {file.path for file in compared.grown})
         position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + new}
         return segment_of(split, fresh), Snapshot(handles, position, finished=self._listing.ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether the poll left some, or took as many files as it may, so that more are probably waiting."""
+        """Whether the poll left files, or took as many as it may, so that more are probably waiting."""
         if self._behind.get(split):
             return True
         limit = self._limit(split)
         return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
 
     def pending(self, split: int) -> Pending | None:
-        """See `ports.LaggingSource`. Counts the files that the last listing had."""
+        """See `ports.LaggingSource`. Counts the files of the last listing."""
         return self._pending.get(split)
 
     def replay(
@@ -261,21 +264,21 @@ class FileSource:
     ) -> ReadSince:
         """See `ports.RereadingSource`."""
         before, after = (snapshot.handles if snapshot else () for snapshot in (restored, taken))
-        is_mine = self._is_of(split)
-        files = [file for file in manifests.added(before, after, storage) if is_mine(file.path)]
+        is_own = self._is_of(split)
+        files = [file for file in manifests.added(before, after, storage) if is_own(file.path)]
         directory = Directory(self.location)
         again = self._changed.read_again(directory, files, before, storage)
         missing = [file.path for file, now in again if not directory.is_same(file, now)]
         return ReadSince(len(again), sum(file.size for file, _ in again), sorted(missing))
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
-        """See `ports.ListingSource`. Its manifest is the one that the checkpoint wrote itself."""
+        """See `ports.ListingSource`. Reads the manifest that the checkpoint itself wrote."""
         own = [handle for handle in taken.handles if handle.created_by == checkpoint_id]
         rows = (row for row in manifests.read(own, storage) if row.checkpoint == checkpoint_id and not row.touched)
         return {row.file.path: row.file.size for row in rows}
 
     def name_of(self, given: str) -> str:
-        """See `ports.ReplaceableSource`: a path with the directory, or below it."""
+        """See `ports.ReplaceableSource`. Takes a path with the directory, or below it."""
         return name_below(self.location, given)
 
     def find_read(
@@ -286,14 +289,14 @@ class FileSource:
         return read_pieces(Directory(self.location), manifests.find(names, handles.values(), storage).values())
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
-        """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
+        """See `ports.Source`. Checks every file first, and raises `SourceChangedError` if one changed after listing."""
         files = self._with_content(files_of(segments))
         if files:
             require_still_there(Directory(self.location), files)
         return frame_of_all(self, spark, self._named, files, output, self._partitions, self._footers)
 
     def _with_content(self, files: Sequence[FileVersion]) -> Sequence[FileVersion]:
-        """Without empty text files. What one gets after it was listed is read by a later checkpoint."""
+        """Leave out empty text files. Rows that one gets after it was listed are read by a later checkpoint."""
         return files if self.format == "parquet" else [file for file in files if file.size]
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
@@ -308,16 +311,16 @@ class FileSource:
         return reader if self._footers.check(self.location, files, expected) else None
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
-        """What to raise instead of a Spark error, if it comes from reading these segments."""
+        """Return the error to raise instead of a Spark error, if that comes from reading these segments."""
         paths = [file.path for file in files_of(segments)]
         return translate_read_error(error, self.location, paths, self._line_of)
 
     def _has_rows(self, path: str, content: bytes) -> bool:
-        """Whether this is more than a header."""
+        """Whether a file's content is more than a header."""
         return self.format == "parquet" or has_rows(path, content, text_format(self, ()))
 
     def _line_of(self, path: str, part: int, line: int) -> int:
-        """The line number in a file for a line number counted from byte `part` on."""
+        """Return the line number in a file for a line number counted from byte `part` on."""
         rules = text_format(self, ()).rules
         return line + (Directory(self.location).lines_before(path, part, rules) if part else 0)
 
@@ -331,7 +334,8 @@ class FileSource:
         return lambda path: split_of(path, self.splits) == split
 
     def _count_read(self, split: int, restored: Snapshot, storage: CheckpointStorage) -> int:
-        """How many files the split has read. After the number of splits has changed, each knows what all have read."""
+        """Count the files that the split has read. After the number of splits has changed, use the files of all
+        splits."""
         position = restored.position or {}
         if position.get("splits") == self.splits:
             return int(position["files"])

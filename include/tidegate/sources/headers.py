@@ -1,5 +1,5 @@
-"""The first record of a CSV file: the names that it has, how an error shows them, and how records of other columns than
-the schema's are brought into its order.
+"""The header of a CSV file: its names, how an error shows them, and how records with other columns are brought into the
+schema's order.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RENAMED = (
-    "A column may have another name there: say so with aliases. Or say that it is as it should be, with "
+    "A column may have another name there: declare it with aliases. Or accept both, with "
     'missing_columns="null" and extra_columns="ignore" in place of evolve. '
 )
-NULLS = 'Or read as null what files lack, with missing_columns="null". '
+NULLS = 'Or read missing columns as null, with missing_columns="null". '
 
 
 def expected_names(found: Sequence[str], expected: Sequence[str], aliases: Aliases) -> str:
-    """Names in a header for an error. What the schema does not have is not shown: the file may be another one, whose
-    first line is nobody's business."""
+    """Return the names in a header for an error. A name that the schema does not have is not shown: the file may be
+    another one, whose first line must not be disclosed."""
     known = {*(name.lower() for name in expected), *aliases}
     return ", ".join(name if name.lower() in known else "?" for name in found)
 
 
 def header_fields(record: bytes, rules: Rules, strip: bool) -> list[str]:
-    """The names in a header."""
+    """Return the names in a header."""
     found = [name.decode() for name in fields(record, rules)]
     return [name.strip() for name in found] if strip else found
 
 
 class Layout(NamedTuple):
-    """Where a file has the columns of the schema: `positions` in the order of the schema, None for what it lacks. Its
+    """The columns of the schema in a file: their `positions` in the order of the schema, None for missing ones. Its
     records have `width` fields."""
 
     positions: tuple[int | None, ...]
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """What is wrong with a header, without names that the schema does not have; and how a source reads it anyway."""
+    """A mismatch of a header, without names that the schema does not have, and the option that accepts it."""
 
     what: str
     way_out: str
@@ -49,7 +49,7 @@ class Mismatch(NamedTuple):
 def layout_of(
     found: Sequence[str], expected: Sequence[str], allowed: Allowed, aliases: Aliases
 ) -> Layout | Mismatch | None:
-    """Where the columns of a header are; None if they are those of the schema in their order. Upper and lower case are
+    """Return the columns of a header; None if they are those of the schema in their order. Upper and lower case are
     alike."""
     there = [aliases.get(name.lower(), name).lower() for name in found]
     wanted = [name.lower() for name in expected]
@@ -70,18 +70,19 @@ def layout_of(
 
 
 def twice_in(found: Sequence[str], there: Sequence[str], twice: Sequence[str]) -> str:
-    """Columns that are there more than once, for an error. `there`: the names `found`, as those of columns in lower
-    case."""
-    said = []
+    """Describe columns that occur more than once, for an error. `there` has the columns, in lower case, of the names in
+    `found`."""
+    phrases = []
     for column in twice:
         names = [name for name, key in zip(found, there, strict=True) if key == column.lower()]
         is_renamed = any(name.lower() != column.lower() for name in names)
-        said.append(f"{' and '.join(names)}, which are both {column}" if is_renamed else f"{column} more than once")
-    return "; ".join(said)
+        phrases.append(f"{' and '.join(names)}, which are both {column}" if is_renamed else f"{column} more than once")
+    return "; ".join(phrases)
 
 
 def arranged(records: "pa.StringArray", layout: Layout, rules: Rules) -> "pa.StringArray":
-    """CSV records in the columns of the schema. Null: the record has not as many fields as the header."""
+    """Return CSV records in the columns of the schema; null for a record with another number of fields than the
+    header."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

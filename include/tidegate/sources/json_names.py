@@ -1,4 +1,4 @@
-"""Keys of JSON that differ from a column only by case: Spark would not find them, and the column would be null.
+"""Keys of JSON that differ from a column only by case. Spark would not find them, and the column would be null.
 
 CSV and Parquet do not distinguish case, so JSON must not either.
 """
@@ -13,7 +13,7 @@ _TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?|[][{}]', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The keys of an object by their name in lower case, each with the keys of the objects inside. `inside`: those of
+    """The keys of an object by their name in lower case, each with the keys of its inner objects. `inside` has those of
     the values of a map, whose own keys are data."""
 
     keys: Mapping[str, tuple[str, "Names | None"]]
@@ -21,7 +21,7 @@ class Names:
 
 
 def names_of(type_: Any) -> Names | None:
-    """Those of a Spark type; None if there are no objects in it. Names that differ only by case stay as they are."""
+    """Return the names in a Spark type; None if it has no objects. Names that differ only by case stay as they are."""
     match type_.typeName():
         case "array":
             return names_of(type_.elementType)
@@ -36,7 +36,7 @@ def names_of(type_: Any) -> Names | None:
 
 
 def with_aliases(names: Names | None, aliases: Mapping[str, str]) -> Names | None:
-    """With other keys of an object for its own."""
+    """Return the names of an object with other keys for them."""
     if names is None or not aliases:
         return names
     others = {other: names.keys[column.lower()] for other, column in aliases.items() if column.lower() in names.keys}
@@ -61,7 +61,7 @@ def has_other_case(value: object, names: Names | None) -> bool:
 
 
 def renamed(text: str, names: Names) -> tuple[str, str | None]:
-    """A JSON object with the names of columns as its keys, and what is wrong with it."""
+    """Return a JSON object with the names of columns as its keys, and its problem, if any."""
     pieces: list[str] = []
     end = 0
     levels: list[tuple[Names | None, dict[str, str]]] = []  # of each object or array: its keys, and those met

@@ -1,4 +1,4 @@
-"""The values of a JSON text: a line, or with `multiLine` a file.
+"""The values of a JSON text, which is a line, or with `multiLine` a file.
 
 A text is one value of RFC 8259, several side by side, or an array of them. Anything else makes the whole text
 malformed. Spark alone would take the first value and ignore the rest, and would rewrite numbers in STRING columns.
@@ -15,16 +15,16 @@ from tidegate.sources.json_names import Names, has_other_case, renamed
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-#: Where a schema has types of some kinds: the kind itself at the place, a list of one for elements and values of maps,
+#: The places of some types in a schema: the type itself at its place, a list of one for elements and values of maps,
 #: a dictionary by lower-case name for fields. Anything false: nowhere.
 Places: TypeAlias = "int | list[Places] | dict[str, Places]"
 STRING, DECIMAL, FLOAT, DOUBLE = 1, 2, 3, 4
 _EDITED = {"string": STRING, "char": STRING, "varchar": STRING, "decimal": DECIMAL}
 _FLOATS = {"float": FLOAT, "double": DOUBLE}
-_TOO_LARGE = {FLOAT: 2.0**128 - 2.0**103, DOUBLE: float("inf")}  # what a type rounds to infinity begins here
-#: Without a match, no number of a text is too large, whatever its digits and exponent come to together.
+_TOO_LARGE = {FLOAT: 2.0**128 - 2.0**103, DOUBLE: float("inf")}  # from here on, a type rounds to infinity
+#: Without a match, no number in a text is too large, whatever its digits and exponent.
 _MAY_BE_LARGE = {FLOAT: re.compile(r"[eE]\+?\d\d|\d{29}"), DOUBLE: re.compile(r"[eE]\+?\d{3}|\d{209}")}
-_EXACT = 15  # characters of a number that survive a DOUBLE, by which Spark gets from a number to its text
+_EXACT = 15  # characters of a number that survive a DOUBLE, by which Spark converts a number to its text
 
 NOT_NUMBERS = "allownonnumericnumbers"  # the option that takes NaN and Infinity, which are not JSON
 
@@ -35,7 +35,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 class Value(NamedTuple):
-    """A value of a text: where it begins, and what Spark parses instead if it is not the record itself."""
+    """A value of a text: its start, and the text for Spark to parse if that is not the record itself."""
 
     start: int
     record: str
@@ -44,7 +44,7 @@ class Value(NamedTuple):
 
 
 class Floats(NamedTuple):
-    """Where a schema has FLOAT or DOUBLE, and what a text has in it that may be too large for one of them."""
+    """The places of FLOAT or DOUBLE in a schema, and a pattern of text that may be too large for one of them."""
 
     places: Places
     large: re.Pattern[str]
@@ -52,8 +52,9 @@ class Floats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What a text is read by. `whole`: it is a file. `names`: the keys that are columns. `floats`: only if a number
-    that is too large is malformed. `record`: it is a record of a topic, which may have line ends and has no options."""
+    """The rules by which a text is read. `whole`: the text is a file. `names`: the keys that are columns. `floats`:
+    only if a number that is too large is malformed. `record`: the text is a record of a topic, which may have line ends
+    and has no options."""
 
     places: Places = False
     not_numbers: bool = False
@@ -64,7 +65,7 @@ class Syntax:
 
 
 class _NotJson(Exception):
-    """From this character on, or for this reason."""
+    """The text is not JSON from this character on, or for this reason."""
 
     def __init__(self, at: int = 0, reason: str | None = None) -> None:
         self.at = at
@@ -72,12 +73,12 @@ class _NotJson(Exception):
 
 
 def places_of(type_: "DataType") -> Places:
-    """Where a type of Spark has STRING or DECIMAL."""
+    """Return the places of STRING or DECIMAL in a type of Spark."""
     return _places(type_, _EDITED)
 
 
 def floats_of(type_: "DataType") -> Floats | None:
-    """Where a type of Spark has FLOAT or DOUBLE; None if nowhere."""
+    """Return the places of FLOAT or DOUBLE in a type of Spark; None if there are none."""
     if not (places := _places(type_, _FLOATS)):
         return None
     return Floats(places, _MAY_BE_LARGE[FLOAT if _places(type_, {"float": FLOAT}) else DOUBLE])
@@ -97,7 +98,7 @@ def _places(type_: Any, kinds: Mapping[str, int]) -> Places:
 
 
 def values(text: str, syntax: Syntax) -> list[Value] | None:
-    """The values of a text; None if the text itself is one value that Spark reads as it is."""
+    """Return the values of a text; None if the text itself is one value that Spark reads as it is."""
     try:
         value, end = _decode(text, 0, syntax)
         is_plain = type(value) is dict and not _is_half(text)
@@ -131,7 +132,7 @@ def _reason(error: _NotJson, text: str, syntax: Syntax) -> str:
 
 
 def _bounds(text: str, syntax: Syntax) -> Iterator[tuple[int, int]]:
-    """Where each value begins and ends. An outermost array counts as its values."""
+    """Yield the bounds of each value. An outermost array counts as its values."""
     at = _skip(text, 0)
     while at < len(text):
         if text[at] == "[":
@@ -144,7 +145,7 @@ def _bounds(text: str, syntax: Syntax) -> Iterator[tuple[int, int]]:
 
 
 def _elements(text: str, at: int, syntax: Syntax) -> Generator[tuple[int, int], None, int]:
-    """The values of an array whose content begins at `at`. Returns where the array ends."""
+    """Yield the bounds of the values of an array whose content begins at `at`. Return the end of the array."""
     if text.startswith("]", at):
         return at + 1
     while True:
@@ -175,14 +176,15 @@ def _value(text: str, start: int, end: int, syntax: Syntax) -> Value:
 
 
 def _named(text: str, syntax: Syntax) -> tuple[str, str | None]:
-    """With the names of columns as keys, where they are in another case; and what is wrong with them."""
+    """Rename keys that differ from columns in case, and return the problem with them, if any."""
     if syntax.names is None or not has_other_case(_decode(text, 0, syntax)[0], syntax.names):
         return text, None
     return renamed(text, syntax.names)
 
 
 def _decode(text: str, at: int, syntax: Syntax) -> tuple[Any, int]:
-    """A value with its end. Its numbers are the lengths of their texts: what kind a value is counts, not which."""
+    """Return a value with its end. Numbers are replaced by the lengths of their texts: only the kind of a value
+    counts."""
     try:
         return (_LENIENT if syntax.not_numbers else _STRICT).raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -215,7 +217,7 @@ def _has_others(value: object, places: Places) -> bool:
 
 
 def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list[tuple[int, int]]) -> int:
-    """Collect the bounds of those values, from the value at `at`, whose end is returned. The text is JSON."""
+    """Collect the bounds of such values, from the value at `at`, and return its end. The text must be JSON."""
     if places and not isinstance(places, int) and text[at] in "{[":
         close = "}" if text[at] == "{" else "]"
         at = _skip(text, at + 1)
@@ -250,12 +252,12 @@ def _skip(text: str, at: int) -> int:
 
 
 def _is_half(text: str) -> bool:
-    """Whether an escape may stand for half a character."""
+    """Whether an escape may be half of a character."""
     return "\\ud" in text or "\\uD" in text
 
 
 def lone_surrogate(text: str) -> str | None:
-    """The first escape that stands for half a character. Spark would turn it into a question mark."""
+    """Return the first escape that is half of a character. Spark would turn it into a question mark."""
     high: re.Match[str] | None = None
     for escape in _ESCAPE.finditer(text):
         code = int(escape[1], 16) if escape[1] else 0

@@ -1,4 +1,4 @@
-"""Which line of a file a byte is on. Errors name the line, but a part of a file does not know how many come before."""
+"""Line numbers for errors. A part of a file does not know how many lines come before it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def count_lines(data: bytes, rules: Rules) -> int:
-    """The number of line ends in a text."""
+    """Return the number of line ends in a text."""
     import numpy as np  # heavy, and files.py is imported when Airflow parses a DAG
 
     return len(line_ends(np.frombuffer(data, np.uint8), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
 
 
 def lines_before(filesystem: "pafs.FileSystem", path: str, rules: Rules, end: int) -> int:
-    """The number of line ends before byte `end` of a file that can be read from any byte on."""
+    """Return the number of line ends before byte `end` of a file that can be read from any byte on."""
     lines, last, left = 0, b"", end
     with filesystem.open_input_file(path) as stream:
         while left and (piece := stream.read(min(PIECE, left))):

@@ -1,7 +1,7 @@
-"""Links in a source's directory: what they lead to, and whether a file that is opened still lies where it was listed.
+"""Links in a source's directory: their targets, and the check that an opened file is still where it was listed.
 
-A file's path is where it really lies, relative to the source's directory: `../elsewhere/1.csv` if that is outside. So
-it is the same file whatever leads to it. Only local directories have links.
+A file's path is its real one, relative to the source's directory: `../elsewhere/1.csv` if it is outside. So it is the
+same file by whatever link it is reached. Only local directories have links.
 """
 
 import os
@@ -26,8 +26,8 @@ class Link(NamedTuple):
 def resolve(
     root: str, links: Iterable[tuple[str, str]], recursive: bool, is_hidden: Callable[[str], bool]
 ) -> list[Link]:
-    """Those of these links that lead to something which is not read under a name of its own, in order. Each is given
-    by where it is, and by the name under which it was found."""
+    """Return those of these links whose target is not read under a name of its own, in order. Each is given by its path
+    and by the name under which it was found."""
     found = []
     for where, name in sorted(links):
         real = os.path.realpath(where)
@@ -42,7 +42,7 @@ def resolve(
 
 
 def refuse_links(location: str, links: Sequence[Link], is_selected: Callable[[str], bool]) -> None:
-    """Raises `ConfigurationError` if one of these links may lead to what the source would read."""
+    """Raise `ConfigurationError` if one of these links may lead to a file that the source would read."""
     for link in links:
         if link.is_directory or is_selected(link.path):
             raise ConfigurationError(
@@ -54,8 +54,8 @@ def refuse_links(location: str, links: Sequence[Link], is_selected: Callable[[st
 
 
 def follow(root: str, links: Sequence[Link], is_hidden: Callable[[str], bool]) -> dict[str, str]:
-    """The files that these links lead to, at any depth, each with the name under which it was found. No directory is
-    entered twice, by whatever name it is reached."""
+    """Return the files that these links lead to, at any depth, each with the name under which it was found. No
+    directory is entered twice, by whatever name it is reached."""
     files: dict[str, str] = {}
     real_root = os.path.realpath(root)
     entered = {real_root}
@@ -97,12 +97,12 @@ def is_below(target: str) -> bool:
 
 
 def place_of(location: str, path: str) -> str:
-    """Where a file is, for those who take `..` for a part of the text, such as Hadoop."""
+    """Return the path of a file without `..`, which Hadoop and others would take for a name."""
     return os.path.realpath(f"{location}/{path}") if not is_below(path) else f"{location}/{path}"
 
 
 def moved_away(filesystem: "pafs.FileSystem", root: str, paths: Iterable[str]) -> list[str]:
-    """Those of these files that are reached through a link now, and so are other files than were listed."""
+    """Return those of these files that are now reached through a link, and so may be other files than were listed."""
     if filesystem.type_name != "local":
         return []
     real_root, known = os.path.realpath(root), dict[str, bool]()
@@ -117,8 +117,8 @@ def moved_away(filesystem: "pafs.FileSystem", root: str, paths: Iterable[str]) -
 
 
 def require_as_listed(filesystem: "pafs.FileSystem", root: str, path: str, name: str) -> None:
-    """Before and after a file is opened. Raises `SourceChangedError` if its path leads through a link now: whoever
-    may write to the directory could have any file read. `name` is for the error."""
+    """Check a file before and after it is opened. Raise `SourceChangedError` if its path now leads through a link: any
+    user with write access to the directory could have any file read. `name` is for the error."""
     if moved_away(filesystem, root, [path]):
         raise is_a_link_now(name)
 

@@ -1,7 +1,7 @@
-"""Files of a source as they looked, in which order they are read, and to which split each belongs.
+"""The listed files of a source, the order in which they are read, and the split to which each belongs.
 
 Discovery has no high-water mark: a file that arrives late with an old modification time is as new as any other.
-`directory.py` lists what there is, `manifests.py` records which files were read, and `files.py` reads their rows.
+`directory.py` lists the files, `manifests.py` records which files were read, and `files.py` reads their rows.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _SECOND = 1_000_000_000
-#: The second in which a file is written, and what clocks may differ.
+#: The second in which a file is written, and the possible difference of clocks.
 _SETTLES = 5 * _SECOND
 
 
 class FileVersion(NamedTuple):
-    """One file as it was seen: `path` relative to the source's directory, `size` bytes, `mtime_ns` since the epoch, and
-    of a small one that was read the BLAKE2 digest of its content."""
+    """One file as it was listed: `path` relative to the source's directory, `size` in bytes, `mtime_ns` since the
+    epoch, and for a small file that was read the BLAKE2 digest of its content."""
 
     path: str
     size: int
@@ -34,7 +34,7 @@ class FileVersion(NamedTuple):
     checksum: str | None = None
 
     def is_at(self, now: "FileVersion | None") -> bool:
-        """Whether it looks the same from outside."""
+        """Whether it has the same path, size and time."""
         return now is not None and self[:3] == now[:3]
 
 
@@ -46,15 +46,15 @@ class Listing:
     paths: "pa.StringArray"  # relative to the directory
     sizes: "npt.NDArray[Any]"  # in bytes, as numpy's integers
     mtimes: "npt.NDArray[Any]"  # in nanoseconds since the epoch, as numpy's integers
-    links: Sequence[Link] = ()  # that lead to files which are not among these
+    links: Sequence[Link] = ()  # links whose targets are not among these files
     found_by: Mapping[str, str] = field(default_factory=dict)  # the names of links that led to some of them
 
     def versions(self) -> list[FileVersion]:
-        """An object a file: of a part of them, if there may be many."""
+        """Return an object for each file. Call it for a part of them, if there may be many."""
         return list(map(FileVersion, self.paths.to_pylist(), self.sizes.tolist(), self.mtimes.tolist()))
 
     def take(self, rows: "npt.NDArray[Any]") -> "Listing":
-        """The files in these rows. Of rows that follow one another nothing is copied."""
+        """Return the files in these rows. Adjacent rows are not copied."""
         import numpy as np
 
         if len(rows) and (np.diff(rows) == 1).all():
@@ -63,7 +63,7 @@ class Listing:
         return Listing(self.paths.take(integers(rows)), self.sizes[rows], self.mtimes[rows])
 
     def is_same(self, other: "Listing") -> bool:
-        """Whether nothing has changed between the two. Costs some milliseconds for a million files."""
+        """Whether nothing has changed between the two. Takes some milliseconds for a million files."""
         import numpy as np
 
         numbers = ((self.sizes, other.sizes), (self.mtimes, other.mtimes))
@@ -72,7 +72,7 @@ class Listing:
         return all(np.array_equal(*pair) for pair in numbers) and bool(self.paths.equals(other.paths))
 
     def same_ends(self, other: "Listing") -> tuple[int, int]:
-        """How many files are the same in both from the beginning, and how many of the others from the end."""
+        """Return how many files are the same in both from the beginning, and how many of the others from the end."""
         shorter = min(len(self.paths), len(other.paths))
         begin = _ones(self._same(0, other, 0, shorter))
         rest = shorter - begin
@@ -80,19 +80,19 @@ class Listing:
         return begin, _ones(same[::-1])
 
     def _same(self, begin: int, other: "Listing", other_begin: int, count: int) -> "npt.NDArray[Any]":
-        """Of so many files of each, from these rows on, whether they look the same."""
+        """Compare `count` files of each listing, from these rows on."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        mine, others = slice(begin, begin + count), slice(other_begin, other_begin + count)
-        paths = numbers_of(pc.cast(pc.equal(self.paths[mine], other.paths[others]), pa.uint8()))
-        numbers = (self.sizes[mine] == other.sizes[others]) & (self.mtimes[mine] == other.mtimes[others])
+        own, others = slice(begin, begin + count), slice(other_begin, other_begin + count)
+        paths = numbers_of(pc.cast(pc.equal(self.paths[own], other.paths[others]), pa.uint8()))
+        numbers = (self.sizes[own] == other.sizes[others]) & (self.mtimes[own] == other.mtimes[others])
         same: npt.NDArray[Any] = numbers & (paths != 0)
         return same
 
 
 def joined(parts: Sequence[Listing]) -> Listing:
-    """The files of all parts, one part after the other. There is at least one."""
+    """Return the files of all parts, one part after the other. There must be at least one part."""
     import numpy as np
     import pyarrow as pa
 
@@ -103,7 +103,7 @@ def joined(parts: Sequence[Listing]) -> Listing:
 
 
 def _ones(values: "npt.NDArray[Any]") -> int:
-    """How many there are before the first zero."""
+    """Return the number of values before the first zero."""
     return len(values) if values.all() else int(values.argmin())
 
 
@@ -112,7 +112,7 @@ def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:
 
 
 def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[FileVersion]:
-    """As many of the first files as have so many bytes together, and at least one."""
+    """Return the first files, as many as have `max_bytes` together, and at least one."""
     if max_bytes is None:
         return files
     before = accumulate((file.size for file in files), initial=0)
@@ -122,21 +122,22 @@ def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[Fi
 
 
 def is_settled(file: FileVersion, now: datetime | None) -> bool:
-    """Whether whatever is written to a file from now on gives it another time of modification. Object stores have whole
-    seconds, and clocks of their own."""
+    """Whether any later write to a file gives it another time of modification. Object stores have whole seconds, and
+    clocks of their own."""
     if now is None or file.mtime_ns % _SECOND:
         return True
     return _nanoseconds(now) - file.mtime_ns >= _SETTLES
 
 
 def looking_different(file: FileVersion) -> FileVersion:
-    """As a file is recorded that has not settled and whose content is known: it will be compared once it has."""
+    """Return the record of a file that has not settled and whose content is known. It differs, so it is compared
+    later."""
     return file._replace(mtime_ns=file.mtime_ns - 1)
 
 
 def is_old(file: FileVersion, min_age: int | None, now: datetime | None) -> bool:
-    """Whether a file was modified at least so many nanoseconds ago. A time in the future is no younger than one in the
-    past: what is further away than `min_age` is the time of a clock that was wrong, and nobody waits for that."""
+    """Whether a file was modified at least `min_age` nanoseconds ago. A time further in the future than `min_age` comes
+    from a wrong clock, and counts as old."""
     if min_age is None or now is None:
         return True
     return abs(_nanoseconds(now) - file.mtime_ns) >= min_age
@@ -147,7 +148,7 @@ def _nanoseconds(now: datetime) -> int:
 
 
 def split_of(path: str, splits: int) -> int:
-    """The split a file belongs to: a function of its relative path alone, the same in every process and release."""
+    """Return the split of a file: a function of its relative path alone, the same in every process and release."""
     if splits == 1:
         return 0
     return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "big") % splits

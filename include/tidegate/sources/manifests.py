@@ -1,11 +1,11 @@
-"""What a file source has read: manifests, immutable Parquet files on checkpoint storage that list files.
+"""The record of the files that a source has read: manifests, immutable Parquet files on checkpoint storage.
 
 A file that was read and only looks different now is listed once more, as touched, so that it is not compared again.
 
-Each checkpoint adds one manifest with what it read and carries the older ones over, so its cost grows with new files
-only. Small manifests are merged into the new one to keep their number low: sizes shrink at least `_FACTOR` times from
-one to the next, and each file is written to a new manifest about thirty times. What is merged has `_LARGEST` files at
-most, so that no checkpoint writes a long list: a million files are in some twenty manifests.
+Each checkpoint adds one manifest of the files that it read and carries over the older ones, so its cost depends on the
+number of new files only. Small manifests are merged into the new one to keep their number low: sizes shrink at least
+`_FACTOR` times from one to the next, and each file is written to a new manifest about thirty times. A merged manifest
+has `_LARGEST` files at most, so that no checkpoint writes a long list: a million files are in some twenty manifests.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ _COLUMNS = ("path", "size", "mtime_ns", "checkpoint", "checksum", "touched")
 
 
 class ReadFile(NamedTuple):
-    """A file as it was when it was read, and the checkpoint that read it. If it was `touched`, that is how it looked
-    when it was found to be what an older manifest lists."""
+    """A file as it was when it was read, and the checkpoint that read it. A `touched` one is as it looked when its
+    content was found to be that of an older manifest's entry."""
 
     file: FileVersion
     checkpoint: int
@@ -37,7 +37,7 @@ class ReadFile(NamedTuple):
 
 
 def carried(sizes: Sequence[int], fresh: int) -> int:
-    """How many of the manifests (`sizes` in files, oldest first) stay when `fresh` files are added.
+    """Return how many of the manifests (`sizes` in files, oldest first) stay when `fresh` files are added.
 
     The others are merged into the new one.
     """
@@ -52,19 +52,19 @@ def extend(
     handles: Sequence[StateHandle],
     fresh: Sequence[FileVersion],
     context: SourceContext,
-    is_mine: Callable[[str], bool] | None,
+    is_own: Callable[[str], bool] | None,
     touched: Sequence[ReadFile] = (),
 ) -> tuple[StateHandle, ...]:
-    """The manifests that list the files of `handles`, `fresh` and `touched`. Writes one file. Of what is merged into
-    it, files of other splits are left out, which a split has from before their number changed: the others list them
-    too. `is_mine` is None if there is one split."""
+    """Return manifests that list the files of `handles`, `fresh` and `touched`. Writes one file. Merging leaves out
+    files of other splits, which a split has from before the number of splits changed: the others list them, too.
+    `is_own` is None if there is one split."""
     import pyarrow as pa
 
     new = [*(ReadFile(file, context.checkpoint_id) for file in fresh), *touched]
     keep = carried([handle.rows for handle in handles], len(new))
     merged = [columns(handle, context.storage, _COLUMNS) for handle in handles[keep:]]
-    if is_mine is not None:
-        merged = [_only(table, is_mine) for table in merged]
+    if is_own is not None:
+        merged = [_only(table, is_own) for table in merged]
     table = _latest(pa.concat_tables([*merged, _table(new)]))
     content, rows = _encode(table), table.num_rows
     path = f"{context.prefix}.parquet"
@@ -76,13 +76,13 @@ def extend(
 
 
 def read(handles: Iterable[StateHandle], storage: ReadableStorage) -> list[ReadFile]:
-    """The files that manifests list. Raises `StateIntegrityError` if one is not what was written."""
+    """Return the files that manifests list. Raise `StateIntegrityError` if a manifest is not as it was written."""
     return [row for handle in handles for row in _rows(columns(handle, storage, _COLUMNS))]
 
 
 def find(paths: Collection[str], handles: Iterable[StateHandle], storage: ReadableStorage) -> dict[str, ReadFile]:
-    """Those of these files that manifests list, by path, each as it was when most of it was there: what had nothing in
-    it may have been read twice. Raises `StateIntegrityError`."""
+    """Return those of these files that manifests list, by path, each with the largest size in which it was read: an
+    empty file may have been read twice. Raise `StateIntegrityError`."""
     import pyarrow.compute as pc
 
     wanted = strings(paths)
@@ -92,7 +92,7 @@ def find(paths: Collection[str], handles: Iterable[StateHandle], storage: Readab
 
 
 def files(handle: StateHandle, storage: ReadableStorage) -> Listing:
-    """What a manifest lists, by columns. Raises `StateIntegrityError` if it is not what was written."""
+    """Return the files of a manifest by columns. Raise `StateIntegrityError` if it is not as it was written."""
     import pyarrow as pa
 
     table = columns(handle, storage, ("path", "size", "mtime_ns"))
@@ -102,12 +102,12 @@ def files(handle: StateHandle, storage: ReadableStorage) -> Listing:
 
 
 def columns(handle: StateHandle, storage: ReadableStorage, names: Sequence[str]) -> "pa.Table":
-    """Some columns of what a manifest lists. Raises `StateIntegrityError` if it is not what was written."""
+    """Return some columns of a manifest. Raise `StateIntegrityError` if it is not as it was written."""
     return _decode(_content(handle, storage), names)
 
 
 def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: ReadableStorage) -> list[FileVersion]:
-    """The files listed by `after` and not by `before`, once each. Reads only the manifests in which the two differ."""
+    """Return the files in `after` and not in `before`, once each. Reads only the manifests in which the two differ."""
     old, new = {handle.path for handle in before}, {handle.path for handle in after}
     known = {row.file[:2] for row in read((handle for handle in before if handle.path not in new), storage)}
     rows = read((handle for handle in after if handle.path not in old), storage)
@@ -140,7 +140,7 @@ def _table(rows: Sequence[ReadFile]) -> "pa.Table":
 
 
 def _latest(table: "pa.Table") -> "pa.Table":
-    """One row a file: a manifest is looked up by path. What was touched is in it as it looks now."""
+    """Keep one row for each file, because a manifest is searched by path. A touched file is in it as it is now."""
     if len(set(table["path"].to_pylist())) == table.num_rows:
         return table
     found: dict[str, ReadFile] = {}
@@ -151,7 +151,7 @@ def _latest(table: "pa.Table") -> "pa.Table":
 
 
 def _only(table: "pa.Table", is_wanted: Callable[[str], bool]) -> "pa.Table":
-    """By positions: `filter` makes a column of a list, and PyArrow imports pandas for that."""
+    """Keep the wanted rows, by position: `filter` makes a column of a list, for which PyArrow imports pandas."""
     return table.take(integers([row for row, path in enumerate(table["path"].to_pylist()) if is_wanted(path)]))
 
 
@@ -167,8 +167,8 @@ def _decode(content: bytes, names: Sequence[str]) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # By the caller's thread. `read_table` leaves threads behind that let go of `content` when they come to it; where
-    # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
+    # In the caller's thread. `read_table` leaves threads behind that release `content` later. If the interpreter ends
+    # before that, they abort the process (exit code 134) after all its work is done.
     return pq.ParquetFile(pa.BufferReader(content)).read(list(names), use_threads=False)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Names(NamedTuple):
-    """Patterns with one star, lower-case, and which programs write files of such names."""
+    """Patterns with one star, in lower case, and the programs that write files of such names."""
 
     patterns: tuple[str, ...]
     written_by: str
@@ -45,13 +45,12 @@ _HIDDEN = NEVER_DATA[0].patterns[0][:-1], NEVER_DATA[0].patterns[1][:-1]
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a name on this relative path says that it is not for readers."""
+    """Whether a name on this relative path is that of a hidden file or directory."""
     return any(part.startswith(_HIDDEN) for part in path.split("/"))
 
 
 def is_finished(path: str) -> bool:
-    """Whether the file's name is one of data that its writer has finished, and no directory on its relative path is
-    hidden."""
+    """Whether the file's name is one of complete data, and no directory on its relative path is hidden."""
     name = path.rpartition("/")[2].lower()
     if name.startswith(_BEGINNINGS) or name.endswith(_ENDINGS) or name in _WHOLE:
         return False

@@ -1,7 +1,7 @@
-"""Reads Parquet files inside Spark tasks with Arrow alone, where Spark has no file system for the place they lie in.
+"""Reads Parquet files inside Spark tasks with Arrow alone, if Spark has no file system for their place.
 
-The rows are those that Spark would read. A column is converted if no value can change; what Arrow cannot read as Spark
-does is an error. Runs on executors, which need only pyarrow.
+The rows are those that Spark would read. A column is converted if no value can change. Data that Arrow cannot read as
+Spark does is an error. Runs on executors, which need only pyarrow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ _VERSION, _OLD_CALENDAR = (
 
 @dataclass(frozen=True, slots=True)
 class ParquetPlan:
-    """Passed to `mapInArrow` over a range: each id is a bin of files below `location`. `exact`: see
-    `parquet_footers.Expected`. `advice`: how Spark comes to read them itself."""
+    """Reads files by `mapInArrow` over a range, where each id is a bin of files below `location`. For `exact`, see
+    `parquet_footers.Expected`. `advice` tells the user how Spark can read them itself."""
 
     location: str
     bins: Sequence[tuple[Part, ...]]
@@ -83,7 +83,7 @@ class ParquetPlan:
             )
 
     def _found(self, stored: "pa.Schema") -> dict[str, str]:
-        """The columns of the schema that the file has, by what it calls them."""
+        """Return the columns of the schema that the file has, with the file's names for them."""
         alike = str if self.exact else str.lower
         there = {alike(self.aliases.get(name.lower(), name)): name for name in stored.names}
         return {name: there[alike(name)] for name in self.schema.names if alike(name) in there}
@@ -101,8 +101,8 @@ class ParquetPlan:
 
 
 def is_read_as(stored: "pa.DataType", wanted: "pa.DataType") -> bool:
-    """Whether Spark reads a column that is stored in one type as the other, and no value changes. The sizes of integers
-    were compared by `parquet_footers`."""
+    """Whether Spark reads a column stored in one type as the other, without changing a value. `parquet_footers` has
+    compared the sizes of integers."""
     import pyarrow.types as of
 
     if stored == wanted or of.is_null(stored):
@@ -150,7 +150,7 @@ def _column(found: "pa.Array | None", wanted: "pa.DataType", rows: int) -> "pa.A
     return found if found.type == wanted else found.cast(wanted)
 
 
-def _is_of_old_calendar(said: Mapping[bytes, bytes]) -> bool:
-    """Whether a file's writer, which names itself in the footer, was Spark with the calendar of its version 2."""
-    version = said.get(_VERSION, b"").split(b".")[0]
-    return (version.isdigit() and int(version) < 3) or any(key in said for key in _OLD_CALENDAR)
+def _is_of_old_calendar(properties: Mapping[bytes, bytes]) -> bool:
+    """Whether the footer names Spark with the calendar of its version 2 as the file's writer."""
+    version = properties.get(_VERSION, b"").split(b".")[0]
+    return (version.isdigit() and int(version) < 3) or any(key in properties for key in _OLD_CALENDAR)

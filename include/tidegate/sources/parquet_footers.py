@@ -1,8 +1,8 @@
-"""What the footers of Parquet files say, looked at before any row is read: the columns that a file has, and whether its
-rows can all be there.
+"""Checks the footers of Parquet files before any row is read: the columns of a file, and whether all its rows exist.
 
-Spark reads columns that it does not find as null, and passes over row groups that a footer places outside of the file.
-Some integers it cuts off. The verdict is the same whether Spark reads the rows or a Spark task by itself.
+Spark reads columns that it does not find as null, passes over row groups that a footer places outside of the file, and
+truncates some integers. The result of the check is the same whether Spark reads the rows or a Spark task does by
+itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,20 +35,20 @@ _HOLDS = {
     "uint32": "BIGINT",
     "uint64": "DECIMAL(20, 0)",
 }
-#: A column of nulls alone may have no type. Spark finds integers there, and does not read these as one of those types.
+#: A column of nulls only may have no type. Spark sees integers there, and does not read them as one of these types.
 _NOT_OF_NULLS = {"string", "binary", "boolean", "timestamp", "timestamp_ntz"}
 _MICROSECONDS = (
     "Spark has microseconds, and reads no nanoseconds. Deliver the file with microseconds, with pandas by "
     'to_parquet(…, coerce_timestamps="us", allow_truncated_timestamps=True)'
 )
-#: What can be asked instead of a footer that Arrow does not understand: the names of a file's columns, by its path.
+#: Reads the names of a file's columns, by its path, if Arrow does not understand its footer.
 NamesOf = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The columns of a schema, as a pyspark `StructType`, and what other columns and names mean. `exact`: the session
-    tells upper and lower case apart."""
+    """The columns of a schema, as a pyspark `StructType`, and the treatment of other columns and names. `exact`: the
+    session distinguishes upper and lower case."""
 
     schema: "StructType"
     allowed: Allowed
@@ -56,13 +56,13 @@ class Expected:
     exact: bool = False
 
     def column(self, name: str) -> str:
-        """The column that a file's column is, in lower case unless that matters."""
+        """Return the column of the schema for a file's column, in lower case unless case matters."""
         column = self.aliases.get(name.lower(), name)
         return column if self.exact else column.lower()
 
 
 class Footers:
-    """Looks at the footers of files below one location, once at each file as it is."""
+    """Checks the footers of files below one location. Every version of a file is checked once."""
 
     def __init__(self) -> None:
         self._fine: set[tuple[bool, FileVersion]] = set()
@@ -70,19 +70,19 @@ class Footers:
     def check(
         self, location: str, files: Sequence[FileVersion], expected: Expected, names_of: NamesOf | None = None
     ) -> bool:
-        """Raises `MalformedRowsError` for the first file that does not fit. False: there are footers that only Spark
-        may understand, and no `names_of` to ask."""
+        """Raise `MalformedRowsError` for the first file that does not fit. Return False if there are footers that only
+        Spark may understand, and no `names_of` to read their columns."""
         from pyarrow import fs
 
         filesystem, root = fs.FileSystem.from_uri(location)
-        check = _FooterCheck(filesystem, root.rstrip("/"), location, expected)
+        footers = _FooterCheck(filesystem, root.rstrip("/"), location, expected)
         new = [file for file in files if (expected.exact, file) not in self._fine]
         if not new:
             return True
         with ThreadPoolExecutor(min(_THREADS, len(new))) as pool:
-            unknown = [file for file, known in zip(new, pool.map(check.at, new), strict=True) if not known]
+            unknown = [file for file, known in zip(new, pool.map(footers.is_fine, new), strict=True) if not known]
         for file in unknown if names_of is not None else ():
-            check.require_names(file, names_of(file.path))  # type: ignore[misc]
+            footers.require_names(file, names_of(file.path))  # type: ignore[misc]
         self._fine = {(expected.exact, file) for file in {*files} - {*unknown}}
         return not unknown
 
@@ -94,8 +94,8 @@ class _FooterCheck:
     location: str
     expected: Expected
 
-    def at(self, file: FileVersion) -> bool:
-        """Whether the footer is known to be fine. Raises `MalformedRowsError` if it is not."""
+    def is_fine(self, file: FileVersion) -> bool:
+        """Whether the footer is known to be fine. Raise `MalformedRowsError` if it is not."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -116,14 +116,14 @@ class _FooterCheck:
         return True
 
     def require_names(self, file: FileVersion, names: Sequence[str]) -> None:
-        """Raises `MalformedRowsError` if the file has other columns than it may have."""
+        """Raise `MalformedRowsError` if the file has other columns than it may have."""
         allowed, there = self.expected.allowed, [self.expected.column(name) for name in names]
         wanted = [self.expected.column(name) for name in self.expected.schema.names]
         named = list(zip(self.expected.schema.names, wanted, strict=True))
         if twice := [name for name, key in named if there.count(key) > 1]:
-            said = twice_in(names, [key.lower() for key in there], twice)
-            case = "" if "both" in said else ", in upper and lower case"
-            raise self._wrong(file, f"has {said}{case}", "")
+            repeated = twice_in(names, [key.lower() for key in there], twice)
+            case = "" if "both" in repeated else ", in upper and lower case"
+            raise self._wrong(file, f"has {repeated}{case}", "")
         missing = [name for name, key in named if key not in there]
         extra = sum(key not in wanted for key in there)
         if missing and extra and allowed.adds_only:
@@ -156,27 +156,27 @@ class _FooterCheck:
 
 
 def _missing_rows(found: "pq.FileMetaData", size: int) -> str | None:
-    """Why not all rows that a footer promises can be there."""
+    """Return why not all rows of a footer can exist; None if they can."""
     groups = [found.row_group(at) for at in range(found.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     if found.num_rows > rows:
-        return f"its footer says {found.num_rows} rows, and its row groups have {rows}"
+        return f"its footer promises {found.num_rows} rows, and its row groups have {rows}"
     for group in groups:
         for at in {0, group.num_columns - 1} if group.num_columns else ():
             column = group.column(at)
             start, dictionary = column.data_page_offset, column.dictionary_page_offset
             start = dictionary if dictionary and dictionary < start else start
             if start < 0 or start + column.total_compressed_size > size:
-                return f"its footer says {found.num_rows} rows, and places some of them behind the end of the file"
+                return f"its footer promises {found.num_rows} rows, and places some of them behind the end of the file"
     return None
 
 
 def _unfit(stored: "pa.DataType", declared: str, column: "_Column") -> str | None:
-    """What to do about a column that is stored in this type; None if Spark may read it."""
+    """Return the advice for a column that is stored in a type that does not fit; None if Spark may read it."""
     import pyarrow as pa
 
     if pa.types.is_null(stored) and declared in _NOT_OF_NULLS:
-        return 'Leave the column out of the file and say missing_columns="null" at the source'
+        return 'Leave the column out of the file and set missing_columns="null" at the source'
     is_nested = pa.types.is_nested(stored)
     if is_nested != (declared in ("struct", "array", "map")) and not pa.types.is_null(stored):
         return "Declare the column as it is stored"
@@ -188,7 +188,7 @@ def _unfit(stored: "pa.DataType", declared: str, column: "_Column") -> str | Non
     unsigned = pa.types.is_unsigned_integer(stored)
     if stored.bit_width + unsigned <= bits:
         return None
-    if bits < 32 and stored.bit_width <= 32 - unsigned:  # which Spark cuts off
+    if bits < 32 and stored.bit_width <= 32 - unsigned:  # Spark truncates these
         found = column.range()
         if found is not None and -(1 << (bits - 1)) <= found[0] and found[1] < 1 << (bits - 1):
             return None
@@ -197,17 +197,17 @@ def _unfit(stored: "pa.DataType", declared: str, column: "_Column") -> str | Non
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What a footer says of a column without others inside."""
+    """The entry of a footer for a column that is not nested."""
 
     found: "pq.FileMetaData"
     name: str
 
     def is_int96(self) -> bool:
-        """Whether it holds timestamps as Spark writes them, which Arrow shows as nanoseconds."""
+        """Whether it has timestamps as Spark writes them, which Arrow shows as nanoseconds."""
         return bool(self.found.schema.column(self._place()).physical_type == "INT96")
 
     def range(self) -> tuple[int, int] | None:
-        """The smallest and the largest of its integers, as far as it is known; of no values, zeros."""
+        """Return the smallest and the largest integer; None if unknown, zeros if there are no values."""
         place, bounds = self._place(), [0]
         for group in range(self.found.num_row_groups):
             column = self.found.row_group(group).column(place)

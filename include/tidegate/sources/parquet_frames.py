@@ -1,5 +1,5 @@
-"""Parquet files of a source as a DataFrame: read by Spark, or by Arrow inside of Spark tasks if Spark has no file
-system for the place they lie in. Which of the two is known before there is a file.
+"""Parquet files of a source as a DataFrame. Spark reads them, or Arrow does inside of Spark tasks if Spark has no file
+system for their place. Which of the two it is, is known before there is a file.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from tidegate.sources.files import FileSource
 
-# Every row of exactly the given files, or an error.
+# Either every row of exactly the given files is read, or an error is raised.
 _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 def require_readable(source: "FileSource", spark: "SparkSession", location: str) -> None:
-    """Raises `PipelineDefinitionError` if the source has options for Spark's reader, which cannot read there."""
+    """Raise `PipelineDefinitionError` if the source has options for Spark's reader, which cannot read there."""
     if source.options and not reaches(spark, location):
         raise PipelineDefinitionError(
             f"The source of {location!r} has options of Spark's reader for Parquet ({', '.join(source.options)}), and "
@@ -47,7 +47,8 @@ def parquet_frame(
     footers: Footers,
     tasks: int,
 ) -> "DataFrame":
-    """The rows of some files, followed by the `partitions`. Raises `MalformedRowsError` if a footer does not fit."""
+    """Return the rows of some files, followed by the `partitions`. Raise `MalformedRowsError` if a footer does not
+    fit."""
     if reaches(spark, location):
         return _by_spark(source, spark, location, files, expected, partitions, footers)
     from pyspark.sql import functions as F
@@ -94,12 +95,12 @@ def _named(name: str) -> str:
 
 
 def arrow_schema(columns: "StructType") -> "pa.Schema":
-    """The columns in the types in which Spark sends them to Python."""
+    """Return the columns in the types in which Spark passes them to Python."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if "timezone" in signature(to_arrow_schema).parameters:
         return to_arrow_schema(columns, timezone="UTC")
-    return to_arrow_schema(columns)  # Spark 4.1 knows no other zone
+    return to_arrow_schema(columns)  # Spark 4.1 has no other zone
 
 
 def _spark_path(location: str, path: str) -> str:

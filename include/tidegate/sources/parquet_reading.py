@@ -1,7 +1,7 @@
-"""Reads small Parquet files inside a Spark task with Arrow: the same rows as Spark's reader, without its start.
+"""Reads small Parquet files inside a Spark task with Arrow: the same rows as Spark's reader, without its start-up time.
 
-Only what means the same to both is read here. A column of another type than the schema says, a date from before the
-calendars agreed, a damaged file: all that is left to Spark, which converts it or says what is wrong. Runs on
+Only data that has the same meaning for both is read here. A column whose type differs from the schema's, a date from
+before the calendars agreed, or a damaged file is left to Spark, which converts it or reports the error. Runs on
 executors, which need only pyarrow.
 """
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from tidegate.sources.files import FileSource
 
-_MOST_FILES = 100  # each is opened by every Spark task that reads
+_MOST_FILES = 100  # every reading Spark task opens all of them
 _COMPRESSIONS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 _ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 ROWS = 131_072  # of a batch
-# Before these, Spark asks which calendar a file's writer used: 1582-10-15 in days, 1900-01-01 in microseconds.
+# Before these, the calendar of a file's writer matters to Spark: 1582-10-15 in days, 1900-01-01 in microseconds.
 _FIRST_DAY, _FIRST_MICROSECOND = -141_427, -2_208_988_800_000_000
 
 
 def reader_of(source: "FileSource", location: str, files: Sequence[FileVersion]) -> "ParquetReader | None":
-    """None if Spark must read these files. It also is what refuses a colon in a name."""
+    """Return a reader; None if Spark must read these files. Spark also refuses a colon in a name."""
     if source.options or source.partitions or not 0 < len(files) <= _MOST_FILES:
         return None
     paths = tuple(file.path for file in files)
@@ -75,15 +75,15 @@ def _rows(
 
 
 def _found(stored: "pa.Schema", schema: "pa.Schema", aliases: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The columns of `schema` that the file has, by what it calls them."""
+    """Return the columns of `schema` that the file has, with the file's names for them."""
     names: dict[str, list[str]] = {}
     for name in stored.names:
         names.setdefault(name.lower(), []).append(name)
     found = {}
     for column in schema:
         called = [column.name, *aliases.get(column.name, ())]
-        same = [name for each in called for name in names.get(each.lower(), [])]
-        # Whether case counts is a setting of the session; and Arrow takes a dot for the way into a struct.
+        same = [name for alias in called for name in names.get(alias.lower(), [])]
+        # Whether case counts is a setting of the session. Arrow takes a dot for the path into a struct.
         if len(same) > 1 or not set(same) <= set(called) or any("." in name for name in same):
             raise LeftToSparkError(f"it is not clear which column is {column.name}")
         if same:
@@ -95,7 +95,7 @@ def _found(stored: "pa.Schema", schema: "pa.Schema", aliases: Mapping[str, Seque
 
 
 def _require_plain(metadata: "pq.FileMetaData", columns: Sequence[str]) -> None:
-    """Raises `LeftToSparkError` unless these columns are stored in a way that Spark's reader has, too."""
+    """Raise `LeftToSparkError` unless these columns are stored in a way that Spark's reader supports, too."""
     places = [at for at in range(metadata.num_columns) if metadata.schema.column(at).path in columns]
     for group in range(metadata.num_row_groups):
         for at in places:
@@ -109,7 +109,7 @@ def _require_plain(metadata: "pq.FileMetaData", columns: Sequence[str]) -> None:
 def _means_the_same(stored: "pa.DataType", wanted: "pa.DataType") -> bool:
     import pyarrow as pa
 
-    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(wanted):  # the name of a zone changes no moment
+    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(wanted):  # the name of a zone changes no instant
         return stored.unit == wanted.unit == "us" and (stored.tz is None) == (wanted.tz is None)
     return bool(stored == wanted or (pa.types.is_large_string(stored) and pa.types.is_string(wanted)))
 

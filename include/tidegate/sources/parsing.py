@@ -1,4 +1,4 @@
-"""How the files of a source become rows.
+"""Turns the files of a source into rows.
 
 Text files are decoded and divided into records by our own Spark tasks (`reading.py`), because Spark replaces bytes that
 it cannot decode and reads a CSV dialect of its own. Spark then parses each record (`text_rows.py`). Parquet files are
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidegate.sources.files import FileSource
 
-MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
+MALFORMED = "file STRING, record STRING, reason STRING"  # the columns of the quarantine
 
 
 def frame(
@@ -39,10 +39,10 @@ def frame(
     partitions: Sequence[PartitionColumn],
     footers: Footers,
 ) -> "DataFrame":
-    """A lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
+    """Return a lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
     `malformed` as `MALFORMED`.
 
-    Raises `PipelineDefinitionError` if the schema is not Spark DDL or has a column of the partitions,
+    Raise `PipelineDefinitionError` if the schema is not Spark DDL or has a column of the partitions,
     `MalformedRowsError` for an impossible file name, or for a Parquet file whose footer does not fit.
     """
     from pyspark.errors import ParseException
@@ -70,8 +70,8 @@ def _frame(
     names = {name.lower() for name in schema.names}
     if both := [column.name for column in partitions if column.name.lower() in names]:
         raise PipelineDefinitionError(
-            f"The source of {location!r} has {', '.join(both)} both in its schema and in its partitions. What names of "
-            "directories say does not stand in the files: leave it out of the schema."
+            f"The source of {location!r} has {', '.join(both)} both in its schema and in its partitions. Values from "
+            "names of directories are not in the files: leave the column out of the schema."
         )
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
@@ -96,12 +96,12 @@ def _frame(
 
 
 def struct_of(ddl: str) -> "StructType":
-    """The columns that a DDL text declares."""
+    """Return the columns that a DDL text declares."""
     from pyspark.sql.types import StructType
 
     return cast("StructType", StructType.fromDDL(ddl))  # declared as any type: the text may be that of one
 
 
 def expected_columns(source: "FileSource", schema: "StructType", exact: bool = False) -> Expected:
-    """What Parquet files of a source must have."""
+    """Return the columns that Parquet files of a source must have."""
     return Expected(schema, allowed_of(source), aliases_of(source), exact)

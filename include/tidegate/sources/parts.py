@@ -1,4 +1,4 @@
-"""Which files, and which parts of large ones, a Spark task reads."""
+"""Divides files, and parts of large ones, among Spark tasks."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tidegate.sources.reading import TextFormat
 
 _SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
-_OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
+_OPENING = 1 << 20  # the cost of opening a file, as bytes that could be read in that time
 
 
 class Part(NamedTuple):
-    """A file from byte `start` on, up to the first line that begins at or after `end`; None: to the end of the file."""
+    """A file from byte `start` up to the first line that begins at or after `end`; None: to the end of the file."""
 
     path: str
     start: int = 0
@@ -27,8 +27,8 @@ class Part(NamedTuple):
 
 
 def packed(files: Sequence[FileVersion], form: "TextFormat | None", tasks: int) -> list[tuple[Part, ...]]:
-    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task. Without a
-    form they are not divided."""
+    """Divide files into work for about `tasks` Spark tasks or more, none much larger than a full Spark task. Without a
+    form the files are not cut."""
     size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
     weighed: list[tuple[int, Part]] = []
     for file in files:
@@ -50,8 +50,8 @@ def packed(files: Sequence[FileVersion], form: "TextFormat | None", tasks: int) 
 def parts_of(
     location: str, bins: Sequence[tuple[Part, ...]], batches: "Iterable[pa.RecordBatch]"
 ) -> "Iterator[tuple[pafs.FileSystem, str, Part]]":
-    """The parts that a Spark task reads, whose rows are numbers of bins, each with the file system and root of their
-    location."""
+    """Yield the parts that a Spark task reads, each with the file system and root of their location. Rows are numbers
+    of bins."""
     from pyarrow import fs
 
     with carried(location):

@@ -1,4 +1,4 @@
-"""Files of a source that have columns of their own, by their names, as one DataFrame of the source's rows."""
+"""Files whose columns depend on their names, as one DataFrame of the source's rows."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -26,21 +26,21 @@ def frame_of_all(
     partitions: Sequence[PartitionColumn],
     footers: Footers,
 ) -> "DataFrame":
-    """`parsing.frame` of all files, each read by the schema that its name has."""
+    """Return `parsing.frame` of all files, each read by the schema for its name."""
     frames = []
-    for each, own in by_names(named, files) if named and files else [(None, list(files))]:
-        if each is None:
+    for entry, own in by_names(named, files) if named and files else [(None, list(files))]:
+        if entry is None:
             frames.append(parsing.frame(source, spark, source.location, own, output, partitions, footers))
             continue
-        rows = parsing.frame(each.source, spark, source.location, own, output, partitions, each.footers)
-        frames.append(_in_columns(rows, each, source, partitions) if output == "rows" else rows)
+        rows = parsing.frame(entry.source, spark, source.location, own, output, partitions, entry.footers)
+        frames.append(_in_columns(rows, entry, source, partitions) if output == "rows" else rows)
     return reduce(lambda left, right: left.union(right), frames)
 
 
 def _in_columns(
     rows: "DataFrame", named: NamedFiles, source: "FileSource", partitions: Sequence[PartitionColumn]
 ) -> "DataFrame":
-    """Null where the files have no such column."""
+    """Return rows in the source's columns, with null where the files have no such column."""
     from pyspark.sql import functions as F
 
     schema: StructType = parsing.struct_of(source.file_schema)

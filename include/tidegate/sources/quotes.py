@@ -1,6 +1,6 @@
-"""Where quoted fields of CSV begin and end, one record after the other, where counting quotes is not enough.
+"""Finds quoted fields of CSV, one record after the other, where counting quotes is not enough.
 
-Only searches for single characters and fixed strings. Regular expressions that repeat a group possessively match
+It only searches for single characters and fixed strings. Regular expressions that repeat a group possessively match
 wrongly on Python 3.11 before 3.11.5, which current distributions ship.
 """
 
@@ -16,15 +16,15 @@ UNESCAPED = "a quote inside a quoted field is not escaped"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How records end. `escape` may be the quote itself; a quote inside a quoted field is then doubled."""
+    """The rules for the end of a record. If `escape` is the quote itself, a quote inside a quoted field is doubled."""
 
     separator: bytes = b","
     quote: bytes = b""
     escape: bytes = b""  # empty: no quote can be inside a quoted field
     comment: bytes = b""
     line_end: bytes = b""  # empty: LF, CRLF and CR
-    blanks_before: bool = False  # blanks before a quoted field do not count
-    blanks_after: bool = False  # those after its closing quote do not count
+    blanks_before: bool = False  # blanks before a quoted field are ignored
+    blanks_after: bool = False  # blanks after its closing quote are ignored
     multiline: bool = True  # whether line ends inside quotes belong to the field; else every line is a record
 
     @property
@@ -35,7 +35,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of a piece by their bounds, those with a problem by index, and where the first unfinished one begins."""
+    """Records of a piece by their bounds, problems by the index of their record, and the start of the unfinished
+    one."""
 
     bounds: list[tuple[int, int]]
     problems: dict[int, str]
@@ -43,7 +44,7 @@ class Records:
 
 
 def scan(data: bytes, rules: Rules, final: bool, ends: Sequence[int], nexts: Sequence[int]) -> Records:
-    """The records of a piece whose lines end at `ends` and whose next lines begin at `nexts`."""
+    """Return the records of a piece whose lines end at `ends` and whose next lines begin at `nexts`."""
     bounds: list[tuple[int, int]] = []
     problems: dict[int, str] = {}
     line, at = 0, 0
@@ -65,9 +66,9 @@ def scan(data: bytes, rules: Rules, final: bool, ends: Sequence[int], nexts: Seq
 def _record(
     data: bytes, at: int, line: int, rules: Rules, final: bool, ends: Sequence[int]
 ) -> tuple[int, str | None] | None:
-    """The last line of the record that begins at `at`, and what is wrong with it. None: it is not whole yet.
+    """Return the last line of the record that begins at `at`, and its problem, if any. None: it is not complete yet.
 
-    A quote that neither opens a field nor stands in a quoted one is text. If nothing closes a field, the line is the
+    A quote that neither opens a field nor is inside a quoted one is text. If nothing closes a field, the line is the
     record.
     """
     problem, last, since = None, line, at
@@ -103,7 +104,7 @@ def _opens(data: bytes, start: int, since: int, quote: int, rules: Rules) -> boo
 
 
 def _closing(data: bytes, at: int, rules: Rules, end: int) -> int | None:
-    """Where the quoted field is closed whose content begins at `at`."""
+    """Return the position of the quote that closes the field whose content begins at `at`; None if there is none."""
     if rules.escape and not rules.doubles:
         special = _either(rules.quote, rules.escape)
         while (found := special.search(data, at, end)) is not None:
@@ -131,19 +132,19 @@ def _either(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
 
 
 def fields(record: bytes, rules: Rules) -> Iterator[bytes]:
-    """The fields of a record that has no problem, without quotes and what escapes them."""
+    """Yield the fields of a record without problems, without quotes and escape characters."""
     for start, begin, closing, end in _spans(record, rules):
         yield record[start:end] if closing is None else _plain(record[begin + 1 : closing], rules)
 
 
 def raw_fields(record: bytes, rules: Rules) -> Iterator[bytes]:
-    """The fields of a record that has no problem, as they stand there."""
+    """Yield the fields of a record without problems, unchanged."""
     for start, _, _, end in _spans(record, rules):
         yield record[start:end]
 
 
 def _spans(record: bytes, rules: Rules) -> Iterator[tuple[int, int, int | None, int]]:
-    """Where each field starts, where its content begins, where its closing quote is, and where it ends."""
+    """Yield the start of each field, the start of its content, its closing quote, and its end."""
     at = 0
     while at <= len(record):
         begin = at

@@ -1,7 +1,7 @@
 """`RangeSource`: a source whose segments are ranges between two positions, read as Arrow.
 
-Decides what a split's snapshot holds, and how the rows of a range reach Spark. What a position is, and which rows lie
-between two of them, is left to the source.
+It decides the content of a split's snapshot, and how the rows of a range reach Spark. The source defines what a
+position is, and which rows are between two positions.
 """
 
 import json
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: JSON that says how far a split has been read: a number, a text, or an object of several. None: nothing was read.
+#: The position up to which a split has been read, as JSON: a number, a text, or an object of several. None: no rows.
 Position: TypeAlias = Any
 
 
 class RangeSource:
-    """The base of a source of rows that lie in some order, such as the rows of a table or the pages of an API.
+    """The base of a source of ordered rows, such as the rows of a table or the pages of an API.
 
     A subclass has a `schema`, and `latest`, `read_between` and `describe`. A checkpoint reads the rows between two
-    positions, and remembers both. So `read_between` must give the same rows again, whenever it is asked: after a crash,
-    and after a restore. It runs in Spark tasks, so the source has nothing that cannot be pickled, such as a connection.
+    positions, and stores both. So `read_between` must return the same rows again whenever it is called: after a crash,
+    and after a restore. It runs in Spark tasks, so the source must not hold an object that cannot be pickled, such as a
+    connection.
 
     Attributes:
         schema: The columns of the rows: Spark DDL, a `StructType` or a pydantic model.
@@ -65,24 +66,26 @@ class RangeSource:
     splits: int = 1
 
     def latest(self, split: int, position: Position) -> Position:
-        """Find how far a split can be read now. It may take less than there is, to bound what a checkpoint reads.
+        """Find the position up to which a split can be read now. It may be an earlier one, to limit a checkpoint.
 
         Args:
             split: The split.
-            position: How far it has been read; None at the start.
+            position: The position up to which it has been read; None at the start.
 
         Returns:
-            The position after the last row that is there for good; `position` itself if nothing has arrived.
+            The position after the last row that will not change; `position` itself if nothing has arrived.
         """
-        raise NotImplementedError(f"{type(self).__name__}.latest is missing: it says how far a split can be read.")
+        raise NotImplementedError(
+            f"{type(self).__name__}.latest is missing: it finds the position up to which to read."
+        )
 
     def latest_within(self, split: int, position: Position, max_bytes: int | None) -> Position:
-        """Find how far a poll goes that should not take many more than some bytes, as the rest is polled soon. By
-        default `latest`.
+        """Find the end of a poll that should not take many more than some bytes, as the rest is polled soon. By default
+        `latest`.
 
         Args:
             split: The split.
-            position: How far it has been read; None at the start.
+            position: The position up to which it has been read; None at the start.
             max_bytes: The bytes; None without a limit.
 
         Returns:
@@ -95,8 +98,8 @@ class RangeSource:
 
         Args:
             split: The split.
-            start: Where the previous range ended; None at the start.
-            end: What `latest` returned.
+            start: The end of the previous range; None at the start.
+            end: The position that `latest` returned.
 
         Returns:
             Batches with the columns of `schema`, in any order. Values are cast to their types. Other columns are left
@@ -113,25 +116,25 @@ class RangeSource:
         raise NotImplementedError(f"{type(self).__name__}.describe is missing: it identifies the source.")
 
     def size(self, split: int, start: Position, end: Position) -> int:
-        """Estimate the bytes of a range. Where they are known, a small range is read several times instead of sending
-        its rows between Spark tasks.
+        """Estimate the bytes of a range. If they are known, a small range is read several times instead of sending its
+        rows between Spark tasks.
 
         Args:
             split: The split.
-            start: Where it begins.
-            end: Where it ends.
+            start: The position before its first row.
+            end: The position after its last row.
 
         Returns:
-            The bytes; 0 if they are not known.
+            The bytes; 0 if they are unknown.
         """
         return 0
 
     def has_ended(self, split: int, position: Position) -> bool:
-        """Say whether nothing will ever follow a position.
+        """Check whether no rows will ever follow a position.
 
         Args:
             split: The split.
-            position: How far it has been read.
+            position: The position up to which it has been read.
 
         Returns:
             Whether the split has finished.
@@ -139,21 +142,21 @@ class RangeSource:
         return False
 
     def divide(self, split: int, positions: Mapping[int, Position]) -> Position:
-        """Find where a split goes on after the number of splits was changed.
+        """Find the position from which a split continues after the number of splits was changed.
 
         Args:
             split: One of the new splits.
-            positions: By former split, how far it has been read.
+            positions: By former split, the position up to which it has been read.
 
         Returns:
             The position from which the new split is read.
 
         Raises:
-            PipelineDefinitionError: By default: the rows of the new splits are not known.
+            PipelineDefinitionError: By default, because the rows of the new splits are unknown.
         """
         raise PipelineDefinitionError(
             f"{type(self).__name__} has {self.splits} splits, and its positions are of {len(positions)}. Nothing was "
-            "read. Give it the former number, or let its method `divide` say where each split goes on."
+            "read. Give it the former number, or let its method `divide` return the position of each new split."
         )
 
     def num_splits(self) -> int:
@@ -161,7 +164,7 @@ class RangeSource:
         return self.splits
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """See `tidegate.ports.Source`. Raises `SourceUnavailableError` where `latest` raises an `OSError`."""
+        """See `tidegate.ports.Source`. Raise `SourceUnavailableError` where `latest` raises an `OSError`."""
         start = self._start(split, restored, context.other_splits)
         try:
             end = self._json(self.latest_within(split, start, context.max_bytes))
@@ -177,7 +180,7 @@ class RangeSource:
         return None if taken.position is None else self._segment(taken.position)
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
-        """See `tidegate.ports.Source`. A Spark task for each range of `arrow_reader`: by default each segment."""
+        """See `tidegate.ports.Source`. Runs a Spark task for each range of `arrow_reader`: by default each segment."""
         if output != "rows":
             raise PipelineDefinitionError(f"{type(self).__name__} has no output {output!r}.")
         return self._frame(spark, self.arrow_reader(segments) if segments else None, self.schema)
@@ -203,7 +206,7 @@ class RangeSource:
         return found.error if found is not None and found.file == self._name() else None
 
     def _start(self, split: int, restored: Snapshot | None, other_splits: Sequence[Snapshot]) -> Position:
-        """Where a poll goes on. The positions of splits that are gone are beside it."""
+        """Return the start of a poll, also from snapshots of splits that no longer exist."""
         if restored is not None and restored.position and restored.position["splits"] == self.splits:
             return restored.position["to"]
         recorded = [
@@ -219,7 +222,7 @@ class RangeSource:
         return Segment(split, {"split": split, "from": start, "to": end}, self.size(split, start, end))
 
     def _json(self, position: Position) -> Position:
-        """As it is read back from a checkpoint: two are compared."""
+        """Return a position as it is read back from a checkpoint, so that two can be compared."""
         try:
             return json.loads(json.dumps(position, allow_nan=False))
         except (TypeError, ValueError) as error:
@@ -242,11 +245,11 @@ class RangeSource:
         return cast("StructType", columns)
 
     def _range(self, split: int, start: Position, end: Position) -> str:
-        """How errors name a range."""
+        """Return the name of a range for errors."""
         return f"split {split} from {start!r} to {end!r}"
 
     def _name(self) -> str:
-        """What its errors are recognised by among those of other sources."""
+        """Return the name that distinguishes its errors from those of other sources."""
         return json.dumps(self.describe(), sort_keys=True)
 
     def _unavailable(self, what: str, error: OSError) -> SourceUnavailableError:
@@ -268,7 +271,8 @@ class RangesReader:
             yield from self.read_one(ranged, schema)
 
     def read_one(self, ranged: Mapping[str, Any], schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
-        """Its `SourceUnavailableError` and `MalformedRowsError` reach the driver whole, where `explain` knows them."""
+        """Read a range. Its `SourceUnavailableError` and `MalformedRowsError` reach the driver, where `explain` finds
+        them."""
         split, start, end = ranged["split"], ranged["from"], ranged["to"]
         where = self.source._range(split, start, end)
         with carried(self.source._name()):
@@ -281,7 +285,7 @@ class RangesReader:
 
 @dataclass(frozen=True)
 class RangesPlan:
-    """What a Spark task does. Row i in, the rows of `reader.ranges[i]` out."""
+    """Reads ranges in Spark tasks: row i becomes the rows of `reader.ranges[i]`."""
 
     reader: RangesReader
     schema: "pa.Schema"
@@ -292,7 +296,7 @@ class RangesPlan:
 
 
 def _fitted(batch: "pa.RecordBatch", schema: "pa.Schema", where: str) -> "pa.RecordBatch":
-    """A batch in the columns of the schema. Raises `MalformedRowsError`."""
+    """Return a batch in the columns of the schema. Raise `MalformedRowsError`."""
     import pyarrow as pa
 
     arrays = []

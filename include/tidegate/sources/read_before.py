@@ -1,8 +1,8 @@
-"""What lies in a directory beside what was read of it, by columns and without an object a file.
+"""Compares a directory with the files that were read from it, by columns and without an object for each file.
 
-Nearly all files of an old directory were read before, and look as they did then. What is left are those that nobody has
-read, and those that look different. Nearly all of a listing is as in the last one, too. So a poll looks up what has
-changed in it, and what the last poll has found.
+Nearly all files of an old directory were read before, and look as they did then. The others are unread files, and files
+that look different. Nearly all of a listing is also as in the last one. So a poll compares only the entries that have
+changed in it, and those that the last poll has found.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-_THREADS = 2  # of more, each takes memory of its own that was not used before
-_TOGETHER = 10_000  # files that are looked up in one go
+_THREADS = 2  # every further thread takes memory of its own
+_TOGETHER = 10_000  # files that are looked up in one step
 
 _Key = tuple[str, str]
 
@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """A comparison, and the rows of the listing that it is about, whether the source reads these files or not."""
+    """A comparison, and the rows of its listing that it names, whether the source reads these files or not."""
 
     listing: Listing
     rows: "npt.NDArray[Any]"
@@ -41,8 +41,8 @@ class _Compared(NamedTuple):
 
 
 class ReadBefore:
-    """The files that manifests list. A cache, not a position: a manifest never changes, so it is read once, and checked
-    then, as long as snapshots list it. `is_selected` says which files the source reads at all."""
+    """The files that manifests list. It is a cache and not a position: a manifest never changes, so it is read and
+    checked once, as long as snapshots list it. `is_selected` tells which files the source reads at all."""
 
     def __init__(self, is_selected: Callable[[FileVersion], bool]) -> None:
         self._is_selected = is_selected
@@ -52,7 +52,7 @@ class ReadBefore:
     def compare(
         self, list_files: Callable[[], Listing], handles: Iterable[StateHandle], storage: ReadableStorage
     ) -> Comparison:
-        """Raises `StateIntegrityError` if a manifest is not what was written, and what `list_files` raises."""
+        """Raise `StateIntegrityError` if a manifest is not as it was written, and the errors of `list_files`."""
         before, last = self._lists, self._last
         wanted = {(handle.path, handle.checksum): handle for handle in handles}
         new = {key: handle for key, handle in wanted.items() if key not in before}
@@ -74,17 +74,17 @@ class ReadBefore:
 def _read_while(
     list_files: Callable[[], Listing], handles: Mapping[_Key, StateHandle], storage: ReadableStorage
 ) -> tuple[Listing, dict[_Key, Listing]]:
-    """A listing, and manifests that are read meanwhile: the first poll of a process reads all that there are."""
+    """List the files, and read manifests at the same time: the first poll of a process reads all of them."""
     with ThreadPoolExecutor(_THREADS) as pool:
         lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
         return list_files(), dict(zip(handles, lists, strict=True))
 
 
 def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> "npt.NDArray[Any]":
-    """The rows whose answer may not be that of the last time.
+    """Return the rows whose result may differ from the last one.
 
-    The others are files that look as they did in the last listing, of which a manifest said that they were read and
-    looked so, and that manifest is listed still.
+    The others are files that look as they did in the last listing, where a manifest had them as read and looking so,
+    and that manifest is still listed.
     """
     import numpy as np
 
@@ -102,7 +102,7 @@ def _union(*rows: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
 
 
 def _found(listing: Listing, lists: Collection[Listing]) -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
-    """The rows with files that no list has, and those with files that look different in each list that has them."""
+    """Return the rows of files that no list has, and of files that look different in each list that has them."""
     import numpy as np
 
     is_read, is_same = np.zeros((2, len(listing.paths)), bool)
@@ -118,10 +118,10 @@ def _found(listing: Listing, lists: Collection[Listing]) -> "tuple[npt.NDArray[A
 
 
 def _unchanged(listing: Listing, lists: Collection[Listing]) -> "Iterator[npt.NDArray[Any]]":
-    """The rows with files that look as they do in the lists; a part after the other.
+    """Yield the rows of files that look as they do in the lists, part by part.
 
-    A file that looks as it did has the time of modification that it had. So each is looked up among those of about its
-    time: a hash table of so few paths stays in the processor's cache, and one of a million does not.
+    An unchanged file has its former time of modification. So each file is looked up among those of about its time. A
+    hash table of so few paths stays in the processor's cache, and one of a million does not.
     """
     times = _times(listing.mtimes)
 
@@ -137,7 +137,7 @@ def _unchanged(listing: Listing, lists: Collection[Listing]) -> "Iterator[npt.ND
 
 
 def _times(mtimes: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
-    """Between each two of them are about as many files as are looked up in one go. A sample tells them well enough."""
+    """Return times with about `_TOGETHER` files between two of them. A sample is precise enough."""
     import numpy as np
 
     step = max(_TOGETHER // 1000, 1)
@@ -145,10 +145,10 @@ def _times(mtimes: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
 
 
 def _rows_between(mtimes: "npt.NDArray[Any]", times: "npt.NDArray[Any]") -> "list[npt.NDArray[Any]]":
-    """The rows with files from before the first of these times, from between each two of them, and from the last on.
+    """Return the rows of files from before the first of these times, from between two of them, and from the last on.
 
-    Each in the order of the rows: what lies side by side is looked at one after the other. Most manifests are in the
-    order of their times, so their rows follow one another.
+    Each result is in the order of the rows, so that adjacent entries are processed together. Most manifests are in the
+    order of their times, so their rows are adjacent.
     """
     import numpy as np
 
@@ -159,7 +159,7 @@ def _rows_between(mtimes: "npt.NDArray[Any]", times: "npt.NDArray[Any]") -> "lis
 def _compared(
     listing: Listing, rows: "npt.NDArray[Any]", known: Listing
 ) -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
-    """Which of these rows are about files that are known, and whether each looks the same."""
+    """Return which of these rows are files in `known`, and whether each looks the same."""
     among, at = _pairs(listing.paths.take(integers(rows)), known.paths)
     read = rows[among]
     sizes, mtimes = known.sizes[at], known.mtimes[at]
@@ -167,7 +167,7 @@ def _compared(
 
 
 def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> "tuple[npt.NDArray[Any], npt.NDArray[Any]]":
-    """The rows of both in which the same path is. The shorter list is the one to be looked up in."""
+    """Return the rows of both that have the same path. The shorter list becomes the hash table."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -180,7 +180,7 @@ def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> "tuple[npt.NDArr
 
 
 def _rows_and_values(numbers: "pa.Int32Array") -> tuple[Any, Any]:
-    """Of those that are not null: nearly always all of them."""
+    """Return positions and values of numbers that are not null, which are nearly always all of them."""
     import numpy as np
 
     if not numbers.null_count:

@@ -1,8 +1,8 @@
-"""What errors while reading a source's files mean to the user, and how they come from a Spark task to the driver.
+"""Explains errors while reading a source's files, and carries them from a Spark task to the driver.
 
-Tidegate's own errors travel as JSON inside the message, because nothing else survives the way through Java or gRPC.
-Spark's errors (for Parquet files) name the file, percent-encoded, with the cause below. Both have the same text on a
-classic session and over Spark Connect, so the text is examined.
+Tidegate's own errors travel as JSON inside the message, because nothing else passes through Java or gRPC. Spark's
+errors (for Parquet files) name the file, percent-encoded, with the cause below. Both have the same text on a classic
+session and over Spark Connect, so the text is examined.
 """
 
 import json
@@ -39,13 +39,13 @@ _MISMATCH = re.compile(
     r"mismatches when reading Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (.+?)\. SQLST"
 )
 _UNSUPPORTED = re.compile(r"Unsupported encoding: (\w+)|Class [\w.$]*?(\w+)Codec was not found")
-_BYTES = re.compile(r"\[(?:-?\d+(?:, )?)+\]")  # of a file's content, in an error of Java
+_BYTES = re.compile(r"\[(?:-?\d+(?:, )?)+\]")  # bytes of a file, in an error of Java
 _SHOWN = 300  # characters of a reason or cause
 
 
 @contextmanager
 def carried(file: str) -> Iterator[None]:
-    """Around reading a file (an absolute path or URL) in a Spark task: let its errors reach the driver whole."""
+    """Let errors reach the driver complete that are raised while a Spark task reads a file (absolute path or URL)."""
     try:
         yield
     except CheckpointError as error:
@@ -55,14 +55,14 @@ def carried(file: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """An error of ours, and the `file` that was read when it was raised."""
+    """An error of Tidegate, and the `file` that was read when it was raised."""
 
     error: CheckpointError
     file: str
 
 
 def carried_in(text: str) -> Carried | None:
-    """What `carried` put into a message of Spark."""
+    """Return the error that `carried` put into a message of Spark; None if there is none."""
     marked = _MARKED.search(text)
     found = json.loads(bytes.fromhex(marked[1])) if marked else {}
     if "class" not in found:
@@ -73,7 +73,7 @@ def carried_in(text: str) -> Carried | None:
 def translate_read_error(
     error: BaseException, location: str, paths: Iterable[str], line_of: Callable[[str, int, int], int]
 ) -> CheckpointError | None:
-    """The error to raise instead if `error` comes from reading one of these files below `location`, else None.
+    """Return the error to raise instead if `error` comes from reading one of these files below `location`, else None.
 
     `line_of(path, part, line)` is the line number in the file for a line number in one of its parts.
     """
@@ -115,7 +115,7 @@ def damaged(file: str, why: str) -> MalformedRowsError:
 
 
 def unreadable(file: str, error: Exception) -> CheckpointError:
-    """What to raise if a file's content cannot be had: the store does not give it, or it is not what it should be."""
+    """Return the error for a file that cannot be read: the store refuses it, or its content is invalid."""
     if (refusal := refusal_in(error)) is not None:
         return StorageError(f"{file} cannot be read: {refusal.why}. {AS_BEFORE}{refusal.advice}, then run again.")
     return damaged(file, str(error))
@@ -136,7 +136,7 @@ def _unsupported(file: str, what: str) -> MalformedRowsError:
 
 
 def _misfit(found: dict[str, Any], line_of: Callable[[str, int, int], int]) -> MalformedRowsError:
-    """The record itself is not quoted: a file that is not what the schema expects may hold secrets."""
+    """Return the error for a record. It does not quote it: an unexpected file may hold secrets."""
     line = line_of(found["file"], found["part"], found["line"])
     return MalformedRowsError(
         f"{found['location']}/{found['file']} has a row that does not fit the source's schema: line {line} "
@@ -158,7 +158,7 @@ def _of_spark(text: str, files: set[str]) -> CheckpointError | None:
         return of_other_type(file, column, stored, declared.upper(), "Declare the column as it is stored")
     if unsupported := _UNSUPPORTED.search(text):
         return _unsupported(file, unsupported[1] or unsupported[2])
-    causes = [said or kind.rpartition(".")[2] for kind, said in _CAUSE.findall(text)]
+    causes = [message or kind.rpartition(".")[2] for kind, message in _CAUSE.findall(text)]
     return damaged(file, causes[-1] if causes else "Spark gives no reason")
 
 

@@ -1,6 +1,6 @@
-"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, text, problem) out.
+"""Reads text files inside Spark tasks: input are files, output are rows of (file, part, line, record, text, problem).
 
-A record is exact text of its file, or has a `problem` that says why it is not. Spark parses the `text`, or the record
+A record is the exact text of its file, or has a `problem` that explains why not. Spark parses the `text`, or the record
 if that is null. `part` is the byte at which reading began in a file that several Spark tasks share, and `line` counts
 from there. Runs on executors, which need only pyarrow and numpy.
 """
@@ -35,7 +35,7 @@ _ROWS = 32_768  # of a batch
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How the files of a source are read. `header`: the columns that the first record must name."""
+    """The options by which files of a source are read. `header`: the columns that the first record must name."""
 
     format: str
     encoding: str
@@ -52,7 +52,7 @@ class TextFormat:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Passed to `mapInArrow` over a range: each id is a bin of parts."""
+    """Reads parts of files by `mapInArrow` over a range, where each id is a bin of parts."""
 
     location: str
     bins: Sequence[tuple[Part, ...]]
@@ -91,7 +91,7 @@ class _Row(NamedTuple):
 
 
 class _Reading:
-    """One part of one file."""
+    """Reads one part of one file."""
 
     def __init__(self, part: Part, name: str, form: TextFormat, filesystem: "pafs.FileSystem", path: str) -> None:
         self._filesystem = filesystem
@@ -100,12 +100,12 @@ class _Reading:
         self._name = name
         self._form = form
         self._decoder = Decoder(form.encoding, name, at_start=part.start == 0)
-        self._line = 1  # of what comes next, within the part
+        self._line = 1  # the next line, counted within the part
         self._arrangement = Arrangement(form, name)
 
     def rows(self, stream: "pa.NativeFile") -> "Iterator[pa.RecordBatch]":
         self._begun = self._begin(stream)
-        at, rest = self._begun, b""  # where `rest` begins in the UTF-8
+        at, rest = self._begun, b""  # `at` is the start of `rest` in the UTF-8
         for piece, final in self._decoder.pieces(stream):
             data = rest + piece
             whole = self._form.format == "json" and self._form.multiline
@@ -128,7 +128,8 @@ class _Reading:
                 )
 
     def _begin(self, stream: "pa.NativeFile") -> int:
-        """A part begins after the first line end at or after the byte before `start`. The part before ends there."""
+        """Find the start of the part: after the first line end at or after the byte before `start`. The part before
+        ends there."""
         start = self._part.start
         if start == 0:
             return 0
@@ -147,7 +148,7 @@ class _Reading:
         return first
 
     def _read_header(self) -> None:
-        """That of the whole file."""
+        """Read the header of the whole file."""
         if self._arrangement.awaits_header:
             whole = _Reading(Part(self._part.path), self._name, self._form, self._filesystem, self._path)
             with open_file(self._filesystem, self._path, self._name) as stream:
@@ -155,11 +156,11 @@ class _Reading:
             self._arrangement = whole._arrangement
 
     def _end(self) -> int | None:
-        """Where the part ends, without a byte order mark, like `at`. The first part has the file's first record."""
+        """Return the end of the part in the UTF-8, without a byte order mark. The first part has the first record."""
         return None if self._part.end is None else max(self._part.end - self._decoder.skipped, 1)
 
     def _whole(self, data: bytes) -> Split:
-        """A file whose values may span many lines: one record, which `json_texts.values` divides."""
+        """Return a file whose values may span many lines as one record, which `json_texts.values` divides."""
         import numpy as np
 
         one = np.zeros(1 if data.strip() else 0, np.int64)
@@ -183,7 +184,7 @@ class _Reading:
             yield self._batch(data, found, indices[low : low + _ROWS], at)
 
     def _blank(self, data: bytes, starts: "Positions", ends: "Positions") -> "Flags":
-        """Which lines are no records: those of blanks only. In CSV of one column, such a line is a field."""
+        """Return which lines are no records, because they are blank. In CSV of one column, a blank line is a field."""
         import numpy as np
 
         blank: Flags = starts == ends
@@ -213,7 +214,7 @@ class _Reading:
         records = pa.StringArray.from_buffers(len(starts), *buffers)
         try:
             records.validate(full=True)
-        except pa.ArrowInvalid:  # not UTF-8 somewhere
+        except pa.ArrowInvalid:  # some bytes are not UTF-8
             return self._one_by_one(data, found, indices, at)
         nulls = pa.nulls(len(starts), pa.string())
         if self._form.format == "csv":
@@ -232,10 +233,10 @@ class _Reading:
         for index in indices.tolist():
             start = int(found.starts[index])
             line = int(found.lines[index]) + self._line
-            rows += self._looked_at(data[start : found.ends[index]], at + start, line, found.problems.get(index))
+            rows += self._rows_of(data[start : found.ends[index]], at + start, line, found.problems.get(index))
         return self._of_rows(rows)
 
-    def _looked_at(self, record: bytes, at: int, line: int, problem: str | None) -> "list[_Row]":
+    def _rows_of(self, record: bytes, at: int, line: int, problem: str | None) -> "list[_Row]":
         if (undecodable := self._undecodable(record, at, line)) is not None:
             return [_Row(line, self._decoder.shown(record, at), None, undecodable)]
         text = record.decode()
@@ -261,7 +262,7 @@ class _Reading:
         return self._encoded(np.array(lines, np.int64), *(pa.array(text, pa.string()) for text in texts))
 
     def _undecodable(self, record: bytes, at: int, line: int) -> str | None:
-        """Why a record is not text; None if it is. Raises `MalformedRowsError` unless there is a quarantine."""
+        """Return why a record is not text; None if it is. Raise `MalformedRowsError` unless there is a quarantine."""
         broken = self._decoder.broken(record, at)
         if broken is None:
             return None
@@ -280,7 +281,7 @@ class _Reading:
         )
 
     def _lines_before(self) -> int:
-        """Lines before this part. Reads all that lies before, so it is only for an error that ends the reading."""
+        """Count the lines before this part. Reads all of them, so it is only for an error that ends the reading."""
         return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
 
     def _encoded(
@@ -302,7 +303,7 @@ class _Reading:
 
 
 def _up_to(found: Split, end: int) -> Split:
-    """The records that begin before `end`."""
+    """Return the records that begin before `end`."""
     count = int((found.starts < end).sum())
     return Split(found.starts[:count], found.ends[:count], found.lines[:count], 0, 0, found.problems)
 
@@ -314,7 +315,7 @@ def _array(data: bytes) -> "Bytes":
 
 
 def _inside(starts: "Positions", ends: "Positions", size: int) -> "Flags":
-    """Which bytes belong to a record."""
+    """Return which bytes belong to a record."""
     import numpy as np
 
     change = np.zeros(size + 1, np.int8)

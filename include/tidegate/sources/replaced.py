@@ -1,4 +1,4 @@
-"""What a file source has read of a file, beside what the file is now."""
+"""The versions of a file that a source has read, and its present version."""
 
 import os
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ from tidegate.sources.manifests import ReadFile
 
 
 def name_below(location: str, given: str) -> str:
-    """A file's path relative to the source's directory, however somebody names it."""
+    """Return a file's path relative to the source's directory, in whatever form it is given."""
     if absolute(given).startswith(f"{location}/"):
         return absolute(given).removeprefix(f"{location}/")
     return os.path.relpath(os.path.realpath(given), os.path.realpath(location)) if os.path.isabs(given) else given
 
 
 def read_pieces(directory: Directory, rows: Iterable[ReadFile]) -> dict[str, ReadPiece]:
-    """By their paths. Raises `StorageError`."""
+    """Return the pieces by their paths. Raise `StorageError`."""
     by_path = {row.file.path: row for row in rows}
-    found = directory.stat(list(by_path)) if by_path else []
+    found = directory.current(list(by_path)) if by_path else []
     pieces = {}
     for row, now in zip(by_path.values(), found, strict=True):
         then = row.file

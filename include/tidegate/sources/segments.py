@@ -1,4 +1,4 @@
-"""Segments of a `FileSource`: which files they refer to."""
+"""Segments of a `FileSource`, and the files that they refer to."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,5 +13,5 @@ def segment_of(split: int, files: Sequence[FileVersion]) -> Segment | None:
 
 
 def files_of(segments: Iterable[Segment]) -> list[FileVersion]:
-    """The files that segments refer to, in reading order within each."""
+    """Return the files that segments refer to, in reading order within each."""
     return [FileVersion(*file) for segment in segments for file in segment.reference["files"]]

@@ -1,4 +1,4 @@
-"""Which of a directory's files belong to a source, and the columns that the names of their directories give.
+"""Selects a source's files in a directory by their names, and reads columns from the names of their directories.
 
 A writer such as Spark or Hive puts the rows of a day into `day=2013-01-01/`, and leaves the day out of the file. Names
 alone decide, before any file is opened.
@@ -19,7 +19,7 @@ from tidegate.sources.names import is_finished
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: What stands for null in the name of a directory.
+#: The text for null in the name of a directory.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _COLUMN = re.compile(r"\s*([A-Za-z_]\w*)\s*[: ]\s*(\w+)\s*", re.ASCII)
@@ -31,13 +31,13 @@ _TYPES = ("STRING", "DATE", *_BITS)
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A column whose value stands in the name of a directory, as `name=value`."""
+    """A column whose value is in the name of a directory, as `name=value`."""
 
     name: str
     type: str
 
     def text_in(self, path: str) -> str | None:
-        """What stands in a file's relative path; None if nothing does. The innermost directory counts."""
+        """Return its text in a file's relative path; None if there is none. The innermost directory counts."""
         found = [part for part in path.split("/")[:-1] if part.startswith(f"{self.name}=")]
         return unquote(found[-1][len(self.name) + 1 :]) if found else None
 
@@ -51,7 +51,7 @@ class PartitionColumn:
         return bool(_WHOLE.fullmatch(text)) and -limit <= int(text) < limit
 
     def of(self, path: "Column") -> "Column":
-        """The Spark column for a column of paths, each of which has been checked. A plus sign is no blank here."""
+        """Return the Spark column for a column of checked paths. A plus sign is not a blank here."""
         from pyspark.sql import functions as F
 
         text = F.regexp_extract(path, f"(?s)^(?:.*/)?{self.name}=([^/]*)/", 1)
@@ -60,7 +60,7 @@ class PartitionColumn:
 
 
 def partition_columns(ddl: str) -> tuple[PartitionColumn, ...]:
-    """Of a text such as "day DATE, country STRING". Raises `PipelineDefinitionError`."""
+    """Parse a text such as "day DATE, country STRING". Raise `PipelineDefinitionError`."""
     columns: list[PartitionColumn] = []
     for part in ddl.split(","):
         found = _COLUMN.fullmatch(part)
@@ -77,7 +77,7 @@ def partition_columns(ddl: str) -> tuple[PartitionColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files a source takes, by their names alone. `glob` and `exclude` are patterns without braces."""
+    """The files that a source takes, by their names alone. `glob` and `exclude` are patterns without braces."""
 
     glob: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -88,7 +88,7 @@ class Selection:
         return path != self.end_marker and self.why_not(path, found_by or path) is None
 
     def why_not(self, path: str, found_by: str) -> str | None:
-        """Why a file is left out."""
+        """Return why a file is left out; None if it is not."""
         name = found_by.rpartition("/")[2]
         if not is_finished(found_by) or not is_finished(path.rpartition("/")[2]):
             return "by its name not finished, hidden, or about another file"
@@ -98,7 +98,7 @@ class Selection:
 
 
 def takes_none(location: str, paths: Sequence[str], found_by: Mapping[str, str], selection: Selection) -> str | None:
-    """A sentence if there are files, and the source takes none of them."""
+    """Return a sentence if there are files, and the source takes none of them."""
     causes = [(selection.why_not(path, found_by.get(path, path)), path) for path in paths]
     causes = [(why, path) for why, path in causes if path != selection.end_marker]
     if not causes or any(why is None for why, _ in causes):
@@ -113,8 +113,8 @@ def takes_none(location: str, paths: Sequence[str], found_by: Mapping[str, str],
 
 
 def patterns(text: str) -> tuple[str, ...]:
-    """A pattern of file names without its braces: `*.{csv,txt}` is `*.csv` and `*.txt`. Raises
-    `PipelineDefinitionError` for one that no file's name can match."""
+    """Expand the braces of a pattern of file names: `*.{csv,txt}` is `*.csv` and `*.txt`. Raise
+    `PipelineDefinitionError` for a pattern that no file's name can match."""
     if not text or "/" in text or "\0" in text:
         raise PipelineDefinitionError('must be a pattern of file names, such as "*.csv"')
     found = _without_braces(text)
@@ -126,7 +126,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def require_possible(glob: Sequence[str]) -> None:
-    """Raises `PipelineDefinitionError` if all that these patterns match is never read."""
+    """Raise `PipelineDefinitionError` if these patterns match only files that are never read."""
     literal = [re.sub(r"\[[^]]+\]", "x", pattern).replace("?", "x").replace("*", "x") for pattern in glob]
     if not any(map(is_finished, literal)):
         raise PipelineDefinitionError(
@@ -136,7 +136,7 @@ def require_possible(glob: Sequence[str]) -> None:
 
 
 def _without_braces(text: str) -> tuple[str, ...] | None:
-    """None if braces do not match. `[{]` and `[}]` stand for braces."""
+    """Return the patterns; None if braces do not match. `[{]` and `[}]` are literal braces."""
     plain = re.sub(r"\[[{}]\]", "xxx", text)
     begin = plain.rfind("{")
     if begin < 0:
@@ -160,7 +160,7 @@ def check_directories(location: str, paths: Iterable[str], columns: Sequence[Par
             text = column.text_in(path)
             if text is not None and column.holds(text) and not re.search("%(?![0-9A-Fa-f]{2})", path):
                 continue
-            what = f"has no directory {column.name}=…" if text is None else f"says {column.name}={text!r}"
+            what = f"has no directory {column.name}=…" if text is None else f"has {column.name}={text!r}"
             raise MalformedRowsError(
                 f"{location}/{path} {what}, and the source declares the column {column.name} {column.type} by the "
                 "names of directories. Nothing was read. Move the file to where it belongs, or correct `partitions`, "

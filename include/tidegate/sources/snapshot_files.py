@@ -1,8 +1,8 @@
-"""`FileSource(…, mode="snapshot")`: a file that is delivered whole again and again, each version in place of the last.
+"""`FileSource(…, mode="snapshot")`: a file that is delivered as a whole repeatedly, each version replacing the last.
 
 Decides which version is read next. A version is copied to checkpoint storage when it is first read, so that a retry or
-a restore compares the same rows, whatever lies under its name by then. The copies are referred to by snapshots, and so
-are deleted with the checkpoints. `version_changes.py` compares their rows.
+a restore compares the same rows, even if the file was replaced since. Snapshots refer to the copies, which are deleted
+with the checkpoints. `version_changes.py` compares their rows.
 """
 
 import hashlib
@@ -37,12 +37,12 @@ else:
 
 log = logging.getLogger("tidegate")
 
-#: Bytes of a version. It goes through the memory of the process that polls.
+#: The most bytes of a version. It passes through the memory of the process that polls.
 LARGEST = 1 << 30
 
 
 class Versions(_Source):
-    """What a `FileSource` does otherwise if it reads versions. It is a `VersionedSource`."""
+    """The methods of a `FileSource` that reads versions. It is a `VersionedSource`."""
 
     @property
     def version_key(self) -> tuple[str, ...]:
@@ -55,11 +55,11 @@ class Versions(_Source):
         self.schema = f"{self.file_schema.strip()}, {ADDED}"
         is_file = self.glob == "*" and "." in self.path.rstrip("/").rpartition("/")[2]
         self._file = self.location.rpartition("/")[2] if is_file else None
-        self._plausible: set[VersionCopy] = set()  # a cache, not a position: nothing is counted twice
+        self._plausible: set[VersionCopy] = set()  # a cache, not a position: no version is counted twice
         self._counting = Lock()  # several operators read it at once
 
     def _refuse_options(self) -> None:
-        """Raises `PipelineDefinitionError`, as `_check`."""
+        """Raise `PipelineDefinitionError`, as `_check` does."""
         given = {
             "splits": self.splits != 1,
             "partitions": self.partitions is not None,
@@ -70,7 +70,7 @@ class Versions(_Source):
         reasons = {
             "splits": "a version is compared as a whole",
             "partitions": "a version is one file",
-            "schemas": "it has the columns of its schema; evolve and aliases take what drifts",
+            "schemas": "it has the columns of its schema; evolve and aliases accept deviations",
             "end_marker": "a version replaces the one before it, and none is the last",
             "malformed": "a row that is left out of a version would be deleted, so a version is read whole or not at "
             "all",
@@ -79,14 +79,14 @@ class Versions(_Source):
             raise wrong(self, f'mode="snapshot" takes no {name}: {reasons[name]}')
 
     def _check(self) -> None:
-        """Raises `PipelineDefinitionError`."""
+        """Check key, columns and `max_deleted`. Raise `PipelineDefinitionError`."""
         if isinstance(self.key, str) or not self.key:
-            raise wrong(self, 'mode="snapshot" needs the columns that tell its rows apart, such as key=["customer"]')
+            raise wrong(self, 'mode="snapshot" needs the columns that identify a row, such as key=["customer"]')
         there = [name for name, _ in columns_of(self.file_schema)]
         if missing := [name for name in self.key if name not in there]:
             raise wrong(self, f"the key is {', '.join(self.key)}, but its schema has no {', '.join(missing)}")
         if taken := [name for name, _ in columns_of(ADDED) if name in map(str.lower, there)]:
-            raise wrong(self, f"its schema has {', '.join(taken)}, which says what has changed; rename it")
+            raise wrong(self, f"its schema has {', '.join(taken)}, the name of a column of changes; rename it")
         if maps := [name for name, kind in columns_of(self.file_schema) if "map<" in kind.lower().replace(" ", "")]:
             raise wrong(
                 self, f"its schema has the maps {', '.join(maps)}, which cannot be compared; read them as STRING"
@@ -95,13 +95,13 @@ class Versions(_Source):
             raise wrong(self, f"max_deleted is {self.max_deleted}, but must be a share between 0 and 1")
 
     def describe(self) -> dict[str, Any]:
-        said = super().describe() | {"type": "FileSource(mode=snapshot)", "key": list(self.key)}
-        return said | ({} if self.max_deleted == 0.5 else {"max_deleted": self.max_deleted})
+        description = super().describe() | {"type": "FileSource(mode=snapshot)", "key": list(self.key)}
+        return description | ({} if self.max_deleted == 0.5 else {"max_deleted": self.max_deleted})
 
-    # -- which version is next
+    # -- the next version
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """See `ports.Source`. A file that is not there, or has nothing in it, is no version."""
+        """See `ports.Source`. A file that is missing or empty is no version."""
         before = restored or Snapshot()
         require_same_mode(self, before)
         position = dict(before.position or {})
@@ -112,7 +112,7 @@ class Versions(_Source):
         for file in taken:
             directory, name = self._place(file.path)
             content = directory.content(file._replace(path=name))
-            if content is None:  # it is being replaced; so it is looked at again
+            if content is None:  # it is being replaced, so the next poll reads it
                 break
             position = _position(file if is_settled(file, context.now) else looking_different(file))
             last = fresh[-1] if fresh else next(iter(before.handles[-1:]), None)
@@ -125,7 +125,7 @@ class Versions(_Source):
         return self.replay(split, restored, snapshot, context.storage), snapshot
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether the poll left some."""
+        """Whether the poll left versions."""
         return self._behind.get(split, False)
 
     def replay(
@@ -140,7 +140,7 @@ class Versions(_Source):
         return Segment(split, reference, sum(handle.bytes for handle in (*last, *fresh)), files=(*last, *fresh))
 
     def _newer(self, position: Mapping[str, Any], context: SourceContext) -> list[FileVersion]:
-        """What may be a version after that of a position, in their order: that of their names."""
+        """Return the files that may be versions after a position, in the order of their names."""
         last, looked = position.get("file", ""), (position.get("size"), position.get("mtime_ns"))
         found = [file for file in self._there(context) if file.size]
         late = [file.path for file in found if file.path < last and file.mtime_ns > (looked[1] or 0)]
@@ -165,10 +165,10 @@ class Versions(_Source):
         if directory.moved_away([name]):
             target = os.path.basename(os.path.realpath(self.location))
             refuse_links(directory.location, [Link(name, target, False)], lambda _: True)
-        return [file._replace(path=self._file) for file in directory.stat([name]) if file is not None]
+        return [file._replace(path=self._file) for file in directory.current([name]) if file is not None]
 
     def _place(self, name: str) -> tuple[Directory, str]:
-        """Where a file is, and its name there. A link that may be followed is read where it leads."""
+        """Return a file's directory, and its name there. A link that may be followed is read at its target."""
         if self._file is None:
             return Directory(self.location), name
         is_followed = self.follow_links and "://" not in self.location
@@ -181,7 +181,7 @@ class Versions(_Source):
     # -- its rows
 
     def read(self, spark: "SparkSession", segments: Sequence[Segment], output: str = "rows") -> "DataFrame":
-        """See `ports.Source`. Counts first, in a job of its own, whether the versions can be meant."""
+        """See `ports.Source`. Counts rows first, in a job of its own, to check that the versions are plausible."""
         if output != "rows" or not segments:
             rows = parsing.frame(self, spark, self.location, (), output, (), self._footers)
             return rows.selectExpr("*", *(f"cast(null as {kind}) as {name}" for name, kind in columns_of(ADDED)))
@@ -208,7 +208,7 @@ class Versions(_Source):
             raise self._renamed(error, [segment]) from error
 
     def arrow_reader(self, segments: Sequence[Segment]) -> None:
-        """Versions are compared by Spark."""
+        """Return None: versions are compared by Spark."""
         return None
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
@@ -224,15 +224,15 @@ class Versions(_Source):
         return line + (directory.lines_before(path, part, text_format(self, ()).rules) if part else 0)
 
     def _renamed(self, error: CheckpointError, segments: Sequence[Segment]) -> CheckpointError:
-        """An error that names the file instead of its copy."""
-        said = str(error)
+        """Return an error that names the file instead of its copy."""
+        message = str(error)
         for segment in segments:
             for version in chain(*_copies(segment)):
                 copy = f"{segment.reference['url']}/{version.path}"
-                said = said.replace(copy, self._shown(version.file))
-        return type(error)(said)
+                message = message.replace(copy, self._shown(version.file))
+        return type(error)(message)
 
-    # -- what was read
+    # -- versions that were read
 
     def read_since(
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
@@ -240,7 +240,7 @@ class Versions(_Source):
         """See `ports.RereadingSource`. A restore reads the newest version again, and none that it has replaced."""
         fresh = _fresh(restored, taken or Snapshot())
         names = sorted({handle.details["file"] for handle in fresh})
-        gone = [name for name in names if self._place(name)[0].stat([self._place(name)[1]]) == [None]]
+        gone = [name for name in names if self._place(name)[0].current([self._place(name)[1]]) == [None]]
         return ReadSince(len(fresh), sum(handle.bytes for handle in fresh), gone)
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
@@ -250,12 +250,12 @@ class Versions(_Source):
     def find_read(
         self, names: Sequence[str], taken: Sequence[Snapshot], storage: ReadableStorage
     ) -> dict[str, ReadPiece]:
-        """None: a corrected file is a version like any other."""
+        """Return nothing: a corrected file is a version like any other."""
         return {}
 
 
 def _fresh(restored: Snapshot | None, taken: Snapshot) -> tuple[StateHandle, ...]:
-    """The versions that a poll has read."""
+    """Return the versions that a poll has read."""
     known = {handle.path for handle in restored.handles} if restored else set()
     return tuple(handle for handle in taken.handles if handle.path not in known)
 
@@ -263,7 +263,7 @@ def _fresh(restored: Snapshot | None, taken: Snapshot) -> tuple[StateHandle, ...
 def _copied(
     file: FileVersion, content: bytes, last: StateHandle | None, context: SourceContext, number: int
 ) -> StateHandle:
-    """It is valid from when it was written, and in any case later than the version before it."""
+    """Copy a version. It is valid from when the file was written, and in any case later than the version before it."""
     name = file.path.rpartition("/")[2]
     path = f"{context.prefix}-{number}{name[name.find('.') :] if '.' in name else ''}"
     at = max(file.mtime_ns // 1000, last.details["at"] + 1 if last is not None else 0)
@@ -276,7 +276,7 @@ def _copied(
 
 
 def _position(file: FileVersion) -> dict[str, Any]:
-    """How the latest version looked, by which it is known not to be a newer one."""
+    """Return how the latest version looked, so that it is not taken for a newer one."""
     return {"file": file.path, "size": file.size, "mtime_ns": file.mtime_ns}
 
 
@@ -289,7 +289,7 @@ def _copy_of(handle: StateHandle) -> VersionCopy:
 
 
 def _copies(segment: Segment) -> tuple[list[VersionCopy], list[VersionCopy]]:
-    """The version before, if there was one, and those that follow it."""
+    """Return the version before, if there was one, and those that follow it."""
     before, versions = ([VersionCopy(*each) for each in segment.reference[name]] for name in ("before", "versions"))
     return before, versions
 

@@ -1,7 +1,7 @@
-"""Text as values of declared types, strictly: ISO dates and times, plain numbers, the digits that a decimal has.
+"""Text as values of declared types, strictly: ISO dates and times, plain numbers, the digits of a decimal.
 
-Spark takes more: `10:15:00` as a time of today, `2026` as a day, `12f` as a number, `1,5` as fifteen. Such values look
-plausible and are wrong. Here the text is compared with a pattern first, inside Spark, and only then converted.
+Spark accepts more: `10:15:00` as a time of today, `2026` as a day, `12f` as a number, `1,5` as fifteen. Such values
+look plausible and are wrong. Here the text is matched with a pattern first, inside Spark, and only then converted.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _PATTERNS = {
     "timestamp": rf"{_DAY}({_TIME}({_ZONE})?)?",
     "timestamp_ntz": rf"{_DAY}({_TIME})?",
 }
-#: JSON itself says what a number and a truth value are. Of a byte it does not: Spark takes 200 as -56.
+#: JSON itself defines numbers and truth values, but not the range of a byte: Spark takes 200 as -56.
 _OF_JSON = ("date", "timestamp", "timestamp_ntz", "decimal", "byte")
 _FORMATS = {
     "date": "dateformat",
@@ -37,8 +37,8 @@ _INFINITE = {"nanvalue": "NaN", "positiveinf": "Infinity", "negativeinf": "-Infi
 
 
 def is_checked(type_: "DataType", format: str, options: Mapping[str, str]) -> bool:
-    """Whether text of a scalar type is compared with a pattern. An option that says how it is written takes
-    precedence. `options` have lower-case names."""
+    """Whether text of a scalar type is matched with a pattern. An option that sets its form takes precedence.
+    `options` have lower-case names."""
     kind = type_.typeName()
     if _FORMATS.get(kind) in options:
         return False
@@ -46,7 +46,7 @@ def is_checked(type_: "DataType", format: str, options: Mapping[str, str]) -> bo
 
 
 def value_of(text: "Column", type_: "DataType", options: Mapping[str, str]) -> "Column":
-    """The column of values for a column of texts: null where the text is null or no value of the type."""
+    """Return the values for a column of texts: null where the text is null or no value of the type."""
     from pyspark.sql import functions as F
 
     kind = type_.typeName()
@@ -78,12 +78,12 @@ def is_value(text: "Column", type_: "DataType") -> "Column":
 
 
 def has_checked(type_: "DataType", format: str, options: Mapping[str, str]) -> bool:
-    """Whether a type is checked, or has one inside that is."""
+    """Whether a type is checked, or has a checked type inside."""
     return any(is_checked(each, format, options) for each in _leaves(type_))
 
 
 def as_text(type_: "DataType", format: str, options: Mapping[str, str]) -> "DataType":
-    """A type with STRING in the place of every type that is checked."""
+    """Return a type with STRING in the place of every checked type."""
     from pyspark.sql import types as T
 
     if isinstance(type_, T.ArrayType):
@@ -127,7 +127,7 @@ def _leaves(type_: "DataType") -> "list[DataType]":
 
 
 def _is_decimal(text: "Column", scale: int) -> "Column":
-    """A plain number with no more digits than `scale` behind its point, zeros at its end aside."""
+    """Whether a text is a plain number with at most `scale` digits behind its point, apart from zeros at its end."""
     from pyspark.sql import functions as F
 
     digits = rf"\d{{0,{scale}}}0*"

@@ -1,6 +1,6 @@
-"""Where the records of a text file begin and end: lines, or lines joined by quotes as in RFC 4180.
+"""Divides a text file into records: lines, or lines joined by quotes as in RFC 4180.
 
-Spark parses what is inside a record (`parsing.py`). Line ends are LF, CRLF and CR, in any mixture, unless one is
+Spark parses the content of a record (`parsing.py`). Line ends are LF, CRLF and CR, in any mixture, unless one is
 declared. The common case is found by arithmetic on whole pieces. A piece with a stray quote is read record by record
 (`quotes.py`).
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Records of a piece by where they begin and end, line ends excluded. `lines` counts from 0 at the piece's start.
+    """Records of a piece by their starts and ends, without line ends. `lines` counts from 0 at the piece's start.
 
-    The records take `consumed` bytes and `consumed_lines`; what follows is not a whole record yet. `problems` are by
+    The records take `consumed` bytes and `consumed_lines`. The rest is not a complete record yet. `problems` are by
     index.
     """
 
@@ -36,7 +36,7 @@ class Split:
 
 
 def split(data: bytes, rules: Rules, final: bool) -> Split:
-    """The records of a piece that starts at the beginning of a record. `final`: nothing follows the piece."""
+    """Return the records of a piece that starts at the beginning of a record. `final`: nothing follows the piece."""
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
@@ -57,7 +57,7 @@ def split(data: bytes, rules: Rules, final: bool) -> Split:
 
 
 def line_ends(array: "Bytes", data: bytes, line_end: bytes, final: bool) -> "tuple[Positions, Positions]":
-    """Where each line ends and where the next begins. Text after the last line end is a line only if `final`."""
+    """Return the ends of lines and the starts of the next ones. Text after the last line end is a line if `final`."""
     import numpy as np
 
     if line_end:
@@ -68,7 +68,7 @@ def line_ends(array: "Bytes", data: bytes, line_end: bytes, final: bool) -> "tup
         ends, nexts = feeds, feeds + 1
         if b"\r" in data:
             returns = np.flatnonzero(array == 13)
-            if not final:  # the next piece says whether a feed follows
+            if not final:  # the next piece tells whether a feed follows
                 returns = returns[returns < len(array) - 1]
             paired = np.isin(returns + 1, feeds, assume_unique=True)
             ends = feeds - np.isin(feeds - 1, returns[paired], assume_unique=True)

@@ -1,8 +1,8 @@
-"""Records of text as rows: Spark parses each one, and what does not fit the schema is malformed.
+"""Turns records of text into rows. Spark parses each record, and records that do not fit the schema are malformed.
 
-A record is judged as a whole: Spark would parse only the columns that a query uses, and whether a record counts as
-malformed would depend on the query. Every step is a generator of one row or none: the optimiser does not look into a
-generator, repeat it for each use, or drop it when a query does not use its columns.
+A record is validated as a whole. Spark would parse only the columns that a query uses, and whether a record counts as
+malformed would depend on the query. Every step is a generator of one row or none, because the optimiser does not
+analyse a generator, repeat it for each use, or drop it when a query does not use its columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ def text_rows(
     output: str,
     partitions: Sequence[PartitionColumn],
 ) -> "DataFrame":
-    """Of records as `reading.COLUMNS`: rows of the schema and the `partitions`, or `malformed` as (file, record,
-    reason)."""
+    """Turn records, as `reading.COLUMNS`, into rows of the schema and the `partitions`, or into `malformed` ones as
+    (file, record, reason)."""
     steps = _steps(source, schema, records.sparkSession, location, output, partitions)
     for added in steps.added:
         records = records.select("*", added)
@@ -47,14 +47,14 @@ def text_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """What is added to records, one after the other; which of them are kept; what is shown of these."""
+    """The columns added to records, one after the other; the condition of records that are kept; the columns shown."""
 
     added: "tuple[Column, ...]"
     kept: str | None
     shown: "tuple[Column, ...]"
 
 
-#: Which columns they are depends on the definition alone, and to make them takes longer than to read a small file.
+#: Steps depend on the definition alone, and making them takes longer than reading a small file.
 _KNOWN: "WeakKeyDictionary[SparkSession, WeakKeyDictionary[FileSource, dict[tuple[str, ...], _Steps]]]" = (
     WeakKeyDictionary()
 )
@@ -96,7 +96,7 @@ def _made(
 
 
 class _Parsing:
-    """The steps from records to values, of one source. What is `added` to records, each to those before."""
+    """The steps from records to values, for one source. Each column in `added` may use those before."""
 
     def __init__(self, source: "FileSource", schema: "StructType") -> None:
         from pyspark.sql import functions as F
@@ -126,12 +126,12 @@ class _Parsing:
         return is_checked(type_, self._source.format, self._given) and not number_of_json
 
     def parsed(self) -> "tuple[list[Column], Column]":
-        """The values of each record, and whether there is something wrong."""
+        """Return the values of each record, and whether it is malformed."""
         from pyspark.sql import functions as F
 
         corrupt = len(self._schema)
         apart = self._is_csv and "nullvalue" not in self._given
-        # An empty record is a null, which Spark's parser has no record for.
+        # Spark's parser has no record for a null, so an empty record is one.
         is_record = F.col("problem").isNull() & (F.length(self._record) > 0)
         self._add_parsed(is_record, "_a", {"nullValue": _NO_VALUE} if apart else {})
         values = [F.col(f"_a{at}") for at in range(corrupt)]
@@ -142,7 +142,7 @@ class _Parsing:
             # A quoted empty field is an empty string in a STRING column and null in any other.
             for at in self._converted:
                 values[at] = F.when(values[at] != "", values[at])
-            if others:  # which Spark converts, so they are parsed again where one of them failed
+            if others:  # Spark converts these, so they are parsed again where one of them failed
                 self._add_parsed(bad, "_b", {})
                 for at in others:
                     values[at] = F.when(bad, F.col(f"_b{at}")).otherwise(values[at])
@@ -163,7 +163,7 @@ class _Parsing:
         self.added.append(one.alias(*(f"{prefix}{at}" for at in range(len(fields) + 1))))
 
     def _checked(self, values: "list[Column]") -> "tuple[list[Column], Column]":
-        """Values in their types where text was a value of it, else null; and whether there is one that was not."""
+        """Return values in their types, null where the text was no value of it; and whether there was such a text."""
         from pyspark.sql import functions as F
 
         if not (self._converted or self._compared):
@@ -182,7 +182,7 @@ class _Parsing:
         return [F.col(f"_c{at}") if at in found else value for at, value in enumerate(values)], unfit
 
     def _texts(self) -> "Column":
-        """Those columns of JSON whose values Spark converts by itself, with text in the place of what is checked."""
+        """Parse the columns of JSON that Spark converts itself, with text in the place of checked types."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructField, StructType
 
@@ -191,7 +191,7 @@ class _Parsing:
         return self._parse(F.when(F.col("problem").isNull(), self._record), ddl_of(StructType(as_texts)), self._options)
 
     def misnamed(self, values: "Sequence[Column]") -> "list[Column]":
-        """What is wrong with the keys of a JSON object. What a header names was looked at before."""
+        """Return the problems with the keys of a JSON object. A header was checked before."""
         from pyspark.sql import functions as F
 
         if self._is_csv:
@@ -214,10 +214,11 @@ class _Parsing:
         return found
 
     def misfit(self, values: "Sequence[Column]") -> "Column":
-        """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed.
+        """Return why a record does not fit. It is parsed once more with every column as text, to find the failed
+        columns.
 
-        What goes to an error has the beginning of a value only, and that only where something has shown that the value
-        is the column's: a header, its key, or fields as many as the schema has.
+        An error quotes only the beginning of a value, and only if it is certain that the value is the column's: by a
+        header, by its key, or by as many fields as the schema has.
         """
         from pyspark.sql import functions as F
 
@@ -243,7 +244,7 @@ class _Parsing:
 
 
 def _facts(location: str) -> "Column":
-    """What an error says about a malformed record. `read_errors.py` makes it a sentence."""
+    """Return the facts about a malformed record for an error. `read_errors.py` makes it a sentence."""
     from pyspark.sql import functions as F
 
     facts = F.struct(

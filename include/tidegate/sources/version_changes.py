@@ -1,6 +1,6 @@
-"""What changes from one version of a snapshot source to the next: its rows, compared by key, as Spark reads them.
+"""The changes from one version of a snapshot source to the next: its rows, compared by key, as Spark reads them.
 
-A version is read whole. Of versions that follow one another each is read once, whatever their number.
+A version is read as a whole, and only once, however many versions follow one another.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _AT, _ROW, _HELD = "_version", "_row", "_held"
 
 
 class VersionCopy(NamedTuple):
-    """The copy of a version on checkpoint storage; `file` is what it was copied from, `at` when it became valid, in
+    """The copy of a version on checkpoint storage. `file` is the original, `at` the time from which it is valid, in
     microseconds."""
 
     path: str
@@ -28,8 +28,8 @@ class VersionCopy(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Of a version and the one before it: how many rows that had, how many of their keys are gone, and how many keys
-    of the version have several rows."""
+    """The comparison of a version with the one before: how many rows that one had, how many of its keys are gone, and
+    how many keys of the version have several rows."""
 
     had: int
     gone: int
@@ -42,8 +42,8 @@ def changes(
     before: Sequence[VersionCopy],
     versions: Sequence[VersionCopy],
 ) -> "DataFrame":
-    """The columns of the rows, `CHANGE` and `VALID_FROM`: a row for each key that a version has in another way than the
-    one before it. No key is twice in a version."""
+    """Return the columns of the rows, `CHANGE` and `VALID_FROM`, with a row for each key that differs from the version
+    before. No key may occur twice in a version."""
     from pyspark.sql import functions as F
 
     rows, count = _numbered(rows_of, before, versions), len(versions)
@@ -72,7 +72,7 @@ def compared(
     before: Sequence[VersionCopy],
     versions: Sequence[VersionCopy],
 ) -> Mapping[VersionCopy, Compared]:
-    """Count what each version does. Runs one Spark job."""
+    """Count the changes of each version. Runs one Spark job."""
     from pyspark.sql import functions as F
 
     rows, count = _numbered(rows_of, before, versions), len(versions)
@@ -85,16 +85,16 @@ def compared(
 
     steps = held.select(F.explode(F.transform(F.sequence(F.lit(1), F.lit(count)), step)).alias("step")).select("step.*")
     sums = steps.groupBy("at").agg(*(F.count_if(name).alias(name) for name in Compared._fields)).collect()
-    return {versions[each["at"] - 1]: Compared(each["had"], each["gone"], each["twice"]) for each in sums}
+    return {versions[row["at"] - 1]: Compared(row["had"], row["gone"], row["twice"]) for row in sums}
 
 
 def require_plausible(where: str, key: Sequence[str], max_deleted: float, version: str, found: Compared) -> None:
-    """Raise `MalformedRowsError` for a key that is there twice, `SourceChangedError` if too many rows are gone."""
+    """Raise `MalformedRowsError` for a key that occurs twice, `SourceChangedError` if too many rows are gone."""
     if found.twice:
         raise MalformedRowsError(
             f"{version} has {found.twice} keys with more than one row. A version has one row for each "
             f"{', '.join(key)}, which is the key of {where}. {AS_BEFORE}Deliver the file without them, or name a key "
-            "that tells its rows apart, then run again."
+            "that identifies its rows, then run again."
         )
     if found.gone > max_deleted * found.had:
         raise SourceChangedError(
@@ -107,7 +107,7 @@ def require_plausible(where: str, key: Sequence[str], max_deleted: float, versio
 def _numbered(
     rows_of: Callable[[VersionCopy], "DataFrame"], before: Sequence[VersionCopy], versions: Sequence[VersionCopy]
 ) -> "DataFrame":
-    """The rows of all versions, numbered from 1; 0 is the one before."""
+    """Return the rows of all versions, numbered from 1; 0 is the one before."""
     from pyspark.sql import functions as F
 
     numbered = [*((0, version) for version in before), *enumerate(versions, 1)]

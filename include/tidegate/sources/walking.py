@@ -1,7 +1,8 @@
 """Names, sizes and times of modification of all files below a directory.
 
-Most of what a listing of a local disk takes is asking for each file, one after another. So a local directory is asked
-for names first, and threads ask for many files at once. Elsewhere a listing has all of it, by the page.
+Most of the time of listing a local disk is spent on requests for single files, one after another. So a local directory
+is listed by name first, and threads request the details of many files at once. Other file systems return everything in
+pages.
 """
 
 import os
@@ -20,16 +21,16 @@ from tidegate.sources.names import is_hidden
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-_AT_ONCE = 4  # more of them wait for one another: they share the interpreter
+_AT_ONCE = 4  # more threads would wait for one another, because they share the interpreter
 _IN_ONE_REQUEST = 4000
 
 
 def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool, follow_links: bool = False) -> Listing:
-    """At any depth or directly in it, finished or not. What disappears meanwhile is left out.
+    """List files at any depth or directly in a directory, finished or not. Files that disappear meanwhile are left out.
 
-    A link is passed over if what it leads to is listed under its own name. Others are followed, or reported.
+    A link is passed over if its target is listed under its own name. Others are followed, or reported.
 
-    Raises `OSError` if something cannot be listed, `UnicodeError` if a name is not text.
+    Raise `OSError` if something cannot be listed, `UnicodeError` if a name is not text.
     """
     from pyarrow import fs
 
@@ -41,32 +42,32 @@ def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool, follo
 
 
 def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool, follow_links: bool) -> Listing:
-    """A level of directories after the other."""
+    """List one level of directories after the other."""
     parts: list[Listing] = []
     directories = [""]
     links: list[str] = []
 
-    def stat(paths: Sequence[str]) -> tuple[Listing, list[str]]:
-        return _stat(filesystem, root, paths)
+    def inspect(paths: Sequence[str]) -> tuple[Listing, list[str]]:
+        return _inspected(filesystem, root, paths)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while directories:
             batches = _batches(chain.from_iterable(_entries(root, directory, links) for directory in directories))
-            # The first is looked at here: nearly always it is all there is, and needs no thread.
-            statted = [stat(next(batches, ())), *pool.map(stat, batches)]
-            parts += [found for found, _ in statted]
-            directories = [f"{path}/" for _, below in statted for path in below] if recursive else []
+            # The first batch is inspected here: nearly always it is the only one, and needs no thread.
+            levels = [inspect(next(batches, ())), *pool.map(inspect, batches)]
+            parts += [found for found, _ in levels]
+            directories = [f"{path}/" for _, below in levels for path in below] if recursive else []
     seen = [(f"{root}/{path}", path) for path in links if not is_hidden(path)]
     away = tuple(resolve(root, seen, recursive, is_hidden)) if seen else ()
     if not follow_links:
         return replace(joined(parts), links=away)
     found_by = follow(root, away, is_hidden)
     more = [path for path in found_by if not is_below(path) or not (recursive or "/" not in path)]
-    return replace(joined([*parts, _stat(filesystem, root, more)[0]]), found_by=found_by)
+    return replace(joined([*parts, _inspected(filesystem, root, more)[0]]), found_by=found_by)
 
 
 def _entries(root: str, directory: str, links: list[str]) -> list[str]:
-    """What lies in it. Links are added to `links` instead."""
+    """Return the names in a directory. Links are added to `links` instead."""
     names: list[str] = []
     try:
         with os.scandir(f"{root}/{directory}") as entries:
@@ -82,12 +83,12 @@ def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _stat(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Listing, list[str]]:
-    """The files among these paths, and the directories."""
+def _inspected(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Listing, list[str]]:
+    """Return the files among these paths, and the directories."""
     from pyarrow import fs
 
     infos = filesystem.get_file_info([f"{root}/{path}" for path in paths])
-    # Files alone have a size. To ask for the type takes ten times as long.
+    # Only files have a size. Reading the type takes ten times as long.
     files = [row for row, info in enumerate(infos) if info.size is not None]
     if len(files) == len(infos):
         return _found(paths, infos), []
@@ -97,7 +98,7 @@ def _stat(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tup
 
 
 def _found(paths: Iterable[str], infos: Sequence["pafs.FileInfo"]) -> Listing:
-    """A pass a column is several times as fast as a pass over files."""
+    """Build a listing. A pass for each column is several times as fast as a pass over files."""
     import numpy as np
 
     sizes = np.fromiter(map(attrgetter("size"), infos), np.int64, len(infos))

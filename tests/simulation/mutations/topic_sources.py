@@ -6,11 +6,11 @@ from confluent_kafka import IsolationLevel, TopicPartition
 
 from mutations.planting import mutation
 from tidegate.kafka import polls, source
-from tidegate.kafka.asking import Asked
+from tidegate.kafka.topic_queries import TopicQueries
 from tidegate.sources.range_source import RangeSource
 
 
-@mutation("a topic is read up to its high watermark", (Asked, "_offsets"))
+@mutation("a topic is read up to its high watermark", (TopicQueries, "_offsets"))
 def _(original):
     def offsets(self, partitions, spec):
         asked = {TopicPartition(self._topic.name, each): spec for each in partitions}

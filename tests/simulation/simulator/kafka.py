@@ -19,7 +19,7 @@ from worlds import Crash
 
 from simulator.brokers import Brokers, FencedError
 from simulator.scheduler import require
-from tidegate.kafka import asking, markers, source, transactions
+from tidegate.kafka import markers, source, topic_queries, transactions
 from tidegate.kafka.clients import ClientErrors
 
 CONNECTION = "simulated"
@@ -94,7 +94,7 @@ def in_memory(clock: Any) -> Iterator[None]:
         stack.enter_context(patch.object(transactions, "producer_of", SimulatedProducer.of))
         for module in (markers, transactions):
             stack.enter_context(patch.object(module, "time", time))
-        for asks in (markers, asking):
+        for asks in (markers, topic_queries):
             stack.enter_context(patch.object(asks, "consumer_of", SimulatedConsumer.of))
             stack.enter_context(patch.object(asks, "admin_of", lambda kafka: (SimulatedAdmin(kafka), ClientErrors())))
         stack.enter_context(patch.object(source, "brokers_of", lambda connection: connection))

@@ -17,8 +17,8 @@ from simulator.graphs import rebuilt
 from simulator.kafka import CONNECTION, Kafka
 from simulator.running_log import Log as Rows
 from simulator.scheduler import require
-from tidegate.kafka.asking import Asked
 from tidegate.kafka.source import KafkaSource
+from tidegate.kafka.topic_queries import TopicQueries
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.facts.records import Snapshot, SubtaskId
@@ -94,9 +94,9 @@ class TopicLog(KafkaSource):
 
     # -- what it reads
 
-    def _asked(self, was_read: bool) -> Asked:
+    def _queries(self, was_read: bool) -> TopicQueries:
         brokers: Any = self.kafka
-        return Asked(brokers, self._topic, was_read)
+        return TopicQueries(brokers, self._topic, was_read)
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         segment, snapshot = super().poll(split, restored, context)

@@ -17,8 +17,8 @@ from simulator.kafka import CONNECTION, Kafka
 from simulator.scheduler import require
 from simulator.sources import Row, SimulatedSource
 from simulator.temper import CALM
-from tidegate.kafka.asking import Asked
 from tidegate.kafka.source import KafkaSource
+from tidegate.kafka.topic_queries import TopicQueries
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.facts.records import Snapshot, SubtaskId
 
@@ -153,10 +153,10 @@ class TopicSource(KafkaSource, SimulatedSource):
 
     # -- what it reads
 
-    def _asked(self, was_read: bool) -> Asked:
+    def _queries(self, was_read: bool) -> TopicQueries:
         assert self.producers
         brokers: Any = self.kafka
-        return Asked(brokers, self._topic, was_read)
+        return TopicQueries(brokers, self._topic, was_read)
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         segment, snapshot = super().poll(split, restored, context)

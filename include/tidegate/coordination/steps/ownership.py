@@ -19,7 +19,7 @@ from tidegate.protocol.facts.branches import Branch
 from tidegate.protocol.facts.errors import SinkError, StorageError
 from tidegate.protocol.facts.names import staged_by
 from tidegate.protocol.recovery.identity import Endpoint, Role
-from tidegate.protocol.recovery.ownership import FOREIGN, MARK, Owner, Place, Standing, stand, storage_mark, to_mark
+from tidegate.protocol.recovery.ownership import FOREIGN, Owner, Place, Standing, stand, storage_mark, to_mark
 
 _NOTHING = Branch(())
 
@@ -110,10 +110,10 @@ class Ownership:
         assert place.owner is not None
         raise SinkError(
             f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} is complete, and sink {vertex.name!r} shows "
-            f"nothing of it: {place.where} belongs to pipeline {place.owner.pipeline} (its file {MARK}: sink "
+            f"nothing of it: {place.where} belongs to pipeline {place.owner.pipeline} (the owner's mark there: sink "
             f"{place.owner.sink!r}, database {place.owner.database}). Readers still see the same rows there, and "
-            "these rows stay staged. If that pipeline will never write there again, `tidegate relocate "
-            f"{self._pipeline_id} --take-over` makes the directory this pipeline's; then repeat the notify step."
+            "the checkpoint's rows stay staged. If that pipeline will never write there again, `tidegate relocate "
+            f"{self._pipeline_id} --take-over` makes it this pipeline's; then repeat the notify step."
         )
 
     def _me(self, sink: str = "") -> Owner:

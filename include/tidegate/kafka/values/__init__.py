@@ -1,1 +1,1 @@
-"""What the values of a topic are made into, and made of: Arrow, in Spark's tasks."""
+"""Decodes the values of a topic to Arrow, and encodes them, in Spark's tasks."""

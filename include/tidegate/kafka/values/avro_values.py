@@ -1,4 +1,4 @@
-"""Avro, a record at a time: without a header, or framed as registries of schemas frame it, by a zero and an id."""
+"""Avro, a record at a time: without a header, or in the framing of schema registries, with a zero and an id."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +17,16 @@ from tidegate.protocol.facts.errors import MalformedRowsError, PipelineDefinitio
 from tidegate.sources.read_errors import AS_BEFORE
 
 _FRAME = struct.Struct(">bI")
-#: Logical types that Spark has, too. Of others, the plain value counts.
+#: Logical types that Spark has, too. Other ones are read as their plain values.
 _LOGICAL = ("date", "decimal", "timestamp-", "local-timestamp-m")
-#: What fastavro raises for a value that is not as its schema says.
+#: Errors of fastavro for a value that does not match its schema.
 _UNREADABLE = (EOFError, ValueError, LookupError, TypeError, OverflowError, struct.error, ArithmeticError)
 
 Schemas = Mapping[int, Mapping[str, Any]]
 
 
 def checked(schema: Mapping[str, Any], what: str) -> Any:
-    """A schema as fastavro uses it. Raises `PipelineDefinitionError`."""
+    """Return a schema as fastavro uses it. Raise `PipelineDefinitionError`."""
     try:
         return fastavro.parse_schema(_plain(schema))
     except (SchemaParseException, LookupError, TypeError, ValueError) as error:
@@ -34,7 +34,7 @@ def checked(schema: Mapping[str, Any], what: str) -> Any:
 
 
 def _plain(schema: Any) -> Any:
-    """Without the logical types that Spark does not have."""
+    """Return a schema without the logical types that Spark does not have."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, Mapping):
@@ -75,7 +75,7 @@ class AvroDecoder:
         return Decoded(batch, np.array(places, np.int64), misfits)
 
     def _row(self, value: bytes | None) -> dict[str, Any]:
-        """Raises `MalformedRowsError`, with a reason as its text."""
+        """Return a row. Raise `MalformedRowsError`, whose text is the reason."""
         if value is None:
             raise MalformedRowsError(TOMBSTONE)
         content = BytesIO(value)
@@ -107,7 +107,7 @@ class AvroDecoder:
     def _one_by_one(
         self, rows: list[dict[str, Any]], places: list[int], misfits: list[Misfit], values: Sequence[bytes | None]
     ) -> pa.RecordBatch:
-        """The rows that are left without those that Arrow refuses, which become misfits."""
+        """Return the rows without those that Arrow refuses, which become misfits."""
         kept = []
         for row, place in zip(rows, list(places), strict=True):
             try:
@@ -121,14 +121,14 @@ class AvroDecoder:
 
 
 def _framed(value: bytes, decoder: AvroDecoder) -> str:
-    """A hint, for values that look like those of a registry where no ids are declared."""
+    """Return a hint for values that look like those of a registry, if no ids are declared."""
     if decoder._writers or len(value) <= _FRAME.size or value[0] != 0:
         return ""
     return f"; it begins like a value of the schema {_FRAME.unpack(value[: _FRAME.size])[1]}: give schemas= by id"
 
 
 def _fitted(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes of fastavro's value one that Arrow takes; None for most types."""
+    """Return the conversion of fastavro's value into one that Arrow takes; None for most types."""
     if of.is_map(kind):
         item = _fitted(kind.item_type) or (lambda value: value)
         return lambda value: None if value is None else [(key, item(each)) for key, each in value.items()]
@@ -146,7 +146,7 @@ def _fitted(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 class AvroEncoder:
-    """See `Encoder`. `id_`: of the schema, if values are framed."""
+    """See `Encoder`. Values are framed if the schema has an `id_`."""
 
     def __init__(self, columns: pa.Schema, schema: Mapping[str, Any], id_: int | None) -> None:
         self._schema = checked(schema, "avro=")
@@ -177,7 +177,7 @@ class AvroEncoder:
 
 
 def _written(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """The reverse of `_fitted`."""
+    """Return the reverse of `_fitted`."""
     if of.is_map(kind):
         item = _written(kind.item_type) or (lambda value: value)
         return lambda value: None if value is None else {key: item(each) for key, each in value}

@@ -1,4 +1,4 @@
-"""Values as they are: one column of bytes."""
+"""Values as a single column of bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tidegate.kafka.values.decoded import Decoded
 
 
 def binaries(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """A column of bytes. Quicker than `pa.array`, which looks at each value and imports pandas."""
+    """Return a column of bytes. Faster than `pa.array`, which inspects each value and imports pandas."""
     valid, present = None, cast("Sequence[bytes]", values)
     try:
         data = b"".join(present)
@@ -26,13 +26,13 @@ def binaries(values: Sequence[bytes | None]) -> pa.BinaryArray:
 
 
 def mask(valid: Sequence[bool]) -> pa.Buffer:
-    """Arrow's bits for which of some values there are."""
+    """Return Arrow's validity bits."""
     return pa.py_buffer(np.packbits(np.array(valid, np.bool_), bitorder="little"))
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """See `Decoder` and `Encoder`. A tombstone is null. `name`: of the column."""
+    """See `Decoder` and `Encoder`. A tombstone is null. `name` is that of the column."""
 
     name: str
 

@@ -1,6 +1,6 @@
-"""What it means to decode and encode the values of records.
+"""The contracts for decoding and encoding the values of records.
 
-Records are decoded a block at a time, and judged one by one: what is wrong with one of them says nothing of the others.
+Records are decoded a block at a time and validated one by one, so a malformed record does not affect the others.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,7 @@ TOMBSTONE = "it has no value: a tombstone"
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A record that is malformed. `record`: its place in the block. `value`: its value, or the part that is malformed
-    if others are not."""
+    """A malformed record. `record` is its place in the block, `value` its value, or only the malformed part of it."""
 
     record: int
     reason: str
@@ -27,8 +26,8 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A block of values as columns. `records`: by row, the place of its record in the block; None if each record is one
-    row, in order. `misfits`: in the order of their records."""
+    """A block of values as columns. `records` has the place of each row's record in the block; None if each record is
+    one row, in order. `misfits` are in the order of their records."""
 
     columns: pa.RecordBatch
     records: npt.NDArray[np.int64] | None = None
@@ -36,7 +35,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes values into some columns, in the types in which Spark sends them to Python."""
+    """Decodes values into columns, in the types in which Spark passes them to Python."""
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Decode a block, in order."""
@@ -47,5 +46,5 @@ class Encoder(Protocol):
     """Encodes rows as values."""
 
     def encode(self, rows: pa.RecordBatch) -> list[bytes | None]:
-        """Encode rows, in order. Raises `MalformedRowsError`."""
+        """Encode rows, in order. Raise `MalformedRowsError`."""
         ...

@@ -1,5 +1,5 @@
-"""JSON in blocks: pyarrow parses many records at once. A block in which one may be malformed, or may be read otherwise
-than `FileSource` reads it, is halved, and in the end its records are looked at one by one.
+"""JSON in blocks: pyarrow parses many records at once. A block is halved if a record in it may be malformed, or if
+`FileSource` might read one differently. In the end, single records are parsed one by one.
 """
 
 import re
@@ -17,17 +17,17 @@ from tidegate.kafka.values.decoded import TOMBSTONE, Decoded, Misfit
 from tidegate.kafka.values.json_records import Records
 from tidegate.kafka.values.strict_texts import is_text, typed
 
-_FEW = 32  # records that are not worth a block
+_FEW = 32  # with no more records, a block does not pay
 _BLANKS = b" \t\r\n"
-#: What pyarrow takes for numbers, and JSON does not.
+#: Numbers for pyarrow, but not in JSON.
 _NOT_NUMBER = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 
 
 class _DoubtfulError(Exception):
-    """The records must be looked at one by one."""
+    """The records must be parsed one by one."""
 
 
-#: What says so.
+#: Errors with that meaning.
 _DOUBTFUL = (_DoubtfulError, pa.ArrowException, UnicodeDecodeError)
 
 
@@ -90,9 +90,9 @@ class JsonDecoder:
         return [_Piece(begin, len(values), self._records.decode(values))] if values else []
 
     def _block(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        """Raises `_DoubtfulError` and whatever pyarrow raises."""
+        """Return the rows of a block. Raise `_DoubtfulError`, and the errors of pyarrow."""
         data = _objects(values)
-        data.decode()  # pyarrow does not look at what it leaves out
+        data.decode()  # pyarrow does not check the parts that it leaves out
         if b"\0" in data or ((b"NaN" in data or b"Inf" in data) and _NOT_NUMBER.search(data)):
             raise _DoubtfulError
         table = self._table(data)
@@ -113,7 +113,7 @@ class JsonDecoder:
                 self._others = True
         lower = data.lower()
         if any(data.count(key) != lower.count(key.lower()) for key in self._keys):
-            raise _DoubtfulError  # a key that is a column in another case
+            raise _DoubtfulError  # a key that differs from a column only in case
         return self._read(data, "ignore")
 
     def _read(self, data: bytes, others: str) -> pa.Table:
@@ -125,8 +125,9 @@ class JsonDecoder:
 
 
 def _objects(values: Sequence[bytes]) -> bytes:
-    """The values in one text, if each begins and ends like an object. Then the text is valid JSON only if each value
-    is: between two of them, pyarrow is behind a brace that was closed, and one that opens can only follow at the top.
+    """Join the values to one text, if each begins and ends like an object. The text is then valid JSON only if each
+    value
+    is: between two values, pyarrow is behind a closed brace, and a brace that opens can only follow at the top level.
     """
     data = b"\n".join(values)
     if not _are_objects(data, values):
@@ -147,7 +148,7 @@ def _are_objects(data: bytes, values: Sequence[bytes]) -> bool:
 
 
 def _any_empty(arrays: list[pa.Array]) -> bool:
-    """Whether a row is null in all columns: it may have none of them."""
+    """Whether a row is null in all columns, so that its record may have none of them."""
     empty = pc.is_null(arrays[0])
     for each in arrays[1:]:
         empty = pc.and_(empty, pc.is_null(each))
@@ -159,7 +160,7 @@ def _parsed(columns: pa.Schema) -> pa.Schema:
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
-    """The type in which pyarrow parses what is to have another."""
+    """Return the type in which pyarrow parses a column that gets another type later."""
     if of.is_struct(kind):
         return pa.struct([pa.field(each.name, _as_text(each.type)) for each in kind])
     if of.is_list(kind) or of.is_large_list(kind):
@@ -168,7 +169,7 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _typed(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """A column that pyarrow has parsed, in its own type. Raises `_DoubtfulError` if a value may be none of it."""
+    """Return a parsed column in its own type. Raise `_DoubtfulError` if a value may not fit it."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
@@ -201,7 +202,7 @@ def _nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _has_too_many_digits(array: pa.Array, kind: pa.DataType) -> bool:
-    """pyarrow rescales numbers without a look at the precision."""
+    """Whether numbers exceed the precision, which pyarrow ignores when it rescales them."""
     least, most = pc.min_max(array).as_py().values() if len(array) else (None, None)
     limit = 10 ** (kind.precision - kind.scale)
     return least is not None and (least <= -limit or most >= limit)
@@ -214,7 +215,7 @@ def _has_map(kind: pa.DataType) -> bool:
 
 
 def _names(field: pa.Field) -> list[bytes]:
-    """Those of a column and of the fields inside, as keys."""
+    """Return the names of a column and of the fields inside, as JSON keys."""
     found = [f'"{field.name}"'.encode()]
     kind = field.type
     while of.is_list(kind) or of.is_large_list(kind):
@@ -223,7 +224,7 @@ def _names(field: pa.Field) -> list[bytes]:
 
 
 def _joined(pieces: Sequence[_Piece], columns: pa.Schema) -> Decoded:
-    """Pieces that follow one another, with the places of their records in the whole."""
+    """Join pieces that follow one another, with the places of their records in the whole."""
     if len(pieces) == 1 and not pieces[0].begin:
         return pieces[0].found
     if not pieces:
@@ -235,7 +236,7 @@ def _joined(pieces: Sequence[_Piece], columns: pa.Schema) -> Decoded:
 
 
 def _moved(found: Decoded, places: npt.NDArray[np.int64], misfits: Sequence[Misfit] = ()) -> Decoded:
-    """With the records of a block at some places of a larger one, in which there are other misfits."""
+    """Move the records of a block to their places in a larger one, and add other misfits of that."""
     there = [Misfit(int(places[each.record]), each.reason, each.value) for each in found.misfits]
     there = sorted([*there, *misfits], key=lambda misfit: misfit.record)
     return Decoded(found.columns, places if found.records is None else places[found.records], there)

@@ -1,6 +1,6 @@
-"""JSON records one by one: their rows, or why they are malformed, as `FileSource` says it of a line.
+"""JSON records one by one: their rows, or why they are malformed, with the reasons of `FileSource` for a line.
 
-A record is one JSON object, several side by side, or an array of them; each is a row.
+A record is one JSON object, several in a row, or an array of them. Every object is a row.
 """
 
 import json
@@ -35,7 +35,7 @@ class _Digits(str):
 
 
 class _Unfit(Exception):
-    """A value is none of its column's type."""
+    """A value does not fit the type of its column."""
 
 
 class _Column(NamedTuple):
@@ -44,7 +44,7 @@ class _Column(NamedTuple):
 
 
 class Records:
-    """Judges records of some columns."""
+    """Validates records of some columns."""
 
     def __init__(self, columns: pa.Schema) -> None:
         self._syntax = syntax_of(columns)
@@ -68,10 +68,10 @@ class Records:
                 several = [json_texts.Value(0, text)]
             elif not several:
                 misfits += [] if text.strip() else [Misfit(place, EMPTY, value)]
-            for each in several:
-                part = value if len(several) == 1 else each.record.encode()
+            for found_value in several:
+                part = value if len(several) == 1 else found_value.record.encode()
                 try:
-                    row = self._row(each)
+                    row = self._row(found_value)
                 except _Unfit as error:
                     misfits.append(Misfit(place, str(error), part))
                     continue
@@ -117,7 +117,7 @@ def _filled(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _reading(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a value of a type is read from what `json.loads` has found."""
+    """Return the conversion to a type from the values of `json.loads`."""
     if of.is_struct(kind):
         inner = {field.name: _filled(_reading(field.type)) for field in kind}
         return lambda value: {name: read(_a(dict, value).get(name)) for name, read in inner.items()}
@@ -174,7 +174,7 @@ def _number(value: Any) -> float:
 
 
 def _shown(value: Any) -> str:
-    """A value as text: of what is no text, its JSON."""
+    """Return a value as text. A value that is no text becomes JSON."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
-"""Arrow's types with the attributes of Spark's, by which `sources/json_texts.py` and `json_names.py` know what a JSON
-text may have where."""
+"""Arrow's types with the attributes of Spark's. `sources/json_texts.py` and `json_names.py` use them to know the syntax
+of a JSON text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,6 +55,6 @@ class _Type:
 
 
 def syntax_of(columns: pa.Schema) -> Syntax:
-    """What the JSON of a topic with these columns is read by."""
+    """Return the syntax of JSON in a topic with these columns."""
     type_: Any = _Type(pa.struct(list(columns)))
     return Syntax(places_of(type_), names=names_of(type_), floats=floats_of(type_), record=True)

@@ -1,4 +1,4 @@
-"""Rows as JSON: an object each, with every column, which `FileSource` and `KafkaSource` read as the same row."""
+"""Rows as JSON objects with every column. `FileSource` and `KafkaSource` read them as the same rows."""
 
 import base64
 import json
@@ -57,21 +57,21 @@ def _as_key(kind: pa.DataType) -> Callable[[Any], str]:
 
 
 def _moment(value: datetime) -> str:
-    """In UTC, which is what a `TIMESTAMP` counts from; without a zone for `TIMESTAMP_NTZ`."""
+    """Return a `TIMESTAMP` in UTC, and a `TIMESTAMP_NTZ` without a zone."""
     if value.tzinfo is None:
         return f'"{value.isoformat()}"'
     return f'"{value.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"'
 
 
 def _double(value: float) -> str:
-    """As Spark writes it: what is no number in JSON is text."""
+    """Return a number as Spark writes it. Numbers that JSON does not have become text."""
     if isnan(value):
         return '"NaN"'
     return repr(value) if abs(value) != float("inf") else '"Infinity"' if value > 0 else '"-Infinity"'
 
 
 def _float(value: float) -> str:
-    """With the digits that a `FLOAT` has."""
+    """Return a number with the digits of a `FLOAT`."""
     return str(np.float32(value)) if np.isfinite(value) else _double(value)
 
 

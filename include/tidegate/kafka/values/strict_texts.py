@@ -1,7 +1,7 @@
-"""Text as dates, times, decimals and bytes, as strictly as `sources/strict_values.py` reads it in Spark.
+"""Parses text as dates, times, decimals and bytes, as strictly as `sources/strict_values.py` does in Spark.
 
-A column of texts is converted at once where all are written in the usual way, else one by one. None: the text is no
-value of the type.
+A column of texts is converted at once if all are written in the usual way, otherwise one by one. The result is None if
+the text is no value of the type.
 """
 
 import base64
@@ -22,7 +22,7 @@ _MOMENT = re.compile(rf"{_DAY}(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{{1,9}}))?)?
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _DAY_ONLY = re.compile(_DAY, re.ASCII)
 
-#: As most producers write them; Arrow then reads them by itself.
+#: The usual notations of producers, which Arrow parses by itself.
 _USUAL_DAY = r"^\d{4}-\d\d-\d\d$"
 _USUAL_TIME = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _USUAL = {True: _USUAL_TIME + r"(Z|[+-](0\d|1[0-7]):?[0-5]\d)$", False: _USUAL_TIME + "$"}
@@ -33,12 +33,12 @@ _FARTHEST = 18 * 60  # minutes, of a zone
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a type are written as text in JSON, and compared with a pattern."""
+    """Whether JSON has values of a type as text, and they are matched with a pattern."""
     return any(test(kind) for test in (of.is_date, of.is_timestamp, of.is_binary, of.is_large_binary))
 
 
 def reading(kind: pa.DataType) -> Callable[[str], int | bytes | Decimal | None]:
-    """How texts of a type are read."""
+    """Return the parser for texts of a type."""
     if of.is_date(kind):
         return day
     if of.is_timestamp(kind):
@@ -49,7 +49,7 @@ def reading(kind: pa.DataType) -> Callable[[str], int | bytes | Decimal | None]:
 
 
 def typed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """A column of texts in its type; None if one of them is no value of it."""
+    """Return a column of texts in its type; None if one of them is no value of it."""
     if not (of.is_binary(kind) or of.is_large_binary(kind)) and (found := _usual(texts, kind)) is not None:
         return found
     read = reading(kind)
@@ -70,7 +70,7 @@ def _usual(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain_utc(texts: pa.StringArray) -> bool:
-    """Whether all are times with minutes, seconds and a Z, if they are times at all. Quicker than a pattern."""
+    """Whether all are times with minutes, seconds and a Z, if they are times at all. Faster than a pattern."""
     texts = texts.drop_null() if texts.null_count else texts
     if not len(texts):
         return True
@@ -85,19 +85,19 @@ def _is_plain_utc(texts: pa.StringArray) -> bool:
 
 
 def day(text: str) -> int | None:
-    """Days since 1970."""
+    """Return days since 1970."""
     found = _DAY_ONLY.fullmatch(text)
     return None if found is None else _day(found[1], found[2], found[3])
 
 
 def local_moment(text: str) -> int | None:
-    """Microseconds since 1970, of a time without a zone."""
+    """Return microseconds since 1970 for a time without a zone."""
     found = _MOMENT.fullmatch(text)
     return None if found is None or found[8] is not None else _moment(found)
 
 
 def moment(text: str) -> int | None:
-    """Microseconds since 1970. Without a zone it is UTC, which the sessions of Spark have."""
+    """Return microseconds since 1970. A time without a zone is in UTC, as in Spark's sessions."""
     found = _MOMENT.fullmatch(text)
     return None if found is None else _moment(found)
 
@@ -125,7 +125,7 @@ def _moment(found: re.Match[str]) -> int | None:
 
 
 def decimal(text: str, precision: int, scale: int) -> Decimal | None:
-    """A number with no more digits behind its point than `scale`, zeros at its end aside."""
+    """Return a number with at most `scale` digits behind its point, apart from zeros at its end."""
     if _NUMBER.fullmatch(text) is None:
         return None
     try:

@@ -91,7 +91,7 @@ class Place:
 
     @property
     def what(self) -> str:
-        return f"The directory of sink {self.me.sink!r}" if self.me.sink else "The checkpoint storage"
+        return f"The output of sink {self.me.sink!r}" if self.me.sink else "The checkpoint storage"
 
     def __str__(self) -> str:
         """Return the phrase that the user confirms."""
@@ -119,14 +119,16 @@ def refused_places(places: Sequence[Place], regains: bool = False) -> list[Refus
 def _refused(place: Place, regains: bool) -> Refusal | None:
     name, owner = place.me.pipeline, place.owner
     where = f"{place.what} ({place.where})"
-    elsewhere = "give the sink another directory" if place.me.sink else "set TIDEGATE_STORAGE to another place"
+    elsewhere = "set TIDEGATE_STORAGE to another place"
+    if place.me.sink:
+        elsewhere = "give the sink another directory, table or topic"
     take = f"`tidegate relocate {name} --take-over` makes it this pipeline's"
     match place.standing:
         case Standing.OTHER_PIPELINE:
             assert owner is not None
             return Refusal(
                 place.operator_id,
-                f"{where} belongs to pipeline {owner.pipeline}, according to its file {MARK}.",
+                f"{where} belongs to pipeline {owner.pipeline}, according to the owner's mark there.",
                 f"Two pipelines would mix their rows and delete each other's files: {elsewhere}. If {owner.pipeline} "
                 f"was only renamed, give it its name back. If it will never write there again, {take}.",
             )
@@ -143,15 +145,16 @@ def _refused(place: Place, regains: bool) -> Refusal | None:
             return Refusal(
                 place.operator_id,
                 f"{where} belongs to sink {owner.sink!r} of the same pipeline.",
-                f"Give the sink a directory of its own. If the two have changed places, confirm it with `tidegate "
-                f"relocate {name}`.",
+                "Give the sink a directory, table or topic of its own. If the two have changed places, confirm it "
+                f"with `tidegate relocate {name}`.",
             )
         case Standing.FREE if place.is_used and not place.is_recorded and not regains:
             return Refusal(
                 place.operator_id,
                 f"{where} is not empty, and this database does not know that pipeline {name} has written there.",
-                "Its readers would see the old content together with the new rows: give the sink another directory, or "
-                "move the old content away. If the pipeline or its sink was renamed, give it its name back, or confirm "
+                "Its readers would see the old content together with the new rows: give the sink another directory, "
+                "table or topic, or move the old content away. If the pipeline or its sink was renamed, give it its "
+                "name back, or confirm "
                 f"a move with `tidegate relocate {name}`. If the database was lost, `tidegate recover {name}` goes on "
                 f"from the checkpoint storage. To add to the old content, {take}.",
             )

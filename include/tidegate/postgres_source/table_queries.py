@@ -1,6 +1,6 @@
-"""What the driver asks the database: which transactions have ended, and where their rows are cut. It reads no rows.
+"""Queries of the driver to the database: the ended transactions, and where to cut their rows. It reads no rows.
 
-All is asked in one transaction that reads only, so that what is counted is what its snapshot sees.
+All queries run in one read-only transaction, so that the counted rows are those that its snapshot sees.
 """
 
 import logging
@@ -29,13 +29,13 @@ from tidegate.postgres_source.statements import (
 if TYPE_CHECKING:
     from tidegate.postgres_source.source import PostgresSource
 
-#: Rows that one Spark task reads.
+#: The rows that one Spark task reads.
 RANGE = 250_000
 log = logging.getLogger(__name__)
 
 
-class Asked:
-    """A transaction in which a source asks. Raises `PipelineDefinitionError`, `SourceChangedError`,
+class TableQueries:
+    """A transaction for the queries of a source. Raises `PipelineDefinitionError`, `SourceChangedError`,
     `SourceUnavailableError`, `ConfigurationError`."""
 
     def __init__(self, source: "PostgresSource") -> None:
@@ -61,7 +61,7 @@ class Asked:
             raise self._reader.refused(error, self.url.username) from error
 
     def table(self, names: Sequence[str] | None) -> tables.KnownTable:
-        """The table, which must be fit to be read. `names`: the columns that are wanted, None for all."""
+        """Return the table, which must be fit to be read. `names`: the wanted columns, None for all."""
         found = tables.find_table(self._connection, self._source.target, self._source.xid)
         if found is None:
             raise self._reader.no_table()
@@ -89,7 +89,7 @@ class Asked:
         max_rows: int | None,
         max_bytes: int | None,
     ) -> tuple[Mapping[str, Any] | None, int]:
-        """Up to where a poll goes, and the rows that it leaves for the next ones. `names`: as of `table`."""
+        """Return the end of a poll, and the rows that it leaves for the next ones. For `names`, see `table`."""
         now, table = servers.moment(self._connection), self.table(names)
         position = polls.begin(self._reader, None if stored is None else Position.read(stored), self._start, now)
         self._require_own(table, now)
@@ -113,7 +113,8 @@ class Asked:
         return replace(end, since=None if position.seen == before else position.seen).stored(), left - rows
 
     def _cut(self, table: tables.KnownTable, position: Position, until: Any, max_rows: int) -> tuple[Place | None, int]:
-        """The place after about so many rows, and how many there are up to it: of equal ones, all."""
+        """Return the place after about `max_rows` rows, and the number of rows up to it. Rows of one place stay
+        together."""
         statements = self._of(table, position.part(until))
         row = self._connection.execute(statements.place(max_rows)).one_or_none()
         if row is None:
@@ -122,17 +123,17 @@ class Asked:
         return place, self._scalar(self._of(table, position.part(until, place)).count())
 
     def _require_own(self, table: tables.KnownTable, now: servers.Moment) -> None:
-        """Every row must be of a transaction of this cluster."""
+        """Check that every row is of a transaction of this cluster."""
         if (id_ := self._connection.execute(before_all(table, now.xmax)).scalar()) is not None:
             raise self._reader.of_the_future(id_, now)
         key = self._key(table)
         if table.is_view and self._connection.execute(without_place(table, key)).first() is not None:
             raise self._reader.without_place(", ".join((table.xid, *key)))
 
-    # -- what was polled
+    # -- polled rows
 
     def count(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int:
-        """The rows between two positions."""
+        """Count the rows between two positions."""
         begin, until, table = self._known(start), Position.read(end), self.table(None)
         self._require_cluster(until)
         self._require_cluster(begin or until)
@@ -141,7 +142,7 @@ class Asked:
     def ranges(
         self, table: tables.KnownTable, names: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]
     ) -> list[Mapping[str, Any]]:
-        """What Spark's tasks read of a segment, each with the rows that it must have."""
+        """Return what Spark's tasks read for a segment: ranges, each with its number of rows."""
         begin, until = None if start is None else Position.read(start), Position.read(end)
         self._require_cluster(until)
         rows = until.rows - (0 if begin is None else begin.rows)
@@ -178,7 +179,7 @@ class Asked:
         return PartStatements(table, part, self._key(table))
 
     def _known(self, stored: Mapping[str, Any] | None) -> Position | None:
-        """The first poll began after what `start` names."""
+        """Return the start of a segment. That of the first poll is the position of `start=`."""
         if stored is not None:
             return Position.read(stored)
         now = servers.moment(self._connection)
