@@ -150,11 +150,7 @@ class LocalStack:
 
     @property
     def url(self) -> str:
-        """The address of Airflow, for the browser and the API.
-
-        Raises:
-            StackError: If the stack was never started.
-        """
+        """The address of Airflow for the browser and the API; `StackError` if the stack was never started."""
         return f"http://127.0.0.1:{self._secrets().port}"
 
     def api(self) -> AirflowApi:
@@ -162,11 +158,7 @@ class LocalStack:
 
     @property
     def database_url(self) -> str:
-        """The URL of Tidegate's database, including the password.
-
-        Raises:
-            StoreUnavailableError: While the stack is not running.
-        """
+        """The URL of Tidegate's database with the password; `StoreUnavailableError` while the stack is stopped."""
         return self.postgres.running_url("tidegate")
 
     def environment(self) -> dict[str, str]:
@@ -223,9 +215,7 @@ class LocalStack:
                 raise
 
     def stop(self) -> None:
-        """Stop every process of the stack, regardless of which process started it. Its files stay. It need not be
-        running.
-        """
+        """Stop every process of the stack, if there are any, whichever process started them. Its files stay."""
         if self.home.exists():
             with self._turn():
                 self._stop()
@@ -346,11 +336,7 @@ class LocalStack:
         return self.logs / f"{name}.log"
 
     def _secrets(self) -> Secrets:
-        """Return the secrets.
-
-        Raises:
-            StackError: If the stack was never started.
-        """
+        """Return the secrets. Raise `StackError` if the stack was never started."""
         if not self._secrets_file.exists():
             raise StackError(f"No stack was started in {self.home}. Start it with `make up`.")
         return read_secrets(self._secrets_file)

@@ -66,9 +66,7 @@ class PipelineLine(Document):
 
 
 class PipelineList(Document):
-    """A page of pipelines, the most urgent first. `next_key` leads to the next page; it is None after the last. `total`
-    counts all pipelines that the user may read.
-    """
+    """A page of `total` pipelines, the most urgent first. `next_key` leads to the next page; None after the last."""
 
     lines: tuple[PipelineLine, ...]
     next_key: str | None
@@ -76,9 +74,7 @@ class PipelineList(Document):
 
 
 class PipelineAt(Document):
-    """A pipeline's row. It reached its status at `since`, for the reason in `message`. Failures of checkpoints up to
-    `forgiven_until` no longer count.
-    """
+    """A pipeline's row. `since` and `message` belong to its status. Failures up to `forgiven_until` do not count."""
 
     pipeline_id: str
     status: PipelineStatus
@@ -158,9 +154,7 @@ class Overview(Document):
 
 
 class Option(Document):
-    """One option of `CheckpointConfig` as a checkpoint recorded it. If it has `changed`, `before` is its value at the
-    previous checkpoint.
-    """
+    """One option of `CheckpointConfig` at a checkpoint. If it has `changed`, `before` is its previous value."""
 
     name: str
     value: Any
@@ -215,9 +209,7 @@ class Configuration(Document):
 
 
 class Split(Document):
-    """One split of a source at a checkpoint, with its position. `files` hold the names of the files read, if the source
-    records them; a handle created by this checkpoint is new in it.
-    """
+    """One split of a source at a checkpoint, with its position. `files` list the files read, if it records them."""
 
     index: int
     position: Mapping[str, Any] | None
@@ -292,9 +284,7 @@ class KeyColumn(Document):
 
 
 class KeyAt(Document):
-    """The row of a key at a checkpoint, None if it had none; `problem` is the reason if it cannot be read. `changed`
-    means that it differs from the previous checkpoint.
-    """
+    """The row of a key at a checkpoint, None without one. `problem`: why it cannot be read. `changed`: since the last."""
 
     checkpoint_id: int
     completed_at: MomentOrNone

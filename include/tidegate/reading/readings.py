@@ -106,9 +106,7 @@ class Readings:
         return tuple(self._ask(lambda c: dags.pipelines_of(c, dag_id)))
 
     def checkpoints_of_run(self, dag_id: str, run_id: str) -> tuple[tuple[str, int], ...]:
-        """Return the pipeline and id of each checkpoint that this DAG run has requested, newest first for each
-        pipeline.
-        """
+        """Return pipeline and id of each checkpoint that this DAG run has requested, each pipeline's newest first."""
         return tuple(self._ask(lambda c: dags.checkpoints_of_run(c, dag_id, run_id)))
 
     # -- one pipeline
@@ -157,17 +155,14 @@ class Readings:
     def series(
         self, pipeline_id: str, points: int = 200, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[Point, ...]:
-        """Return the newest completed checkpoints of that time as aggregated points, oldest first.
+        """Return the newest `PERCENTILE_WINDOW` completed checkpoints of that time as at most `points`, oldest first.
 
-        At most `PERCENTILE_WINDOW` checkpoints are aggregated into at most `points`; `values` are by the names in
-        `SERIES`.
+        `values` are by the names in `SERIES`.
         """
         return self._of(pipeline_id, lambda c: summary.series(c, pipeline_id, points, since, until))
 
     def configuration(self, pipeline_id: str) -> Configuration:
-        """Return the options of the retained checkpoints. Those of other checkpoints are not recorded outside
-        `_metadata`.
-        """
+        """Return the options of the retained checkpoints. Those of others are only in `_metadata`."""
         kept = self._of(pipeline_id, lambda c: overview.newest_kept(c, pipeline_id))
         return overview.configuration(kept, self._files)
 
@@ -176,9 +171,7 @@ class Readings:
         return self._at(pipeline_id, checkpoint_id, contents.sources_at)
 
     def files_read(self, pipeline_id: str, operator_id: str, index: int, checkpoint_id: int | None = None) -> FilesRead:
-        """Return the files that a split of a source has read in a checkpoint. See `find_split` and `Lookups.files_read`
-        for the errors.
-        """
+        """Return the files that a split has read in a checkpoint. Errors: `find_split`, `Lookups.files_read`."""
         split = SubtaskId(operator_id, index)
         return self._lookups.files_read(
             self._of(pipeline_id, lambda c: find_split(c, pipeline_id, split, checkpoint_id))
@@ -195,9 +188,7 @@ class Readings:
         checkpoint_id: int | None = None,
         key: Sequence[str | None] | None = None,
     ) -> KeyLookup:
-        """Return a key's row and its history; without a `key`, the key columns. See `Lookups.look_up` and `find_states`
-        for the errors.
-        """
+        """Return a key's row and history, or the key columns. Errors: `Lookups.look_up`, `find_states`."""
         states = self._of(pipeline_id, lambda c: find_states(c, pipeline_id, operator_id, checkpoint_id))
         return self._lookups.look_up(states, key)
 
@@ -211,9 +202,7 @@ class Readings:
         return self._of(pipeline_id, lambda c: doubts_of(c, pipeline_id, self._now()))
 
     def tables_at(self, pipeline_id: str, checkpoint_id: int | None = None, sinks: Collection[str] = ()) -> TablesAt:
-        """Return the facts needed to read tables as of a checkpoint; by default as of the newest that these sinks, or
-        all, show. See `choose_cut` for the errors.
-        """
+        """Return the facts to read tables as of a checkpoint, by default the newest of these sinks (`choose_cut`)."""
         return self._of(pipeline_id, lambda c: tables_at(c, pipeline_id, checkpoint_id, sinks, self._files))
 
     def newest_completed(self, pipeline_id: str) -> int | None:
@@ -233,9 +222,7 @@ class Readings:
         return self._of(pipeline_id, lambda c: quality.quality_history(c, *question))
 
     def audit(self, pipeline_id: str, before: int | None = None, limit: int = 50) -> tuple[AuditRecord, ...]:
-        """Return users' requests and their answers, newest first, with the checkpoint that resulted. `before` is the
-        number of a record: only older ones are shown.
-        """
+        """Return audit entries with their checkpoints, newest first, those before the number `before`."""
 
         def question(connection: Connection) -> tuple[AuditRecord, ...]:
             return with_checkpoints(connection, pipeline_id, audit.newest(connection, pipeline_id, limit, before))
@@ -270,9 +257,7 @@ class Readings:
     def subtasks(
         self, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int = -1, limit: int = 200
     ) -> SubtaskList:
-        """Return a page of subtasks. `after` is a subtask index: only later ones are shown. Empty for an unknown
-        operator.
-        """
+        """Return a page of subtasks, those after an index `after`; empty for an unknown operator."""
         record = self._record(pipeline_id, checkpoint_id)
         return self._ask(lambda c: parts.subtask_page(c, record, operator_id, after, limit))
 
