@@ -284,7 +284,7 @@ class KeyColumn(Document):
 
 
 class KeyAt(Document):
-    """The row of a key at a checkpoint, None without one. `problem`: why it cannot be read. `changed`: since the last."""
+    """The row of a key at a checkpoint, None without one. `problem`: why it is unreadable. `changed`: since before."""
 
     checkpoint_id: int
     completed_at: MomentOrNone
