@@ -27,6 +27,8 @@ WORDS = re.compile(
     r"|(?:is|are|was|were) told|hears?|heard|(?:it|that) says)\b",
     re.IGNORECASE,
 )
+#: Triggers that databases have: their messages change with a migration.
+RELEASED = {"guards.py"}
 #: In documents headings and questions may ask "what …".
 NAMELESS = re.compile(r"\b(whoever|nobody|somebody|anybody|gestures?|deeds?)\b", re.IGNORECASE)
 
@@ -48,6 +50,15 @@ def texts(source: str) -> Iterator[str]:
             yield from token.string.splitlines()
 
 
+def strange(source: str) -> list[str]:
+    """The lines with a strange word. Names in code are none: in backticks, in braces, or a string by itself."""
+    return [
+        line
+        for line in texts(source)
+        if WORDS.search(re.sub(r"`[^`]*`|\{[^{}]*\}", "", line)) and not re.fullmatch(r"['\"]\w+['\"]", line)
+    ]
+
+
 def files_of(room: Path) -> list[Path]:
     return sorted(room.rglob("*.py"))
 
@@ -62,7 +73,9 @@ def test_docstrings_open_with_a_verb_or_a_noun(room: Path) -> None:
 @for_each("room", [*ROOMS, ROOT / "include" / "tidegate"], ids=lambda room: room.name)
 def test_texts_use_the_usual_words(room: Path) -> None:
     files = files_of(room) if room in ROOMS else sorted(room.glob("*.py"))
-    assert [(path.name, line) for path in files for line in texts(path.read_text()) if WORDS.search(line)] == []
+    assert [
+        (path.name, line) for path in files if path.name not in RELEASED for line in strange(path.read_text())
+    ] == []
 
 
 def test_documents_name_the_actor() -> None:
@@ -80,5 +93,5 @@ def test_a_bad_opening_and_a_strange_word_are_noticed() -> None:
     assert not opens_badly("The pending writes of one region.")
     assert not opens_badly("Whether the file is complete.")
     assert not opens_badly("")
-    assert any(map(WORDS.search, texts('f"It is told {now} to whoever asks"  # a note')))
-    assert not any(map(WORDS.search, texts('x = "Look the key up."  # what Python calls a lookup')))
+    assert strange('f"It is told {now} to whoever asks"  # a note')
+    assert not strange('x = f"Look the key up {row.mend}."  # Rich breaks lines by `fold`')
