@@ -24,5 +24,5 @@ def test_each_failed_expectation_has_a_line():
         "sink:out: column_values_to_be_between on amount: 7 of 1,200 rows, such as 10, 11, 12, 13, 14",
         "sink:out: table_row_count_to_equal: observed 0",
         "state:op: custom on a, b: observed No column a.",
-        "check:sums: not judged: observed Spark was lost.",
+        "check:sums: not validated: observed Spark was lost.",
     ]

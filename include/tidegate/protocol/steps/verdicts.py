@@ -50,7 +50,7 @@ def failed_of(
     """List the failed expectations of one verdict, or the obstacle if no expectation was validated. Performs no I/O."""
     failed = [_failed(target, result) for result in results if result.get("success") is not True]
     if not failed and success is None:
-        failed.append(FailedExpectation(target, "not judged", "", error or "", "", ""))
+        failed.append(FailedExpectation(target, "not validated", "", error or "", "", ""))
     return failed
 
 
