@@ -58,7 +58,7 @@ class VersionsSource(Versions, SimulatedSource):
     def _place(self, name: str) -> Any:
         return self, name
 
-    def stat(self, paths: Sequence[str]) -> list[FileVersion | None]:
+    def current(self, paths: Sequence[str]) -> list[FileVersion | None]:
         return [*self._there(None)] or [None]
 
     def content(self, file: FileVersion) -> bytes | None:
