@@ -99,7 +99,7 @@ def test_a_continuous_run_checks_a_definition_before_it_is_the_region(tmp_path, 
 @pytest.mark.parametrize(
     ("source", "code", "message"),
     [
-        ("def x(:", ExitCode.USAGE, "{file}, line 1: SyntaxError: invalid syntax. Nothing was begun."),
+        ("def x(:", ExitCode.USAGE, "{file}, line 1: SyntaxError: invalid syntax. Nothing was started."),
         (
             "from tidegate import Pipeline\n\npipeline = Pipeline('shop', paralelism=2)",
             ExitCode.USAGE,

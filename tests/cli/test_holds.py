@@ -54,7 +54,7 @@ def test_a_run_is_held_approved_and_completed(command, here, tmp_path):
     assert shown["hold"]["until_timestamp"] - shown["hold"]["held_timestamp"] == 2 * 3600 * 1000
     assert not list((tmp_path / "tables" / "orders").glob("checkpoint=*"))
     assert "1   HELD " in here("checkpoints", "shop").stdout
-    assert "waits for a person until" in here("stats", "shop").stdout
+    assert "waits for approval until" in here("stats", "shop").stdout
     assert json.loads(here("stats", "shop", "-o", "json").stdout)["held"]["id"] == 1
 
     (tmp_path / "shop.py").rename(tmp_path / "gone.py")  # no code is needed to decide

@@ -83,7 +83,7 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
     ]
     assert process.returncode == ExitCode.INTERRUPTED, said
     assert said.startswith(
-        "Interrupted. Checkpoint 1 of pipeline shop stays in progress, with the subtasks that have acknowledged"
+        "Interrupted. Checkpoint 1 of pipeline shop stays in progress with the subtasks that have acknowledged"
     )
     assert said.count("\n") == 1, said
     (tmp_path / "slow").unlink()

@@ -54,7 +54,7 @@ def test_a_corrected_file_is_read_as_it_is_now(tmp_path, postgres_url, connect_s
     deliver("2.csv", 300)
     at_once = command("run", "shop:shop")
     assert at_once.returncode == ExitCode.ABORTED
-    assert "with the way back: `tidegate source replace`." in at_once.stderr
+    assert "file as it is now with `tidegate source replace`." in at_once.stderr
 
     document = json.loads(replace("landing/2.csv", "--dry-run", "-o", "json").stdout)
     (file,) = document["files"]

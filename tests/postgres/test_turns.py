@@ -51,7 +51,7 @@ def test_whoever_waits_too_long_gets_an_error_that_names_the_holder(holder, requ
     who = f"by process {pid}, which is stopped" if is_stopped else f"by process {pid}\\."
     what = f"`kill -CONT {pid}`.*`kill -KILL {pid}`" if is_stopped else f"`kill {pid}`"
     for act in (server.start, server.stop):
-        with pytest.raises(StoreUnavailableError, match=f"held for more than 0 seconds {who}.*{what}; then repeat"):
+        with pytest.raises(StoreUnavailableError, match=f"held for more than 0 seconds {who}.*{what}, then repeat"):
             act()
     if is_stopped:
         os.kill(pid, signal.SIGCONT)

@@ -42,7 +42,7 @@ def test_a_strangers_lock_is_waited_for_and_then_said_and_the_pipelines_row_is_f
     assert set(locked_for) == {0}
     said = str(error)
     assert said.startswith("Table public.orders did not take the rows of checkpoint 2: canceling statement due to lock")
-    assert '(relation = \'"public"."orders"\'::regclass), pg_stat_activity what it does' in said
+    assert '(relation = \'"public"."orders"\'::regclass), pg_stat_activity its state' in said
     shop.coordinator.finalize(id_)
     assert here.rows("SELECT v FROM orders ORDER BY v") == [1, 2]
 

@@ -120,7 +120,7 @@ def changed_by_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the checkpoint."""
     of = world.grown("latest", 1)
     world.append(10)
-    with pytest.raises(SinkError, match="somebody else has committed snapshot"):
+    with pytest.raises(SinkError, match="another writer has committed snapshot"):
         of.take()
     assert world.lake.values(TABLE) == [1, 10]
 

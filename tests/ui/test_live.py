@@ -127,7 +127,7 @@ def test_a_lost_server_is_said_and_the_page_recovers(site, orders, open_page):
     try:
         watched.page.locator("#live[data-state=lost]").wait_for()
         said = watched.page.locator("#live").inner_text()
-        assert re.fullmatch(r"The server does not answer\. Shown is what was true at \d\d:\d\d:\d\d\.", said)
+        assert re.fullmatch(r"The server does not answer\. The page shows the data of \d\d:\d\d:\d\d\.", said)
         assert watched.page.locator("h1").inner_text() == "orders"
         completed = orders.complete()
     finally:
@@ -144,7 +144,7 @@ def test_a_lost_database_is_said_and_every_page_recovers_by_itself(site, orders,
     with site.without_database():
         watched.page.locator("#live[data-state=lost]").wait_for()
         said = watched.page.locator("#live").inner_text()
-        assert re.fullmatch(r"The database does not answer\. Shown is what was true at \d\d:\d\d:\d\d\.", said)
+        assert re.fullmatch(r"The database does not answer\. The page shows the data of \d\d:\d\d:\d\d\.", said)
         assert watched.page.get_by_role("link", name=shown, exact=True).count() > 0
         opened = open_page("pipelines/orders/history", also=watched)
         assert "reloads itself" in opened.page.locator(".sentence").inner_text()
