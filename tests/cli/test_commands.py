@@ -210,7 +210,7 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
     page = here("checkpoint", "strict", "1").stdout
     assert report in page
     for shown in (result.stderr, page):
-        heads, failed = shown.partition("What failed:\n")[2].splitlines()[:2]
+        heads, failed = shown.partition("Failed expectations:\n")[2].splitlines()[:2]
         assert heads.split() == ["Target", "Expectation", "Column", "Observed", "Unexpected", "Samples"]
         assert re.split("  +", failed)[:3] == ["sink:out", "column_values_to_be_between", "amount"]
         assert re.fullmatch(r"\d+ of \d+ rows", re.split("  +", failed)[3])

@@ -72,7 +72,7 @@ def test_lag_is_said_in_what_the_sources_count_in():
     assert views.lag_text([lag(1, "files", 1500), lag(1200, "rows", -1), lag(0, "messages", 0)]).plain == (
         f"Lag: 1 file, 1.5 kB, polled at {at}; 1,200 rows, polled at {at}; 0 messages, polled at {at}."
     )
-    assert views.lag_text([]).plain == "Lag: no source has said."
+    assert views.lag_text([]).plain == "Lag: no source has reported any."
 
 
 def test_styles_are_still_styles():
