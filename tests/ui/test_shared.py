@@ -116,7 +116,7 @@ def test_rights_are_looked_at_for_each_and_shared_is_only_what_all_may_see(site,
     mine, theirs, none = follow("pipelines/orders", site.cookie, viewer, nobody)
     assert "Suspend …" in mine
     assert "Suspend …" not in theirs
-    assert "takes the right to edit" in theirs
+    assert "require the right to edit" in theirs
     assert "orders" not in none
 
 
