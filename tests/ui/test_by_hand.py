@@ -196,7 +196,7 @@ def test_who_may_only_read_finds_grey_buttons_that_say_why(site, strikes, opened
     buttons = watched.page.locator("#actions button")
     assert buttons.count() == 2
     assert all(button.is_disabled() for button in buttons.all())
-    assert "takes the right to edit or delete one" in watched.page.locator("#denied").inner_text()
+    assert "require the right to edit or delete one" in watched.page.locator("#denied").inner_text()
     assert watched.serious() == []
 
 
