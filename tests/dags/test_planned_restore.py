@@ -118,7 +118,7 @@ def test_a_dag_run_that_the_page_has_not_started_plans_and_restores_nothing(plan
     plans.ask("plan", "1", AMY, DAG)
     ran = work("plan", **how)
     assert (ran.state, plans.find("plan").planned_at) == ("failed", None)
-    assert "was not started by the page for amy" in str(ran.error.__cause__ or ran.error)
+    assert "was not started by the page for request plan of amy" in str(ran.error.__cause__ or ran.error)
     work("plan")
     plans.confirm("plan", "yes", Accepted(leave=("out",)), AMY, DAG)
     before = newest()
