@@ -42,7 +42,7 @@ def test_a_definition_is_checked_without_data_and_without_a_database(tmp_path, c
     said = json.loads(wrong.stdout)
     assert said["pipeline"] == "wrong"
     assert [problem[:66] for problem in said["problems"]] == [
-        "The operator 'totals' of pipeline 'wrong' needs column 'amount', a"
+        "The operator 'totals' of pipeline 'wrong' needs column 'amount', b"
     ]
 
 
