@@ -21,11 +21,13 @@ def live(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryCheckpointStore()
     world = Reading.that_has_lost(store, monkeypatch)
     world.ask("r2")
+    world.ask("behind it")
     asked = UserAction("g1", ActionKind.SKIP, Actor(ActorKind.CLI_USER, "ada", "here"))
     world.coordinator.skip("src", None, asked)
     assert world.record(2).status is Status.FAILED, "what is in progress began at positions that hold no more"
     with store.transaction("p") as tx:
         assert tx.audited("g1") is not None
+        assert all(request.dropped for request in tx.requests()), "a request waits for positions that hold no more"
     world.topic.first = [6, 0]
     plan = world.coordinator.skipping.plan("src")
     world.coordinator.skip("src", plan)
