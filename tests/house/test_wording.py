@@ -14,9 +14,9 @@ ROOMS = sorted(path for path in (ROOT / "include" / "tidegate").iterdir() if pat
 
 #: Words that begin neither a sentence with a verb nor the name of a thing. "Whether …" may open a predicate.
 OPENING = re.compile(
-    r"(what|of|those|how|by|where|as|which|with|why|for|none|without|in|when|who|its|that|their|after|before|until|if|from"
-    r"|on|also|once|at|whoever|nobody|somebody|this|these|it|his|to|up|only|raises|returns|around|false|true|under|between"
-    r"|above|below|inside|such|theirs|other|same|not|there|here|then|while|because|since|has|is|are|was|were|have"
+    r"(what|of|those|how|by|where|as|which|with|why|for|none|without|in|when|who|its|that|their|after|before|until|if"
+    r"|from|on|also|once|at|whoever|nobody|somebody|this|these|it|his|to|up|only|raises|returns|around|false|true|under"
+    r"|between|above|below|inside|such|theirs|other|same|not|there|here|then|while|because|since|has|is|are|was|were|have"
     r"|the (?:same|ones?|others?))\b(?!['`])",
     re.IGNORECASE,
 )

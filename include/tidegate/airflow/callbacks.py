@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from airflow.sdk import Context
 
@@ -95,7 +95,7 @@ def callback_context(context: Context, event: Event) -> Context:
         "happened_at": event.at,
         "link": None if (pages := _pages()) is None else page_of(event, pages),
     }
-    return {**context, **fields}  # type: ignore[typeddict-item]
+    return cast(Context, {**context, **fields})
 
 
 def _pages() -> str | None:

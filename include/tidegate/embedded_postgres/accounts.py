@@ -1,7 +1,7 @@
 """The operating-system account of the embedded server. PostgreSQL refuses to run as root.
 
 An ordinary user's server runs as that user. Root's server runs as the owner of the server's directory, else as
-`postgres`, else as `nobody`. Permissions of directories that are not Tidegate's are never changed.
+the user `postgres`, else as the user `nobody`. Permissions of directories that are not Tidegate's are never changed.
 """
 
 import os

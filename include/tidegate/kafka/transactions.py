@@ -31,7 +31,7 @@ _TRIES = 3
 TRANSACTION_TIMEOUT = 900_000
 #: Seconds to wait for the answer to an abort.
 _ABORT_LIMIT = 5.0
-#: Errors of records that were given up because something else had failed.
+#: Errors of records that were discarded after another error.
 _GIVEN_UP = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 #: The settings of a producer that the connection does not set itself.
 _DEFAULTS = {"transaction.timeout.ms": TRANSACTION_TIMEOUT, "linger.ms": 20, "queue.buffering.max.kbytes": 65536}

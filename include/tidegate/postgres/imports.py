@@ -1,4 +1,4 @@
-"""The checkpoints whose files a restore or a fork is copying. Each is recorded in the end, or given up."""
+"""The checkpoints whose files a restore or a fork is copying. Each is finally recorded or discarded."""
 
 from datetime import UTC, datetime
 

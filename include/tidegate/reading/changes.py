@@ -209,9 +209,7 @@ class Changes:
             subscriber.end()
 
     def _wanted(self) -> bool:
-        """Whether subscribers remain. If not, the thread is given up under the same lock; the next subscriber starts
-        another.
-        """
+        """Whether subscribers remain. If not, the thread ends under the same lock; the next subscriber starts one."""
         stopping = self.stopping()
         with self._lock:
             if stopping:

@@ -52,7 +52,7 @@ def write(rows: "pa.Table", file: "HashingFile") -> None:
 
 def _is_packed(kind: "pa.DataType") -> bool:
     """Whether a column is encoded as differences. That takes a fifth of the time and half of the bytes of a dictionary,
-    which does not help where most values differ. Snappy gives up soonest on bytes that can hardly be compressed."""
+    which does not help where most values differ. Snappy is fastest on bytes that can hardly be compressed."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

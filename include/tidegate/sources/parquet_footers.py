@@ -81,8 +81,9 @@ class Footers:
             return True
         with ThreadPoolExecutor(min(_THREADS, len(new))) as pool:
             unknown = [file for file, known in zip(new, pool.map(footers.is_fine, new), strict=True) if not known]
-        for file in unknown if names_of is not None else ():
-            footers.require_names(file, names_of(file.path))  # type: ignore[misc]
+        if names_of is not None:
+            for file in unknown:
+                footers.require_names(file, names_of(file.path))
         self._fine = {(expected.exact, file) for file in {*files} - {*unknown}}
         return not unknown
 

@@ -4,6 +4,7 @@ user functions, and whether a retry would compute the same rows. It runs no job,
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from io import StringIO
 from typing import Any, cast
 
@@ -42,12 +43,12 @@ class DefinitionCheck:
         for vertex in self._graph.operators:
             if wrong.isdisjoint(stream.origin for stream in inputs_of(vertex)):
                 where = self._streams.where(vertex)
-                if not self._is_right(where, lambda vertex=vertex: self._analyze(vertex)):  # type: ignore[misc]
+                if not self._is_right(where, partial(self._analyze, vertex)):
                     wrong.add(vertex.name)
         for check in self._graph.checks:
             if wrong.isdisjoint(check.sinks):
                 where = f"check {check.name!r} of pipeline {self._graph.pipeline.name!r}"
-                self._is_right(where, lambda check=check: self._query(check))  # type: ignore[misc]
+                self._is_right(where, partial(self._query, check))
         return self._problems
 
     def columns(self) -> Mapping[Target, list[str] | None]:

@@ -225,5 +225,8 @@ class TopicSource(KafkaSource, SimulatedSource):
 def _kafka_of(world: "World", name: str) -> Kafka:
     draws = Random(f"{name} {world.seed}")
     worst = draws.choice([0.0, 0.01, 0.05])
-    trouble = lambda: 0.0 if world.temper == CALM else worst  # noqa: E731
+
+    def trouble() -> float:
+        return 0.0 if world.temper == CALM else worst
+
     return Kafka(world.kafka.brokers, world.point, world.die, world.clock, draws, trouble)
