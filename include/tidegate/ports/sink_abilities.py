@@ -136,8 +136,8 @@ class StagingSink(Protocol):
 @runtime_checkable
 class ReferencingSink(Protocol):
     """A sink whose table refers to staged files. They are staged where they stay, and a commit takes them over instead
-    of copying their rows. The staged files of an expired checkpoint are deleted, except those that the table refers to:
-    they belong to the table from then on."""
+    of copying their rows. The staged files of a checkpoint that is no longer needed are deleted, except those that
+    the table refers to: they belong to the table from then on."""
 
     def referenced(self, paths: Sequence[str]) -> Collection[str]:
         """Find out which files have been taken over. No later commit takes over any of the others.
