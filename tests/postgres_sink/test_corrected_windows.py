@@ -54,7 +54,7 @@ class CorrectedMarts(UpsertingMarts):
         self.minutes = [(k, minute) for k, all_ in minutes.items() for minute in all_]
         self.source.put(0, *((k, str(T0 + minute * MINUTE)) for k, minute in self.minutes))
 
-    def merged(self) -> dict[str, dict[Bounds, int]]:
+    def upserted(self) -> dict[str, dict[Bounds, int]]:
         """What the tables have after the minutes that were put last."""
         gone = None if self.watermark is None else self.watermark - LATENESS
         for k, minute in self.minutes:

@@ -184,7 +184,7 @@ def with_nested(df: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "no such kind": (lambda o, c: o.join(c, name="j", key=["customer"], how="right"), "how='right'.*swap"),
+    "no such kind": (lambda o, c: o.join(c, name="j", key=["customer"], how="right"), "how='right'.*Swap"),
     "left, all kept": (lambda o, c: o.join(c, name="j", key=["customer"], how="left"), "left join that keeps all"),
     "the key kept": (lambda o, c: o.join(c, name="j", key=["customer"], keep="customer"), "a column of the key"),
     "no key": (lambda o, c: o.join(c, name="j", key=[]), "key of .* must name at least one column"),

@@ -102,6 +102,20 @@ def fenced(world: World, step: str, id_: str, after: bool) -> Callable[..., None
     return call
 
 
+def fenced_where_the_client_loses_the_error(world: World) -> None:
+    """It raises a fatal error when its callbacks have run. One that catches errors, as handlers of logs do, catches
+    this one."""
+
+    def delivered(self: Transaction, *given: Any, original: Any = Transaction._delivered) -> None:
+        try:
+            original(self, *given)
+        except SystemError:
+            original(self, *given)
+
+    with patch.object(Transaction, "_delivered", delivered):
+        fenced_while_it_writes(world)
+
+
 def behind_a_transaction_of_somebody_else(world: World) -> None:
     """What was committed to the topic of markers behind an open transaction is not seen until that has ended."""
     trial, staged = world.begun()
@@ -185,6 +199,7 @@ ALL: Sequence[Callable[[World], None]] = (
     left_behind_by_a_restore,
     fenced_again_and_again,
     fenced_while_it_writes,
+    fenced_where_the_client_loses_the_error,
     behind_a_transaction_of_somebody_else,
     taken_over_by_another_database,
     died_behind_the_commit,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from tidegate.kafka import markers
 from tidegate.kafka.clients import TIME_LIMIT, ClientErrors, producer_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 log = logging.getLogger("tidegate")
+Answer = TypeVar("Answer")
 
 #: How often an attempt begins again that other producers have fenced.
 _TRIES = 3
@@ -229,18 +230,8 @@ class Transaction:
         self._producer.purge()
 
     def _served(self, call: Callable[[], int]) -> int:
-        """Call the client and raise its errors. It raises a fatal error where it calls callbacks. If other callbacks
-        follow, Python wraps that error in a `SystemError`."""
-        from confluent_kafka import KafkaException
-
-        try:
-            left = call()
-        except KafkaException as error:
-            self._raise(error)
-        except SystemError as error:
-            if not isinstance(error.__cause__, KafkaException):
-                raise
-            self._raise(error.__cause__)
+        """Call the client, which runs callbacks, and raise its errors and those of records."""
+        left = self._call(call)
         self._raise_refused()
         return left
 
@@ -251,20 +242,35 @@ class Transaction:
         deadline = time.monotonic() + TIME_LIMIT
         while True:
             try:
-                call()
+                self._surfacing(call)
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     self._raise(error)
             else:
                 return
 
-    def _call(self, call: Callable[[], object]) -> None:
+    def _call(self, call: Callable[[], Answer]) -> Answer:
         from confluent_kafka import KafkaException
 
         try:
-            call()
+            return self._surfacing(call)
         except KafkaException as error:
             self._raise(error)
+
+    def _surfacing(self, call: Callable[[], Answer]) -> Answer:
+        """Call the client, and raise `KafkaException` for its fatal errors. It sets one before it runs callbacks. These
+        wrap it in a `SystemError`, or lose it where they catch errors, as handlers of logs do."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return call()
+        except SystemError as error:
+            try:
+                self._producer.begin_transaction()  # every call of a transaction raises a fatal error again
+            except KafkaException as fatal:
+                if fatal.args[0].fatal():
+                    raise fatal from error
+            raise
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None and self._refused is None and error.name() not in _GIVEN_UP:
