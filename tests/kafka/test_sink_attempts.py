@@ -85,6 +85,10 @@ def never(original: Any) -> Any:
     return lambda *given: False
 
 
+def always(original: Any) -> Any:
+    return lambda *given: True
+
+
 def not_fenced(original: Any) -> Any:
     return lambda *given: None
 
@@ -127,9 +131,15 @@ MISTAKES = {
     ),
     "records behind an open transaction are passed over": (
         Markers,
-        "may_have",
-        never,
+        "is_decided",
+        always,
         lives.behind_a_transaction_of_somebody_else,
+    ),
+    "a marker that is not seen yet is passed over": (
+        Markers,
+        "is_decided",
+        always,
+        lives.a_later_one_behind_a_transaction_of_somebody_else,
     ),
     "a former owner is not fenced": (transactions, "_fence", not_fenced, lives.taken_over_by_another_database),
     "who is fenced gives up": (transactions, "_TRIES", lambda tries: 1, lives.a_zombie_fences_the_newest),

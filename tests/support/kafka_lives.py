@@ -131,6 +131,24 @@ def behind_a_transaction_of_somebody_else(world: World) -> None:
     trial.check("After the commit was repeated")
 
 
+def a_later_one_behind_a_transaction_of_somebody_else(world: World) -> None:
+    """The marker of checkpoint 2 is not seen yet, and that of checkpoint 3 must not say that 2 was passed over."""
+    trial, staged = world.begun()
+    other = world.broker.open_transaction(f"{trial.sink.topic}-other")
+    other.produce(trial.sink.markers, Marker("other", "out", "here", 9).to_json(), b"of another pipeline")
+    other.flush(30)
+    trial.commit(2, staged)
+    third = trial.stage(3, trial.some_rows(4))
+    with patch.object(markers, "TIME_LIMIT", 1.0), pytest.raises(SinkUnavailableError):
+        trial.commit(3, third)
+    with patch.object(markers, "TIME_LIMIT", 1.0), pytest.raises(SinkUnavailableError):
+        trial.sink.mark_anew(Owner("shop", trial.sink.topic, "there"))
+    other.abort_transaction(30)
+    trial.commit(3, third)
+    trial.commit(2, staged)
+    trial.check("After the commit was repeated behind a later one")
+
+
 def taken_over_by_another_database(world: World) -> None:
     """What a process of the one before was writing is not committed."""
     trial, staged = world.begun()
@@ -201,6 +219,7 @@ ALL: Sequence[Callable[[World], None]] = (
     fenced_while_it_writes,
     fenced_where_the_client_loses_the_error,
     behind_a_transaction_of_somebody_else,
+    a_later_one_behind_a_transaction_of_somebody_else,
     taken_over_by_another_database,
     died_behind_the_commit,
     died_in_front_of_the_commit,

@@ -30,6 +30,7 @@ class UpsertingMarts:
     is what the tables are to have. Each process may have other sinks: see `reopen`."""
 
     SCHEMA = "k string, v bigint"
+    parallelism = 1
 
     def __init__(self, spark: Any, store: CheckpointStore, home: Path, here: Server, there: Server) -> None:
         self._spark, self._store, self._home = spark, store, home
@@ -38,15 +39,16 @@ class UpsertingMarts:
         self.states = dict[int, dict[Any, Any]]()
         self.reopen(**self.sinks())
 
-    def sinks(self) -> dict[str, PostgresSink]:
+    def sinks(self) -> dict[str, Any]:
         return {
             "mart": PostgresSink("mart", "upsert", key="k"),
             "far": PostgresSink("far", "upsert", key="k", connection="marts"),
         }
 
-    def reopen(self, **sinks: PostgresSink) -> None:
+    def reopen(self, **sinks: Any) -> None:
         """A process whose definition has these sinks."""
-        pipeline = Pipeline("marts", parallelism=1, max_parallelism=4, checkpoints=CheckpointConfig(retained=9))
+        checkpoints = CheckpointConfig(retained=9)
+        pipeline = Pipeline("marts", parallelism=self.parallelism, max_parallelism=4, checkpoints=checkpoints)
         self.define(pipeline, sinks)
         self.storage = ArrowCheckpointStorage(str(self._home / ".tidegate" / "checkpoints"))
         settings = Settings(self._home, self.storage.url, str(self._home / "cache"), self._home / "docs")
@@ -54,7 +56,7 @@ class UpsertingMarts:
         self.region = SparkRegion(graph, self._spark, self.storage, SystemClock(), settings)
         self.coordinator = CheckpointCoordinator(pipeline, self._store, self.storage, SystemClock())
 
-    def define(self, pipeline: Pipeline, sinks: Mapping[str, PostgresSink]) -> None:
+    def define(self, pipeline: Pipeline, sinks: Mapping[str, Any]) -> None:
         events = pipeline.source("events", self.source)
 
         @pipeline.keyed("kept", inputs=[events], key=["k"], state="k string, v bigint")

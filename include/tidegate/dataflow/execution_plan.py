@@ -13,7 +13,7 @@ from tidegate.pipeline.derivations import derivation_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex, StepVertex
-from tidegate.ports import PlacedSink, SinkInput
+from tidegate.ports import PlacedSink, RewindableSink, SinkInput
 from tidegate.protocol.facts.paths import directory, write_prefix
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.schema.expiry import (
@@ -80,7 +80,10 @@ class ExecutionPlan:
         attempts = dict.fromkeys(range(self.parallelism), self._attempt)
         current = sink.sink.input is SinkInput.CURRENT
         staging = Staging(sink.operator_id, sink.sink.writer(), current, attempts, identity_of(sink))
-        return replace(staging, upserts=True, had=self.had(sink, vertex)) if takes_upserts(vertex, sink) else staging
+        if not takes_upserts(vertex, sink):
+            return staging
+        had = self.had(sink, vertex)
+        return replace(staging, upserts=True, had=had, base={} if had else self.base(sink, vertex))
 
     def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
         """Return the subtasks whose state a sink of current rows or of upserts lacks. The sink is new or writes
@@ -130,12 +133,20 @@ class ExecutionPlan:
             state = before.get(SubtaskId(vertex.operator_id, index))
             if mark is None or state is None or not mark.is_of(identity, vertex.operator_id, self.parallelism):
                 return {}
-            runs = tuple(handle for handle in state.handles if handle.kind is HandleKind.RUN)
-            states[index] = Had(runs, mark.horizon)
+            states[index] = Had(_runs_of(state), mark.horizon)
         merged = ((run, held.horizon) for held in states.values() for run in held.runs)
         if newest_recorded([run for held in states.values() for run in held.runs]) is None:
             return states
         return {} if any(was_merged_since(run, horizon) for run, horizon in merged) else states
+
+    def base(self, sink: SinkVertex, vertex: KeyedVertex) -> dict[int, Had]:
+        """Return the state of each subtask as of the latest checkpoint, with all expired rows that it still holds, for
+        a sink that lacks rows. Empty for a sink that can go back: it can empty its table, too."""
+        if isinstance(sink.sink, RewindableSink):
+            return {}
+        before = self.restored if self.before is None else self.before
+        snapshots = {index: before.get(SubtaskId(vertex.operator_id, index)) for index in range(self.parallelism)}
+        return {index: Had(_runs_of(snapshot), None) for index, snapshot in snapshots.items() if snapshot is not None}
 
     def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
         """Return the mark of each subtask: the state that a sink of upserts has with this checkpoint. Subtasks with
@@ -181,6 +192,10 @@ class ExecutionPlan:
     @property
     def _attempt(self) -> int:
         return max(self.attempts.values(), default=0)
+
+
+def _runs_of(snapshot: Snapshot) -> tuple[StateHandle, ...]:
+    return tuple(handle for handle in snapshot.handles if handle.kind is HandleKind.RUN)
 
 
 def _are_same(runs: Sequence[StateHandle], others: Sequence[StateHandle]) -> bool:

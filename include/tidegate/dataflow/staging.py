@@ -23,7 +23,8 @@ class Staging:
 
     With `current`, all rows of the subtask are staged, not only the changed ones. `identity` changes when the sink's
     definition changes, and is recorded in its handles. With `upserts` the sink receives the differences from the state
-    that it `had`, by subtask. If `had` is empty, the sink lacks rows and receives all.
+    that it `had`, by subtask. If `had` is empty, the sink lacks rows and receives all. A sink whose table it cannot
+    empty then also receives the keys that the state no longer has since `base`.
     """
 
     operator_id: str
@@ -33,3 +34,4 @@ class Staging:
     identity: str
     upserts: bool = False
     had: Mapping[int, Had] = field(default_factory=dict)
+    base: Mapping[int, Had] = field(default_factory=dict)

@@ -94,11 +94,11 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """The markers of a topic, by key. `undecided` ones are in transactions behind an open one of another producer. It
-    is unknown whether they were committed until that one has ended."""
+    """The markers of a topic, by key. `undecided` are the keys of markers in transactions behind an open one of another
+    producer. It is unknown whether they were committed until that one has ended."""
 
     committed: Mapping[bytes, Marker]
-    undecided: Mapping[bytes, int]
+    undecided: Collection[bytes]
 
     def of(self, slot: Slot) -> Marker | None:
         return self.committed.get(slot.key)
@@ -108,24 +108,20 @@ class Markers:
         marker = self.of(slot)
         return marker is not None and marker.has(checkpoint_id)
 
-    def may_have(self, slot: Slot, checkpoint_id: int) -> bool:
-        """Whether the rows of a checkpoint may have been committed, although `has` is false."""
-        return self.undecided.get(slot.key, -1) >= checkpoint_id
+    def is_decided(self, slot: Slot) -> bool:
+        """Whether the marker of a slot is known. One that follows another has all checkpoints of that one."""
+        return slot.key not in self.undecided
 
 
 def read(brokers: Brokers, topic: str, refusals: Refusals) -> Markers:
     """Read all markers; none if there is no such topic. Raise `SinkError`, `ConfigurationError`."""
     if topic_id(brokers, topic, refusals) is None:
-        return Markers({}, {})
+        return Markers({}, ())
     committed: dict[bytes, Marker] = {}
     stable = _read(brokers, topic, refusals, "read_committed", 0, lambda m: committed.update(_parsed(m, refusals)))
-    undecided: dict[bytes, int] = {}
+    undecided = set[bytes]()
     if stable < _end_of(brokers, topic, refusals):  # a transaction is open, or has just ended
-
-        def see(message: "Message") -> None:
-            for key, marker in _parsed(message, refusals).items():
-                undecided[key] = max(marker.checkpoint_id, undecided.get(key, 0))
-
+        see = lambda message: undecided.update(_parsed(message, refusals))  # noqa: E731
         _read(brokers, topic, refusals, "read_uncommitted", stable, see)
     return Markers(committed, undecided)
 
@@ -135,15 +131,17 @@ def read_decided(
     topic: str,
     refusals: Refusals,
     slots: Collection[Slot],
-    checkpoint_id: int,
+    checkpoint_id: int | None,
     keep: Callable[[], None],
 ) -> Markers:
-    """Read the markers once it is certain which of these slots have a checkpoint. Their own transactions must have
-    ended. Raise `SinkUnavailableError` if a transaction of another producer stays open."""
+    """Read the markers once it is certain which of these slots have a checkpoint, and what the markers of the others
+    are: of all if there is no checkpoint. Their own transactions must have ended. Raise `SinkUnavailableError` if a
+    transaction of another producer stays open."""
     deadline = time.monotonic() + TIME_LIMIT
     while True:
         markers = read(brokers, topic, refusals)
-        if not any(not markers.has(each, checkpoint_id) and markers.may_have(each, checkpoint_id) for each in slots):
+        open_ = [each for each in slots if checkpoint_id is None or not markers.has(each, checkpoint_id)]
+        if all(markers.is_decided(each) for each in open_):
             return markers
         if time.monotonic() > deadline:
             raise refusals.held_back(topic)

@@ -131,13 +131,12 @@ def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool
     while True:
         try:
             with transaction(brokers, f"tidegate-owner-{slot.key.decode()}", refusals) as writing:
-                decided = markers.read_decided(brokers, topic, refusals, [slot], 0, lambda: None)
-                marker = decided.of(slot)
-                if marker is not None and (marker.owner == owner or not anew):
-                    return marker.owner
-                if marker is not None:
-                    _fence(brokers, marker.owner, refusals)
-                before = marker or Marker("", "", "")
+                known = markers.read(brokers, topic, refusals).of(slot)
+                if known is None or (known.owner != owner and anew):
+                    known = _last_of_former(brokers, topic, slot, known, refusals)
+                if known is not None and (known.owner == owner or not anew):
+                    return known.owner
+                before = known or Marker("", "", "")
                 taken = replace(before, pipeline=owner.pipeline, sink=owner.sink, database=owner.database)
                 writing.begin()
                 writing.produce(topic, Produced(slot.key, taken.to_json()), lambda: None)
@@ -145,6 +144,19 @@ def take_slot(brokers: Brokers, topic: str, slot: Slot, owner: Owner, anew: bool
                 return owner
         except FencedError:  # another process marks it at this moment
             continue
+
+
+def _last_of_former(
+    brokers: Brokers, topic: str, slot: Slot, known: Marker | None, refusals: Refusals
+) -> Marker | None:
+    """Fence the former owner of a slot, and return the marker that it leaves behind. `known` may be an older one."""
+    while True:
+        if known is not None:
+            _fence(brokers, known.owner, refusals)
+        marker = markers.read_decided(brokers, topic, refusals, [slot], None, lambda: None).of(slot)
+        if marker is None or (known is not None and known.owner == marker.owner):
+            return marker
+        known = marker
 
 
 def _fence(brokers: Brokers, former: Owner, refusals: Refusals) -> None:

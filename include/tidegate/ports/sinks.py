@@ -25,8 +25,10 @@ class SinkInput(StrEnum):
             Such a file has `deletes` in its handle's details, and a column `_delete` that is true; columns that are no
             key are null. A sink may lack earlier rows because it is new, writes elsewhere, was left by a restore, or
             because the pipeline began in another database. Then it is given all rows once, in files with `whole` in
-            their details: no other key has a row. Behind transforms, a row may be unchanged, and a removed key may have
-            no row. Behind anything else, the rows that the checkpoint produced.
+            their details: no other key has a row. A sink without `rewind` may have no way to remove the others, so it
+            is also given the keys that the state no longer has since the latest checkpoint. Behind transforms, a row
+            may be unchanged, and a removed key may have no row. Behind anything else, the rows that the checkpoint
+            produced.
     """
 
     CHANGES = "CHANGES"

@@ -16,6 +16,20 @@ def _(original):
     return lambda before, after: [each for each in original(before, after) if DELETES not in each[1]]
 
 
+@mutation("a topic of upserts that is given all rows is not told which keys are gone", (ExecutionPlan, "base"))
+def _(original):
+    return lambda self, sink, vertex: {}
+
+
+@mutation("a topic of upserts is told that the keys that expired are gone where it knows it", (ExecutionPlan, "base"))
+def _(original):
+    def base(self, sink, vertex):
+        horizon = self.horizon(vertex)[0]
+        return {index: replace(each, horizon=horizon) for index, each in original(self, sink, vertex).items()}
+
+    return base
+
+
 @mutation("a key that has expired is not sent to a sink of upserts", (ExecutionPlan, "had"))
 def _(original):
     def had(self, sink, vertex):

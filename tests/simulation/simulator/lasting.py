@@ -8,6 +8,7 @@ from simulator.sources import Row
 from simulator.upserting import stage_upserts, upserts
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.reports import Report
+from tidegate.dataflow.staging import Had
 from tidegate.pipeline.sink_inputs import takes_upserts
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.protocol.facts.records import StateHandle, SubtaskId
@@ -35,7 +36,11 @@ def stage_lasting(
     """All of it, or how it differs from what the sink has."""
     if not takes_upserts(vertex, sink):
         return jobs.stage_rows(sink, plan, index, sorted(state.items()), horizon)
-    had = plan.staging(sink, vertex).had.get(index)
-    before = None if had is None else plain(vertex.ttl, alive(vertex.ttl, jobs.state(had.runs, index), had.horizon))
-    subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state)
+    staging = plan.staging(sink, vertex)
+
+    def of(had: Had | None) -> Mapping[int, int] | None:
+        return None if had is None else plain(vertex.ttl, alive(vertex.ttl, jobs.state(had.runs, index), had.horizon))
+
+    before, base = of(staging.had.get(index)), of(staging.base.get(index))
+    subtask, files = SubtaskId(sink.operator_id, index), upserts(before, state, base or {})
     return stage_upserts(subtask, files, lambda rows: jobs.stage_rows(sink, plan, index, rows), horizon)

@@ -25,6 +25,8 @@ def make_table(world: "Running", name: str, input: SinkInput) -> Table:
     """Of a stream of its own, so that the rest stays as it was drawn."""
     if input is SinkInput.CHANGES and running_topics.is_drawn(world, name):
         return running_topics.TopicTable(world, name)
+    if input is SinkInput.UPSERTS and running_topics.has_tables(world.seed):
+        return running_topics.TopicTable(world, name, input)
     drawn = Random(f"in the commit running {world.seed}").random() < 0.15
     own = Random(f"in the commit running {world.seed} {name}")
     if not (drawn and own.random() < 0.6):

@@ -41,7 +41,9 @@ class Lasting:
         rows = (row for handle in handles for row in table.staged[handle.path])
         if table.input is SinkInput.CURRENT:
             return dict(rows)
-        had = {} if is_all(handles) else self.tables[follows].get(sink.name, {})
+        had = self.tables[follows].get(sink.name, {})
+        if is_all(handles):
+            had, rows = {}, (row for row in rows if row[1] != 0)
         come_to = self.tables[id_][sink.name] = dict(had)
         take_in(come_to, rows, f"{sink.name} in checkpoint {id_}")
         return come_to

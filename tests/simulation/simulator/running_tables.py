@@ -61,9 +61,11 @@ class Table:
         """Of upserts, what its rows come to."""
         come_to: dict[Any, Any] = {}
         for id_ in sorted(self.visible):
+            rows = [row for file in self.visible[id_] for row in file]
             if id_ in self.whole:
                 come_to.clear()
-            take_in(come_to, (row for file in self.visible[id_] for row in file), f"checkpoint {id_}")
+                rows = [row for row in rows if row[1] != 0]
+            take_in(come_to, rows, f"checkpoint {id_}")
         return come_to
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:

@@ -16,17 +16,23 @@ from tidegate.kafka.transactions import Work
 from tidegate.ports import CommitAttempt, SinkInput
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.sink_marks import gone_first
 
 if TYPE_CHECKING:
     from simulator.running import Running
 
 #: Chosen so that seeds which alone are known to notice a rare planted mistake draw the sinks that they always drew.
-_SALT = 959
+_SALT, _TABLES_SALT = 959, 120
 
 
 def has_topics(seed: int) -> bool:
     """Of a stream of its own, so that the rest stays as it was drawn."""
-    return Random(f"topics running {_SALT} {seed}").random() < 0.12
+    return Random(f"topics running {_SALT} {seed}").random() < 0.12 or has_tables(seed)
+
+
+def has_tables(seed: int) -> bool:
+    """Whether there is a topic of upserts, behind an operator whose rows expire."""
+    return Random(f"topic tables running {_TABLES_SALT} {seed}").random() < 0.06
 
 
 def is_drawn(world: "Running", name: str) -> bool:
@@ -50,11 +56,13 @@ class TopicTable(Table):
     group = "topics"
     rewind = shown_outside = withdrawn = delete_withdrawn = None  # type: ignore[assignment]
 
-    def __init__(self, world: "Running", name: str) -> None:
-        super().__init__(SinkInput.CHANGES, world.effect)
+    def __init__(self, world: "Running", name: str, input: SinkInput = SinkInput.CHANGES) -> None:
+        super().__init__(input, world.effect)
         self._world = world
-        partitions = Random(f"topic running {world.seed} {name}").choice([1, 1, 2, 3])
-        self.topic = Topic(world.kafka, Slot("running", name, name), partitions, lambda: world.store.state.committer)
+        upserts = input is SinkInput.UPSERTS
+        partitions = 1 if upserts else Random(f"topic running {world.seed} {name}").choice([1, 1, 2, 3])
+        slot, state = Slot("running", name, name), lambda: world.store.state.committer
+        self.topic = Topic(world.kafka, slot, partitions, state, upserts)
         self._is_marked = False
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
@@ -68,7 +76,8 @@ class TopicTable(Table):
     ) -> None:
         """See `ports.GroupedSink`."""
         self._fails("commits to topics")
-        self.topic.commit([sink.work(checkpoint_id, staged) for sink, staged in members], checkpoint_id, attempt)
+        works = [sink.work(checkpoint_id, staged) for sink, staged in members]
+        self.topic.commit(works, checkpoint_id, attempt, any(sink.topic.upserts for sink, _ in members))
         for sink, _ in members:
             sink.told.add(checkpoint_id)
         self.trouble("has committed to topics")
@@ -77,8 +86,19 @@ class TopicTable(Table):
         if not self._is_marked:
             self.topic.take(Owner("running", self.topic.slot.sink, "database"))
             self._is_marked = True
-        rows = [tuple(row) for rows in self._rows(staged) for row in rows]
+        rows = [tuple(row) for rows in self._rows(gone_first(staged)) for row in rows]
         return self.topic.work(checkpoint_id, lambda: iter(rows), len(rows))
+
+    def shown_checkpoint(self) -> int | None:
+        """See `ports.PositionedSink`."""
+        return self.topic.marked()
+
+    def upserted(self) -> dict[Any, Any]:
+        return self.topic.table()
+
+    def left_behind(self) -> set[int]:
+        """The keys of checkpoints that a restore has left behind: they may stay."""
+        return {key for id_ in self.away for key, _ in self.topic.rows_of(id_)}
 
     def check(self, staged: Mapping[int, Mapping[str, list[list[Any]]]], present: Collection[int]) -> None:
         """After every commit. `staged`: by completed checkpoint and sink, its files."""

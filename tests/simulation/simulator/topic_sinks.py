@@ -17,17 +17,23 @@ from tidegate.ports import CommitAttempt, SinkInput
 from tidegate.protocol.facts.errors import SinkError, StateIntegrityError
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.sink_marks import gone_first
 
 if TYPE_CHECKING:
     from simulator.world import World
 
 #: Chosen so that seeds which alone are known to notice a rare planted mistake draw the sinks that they always drew.
-_SALT = 3291
+_SALT, _TABLES_SALT = 3291, 99
 
 
 def has_topics(seed: int) -> bool:
     """Of a stream of its own, so that the rest stays as it was drawn."""
-    return Random(f"topics {_SALT} {seed}").random() < 0.12
+    return Random(f"topics {_SALT} {seed}").random() < 0.12 or has_tables(seed)
+
+
+def has_tables(seed: int) -> bool:
+    """Whether topics get upserts."""
+    return Random(f"topic tables {_TABLES_SALT} {seed}").random() < 0.04
 
 
 def is_drawn(world: "World", name: str) -> bool:
@@ -42,7 +48,8 @@ def with_commits(seed: int, temper: Temper) -> Temper:
         name: getattr(temper, name) / 8
         for name in ("crash", "storage_error", "store_unavailable", "impatience", "leap")
     }
-    return replace(temper, **rare, decline=0.0, rejection=0.0, lost_write=0.0, lost_report=0.0, rescale=0.0)
+    rescale = temper.rescale if has_tables(seed) else 0.0
+    return replace(temper, **rare, decline=0.0, rejection=0.0, lost_write=0.0, lost_report=0.0, rescale=rescale)
 
 
 def with_more(seed: int, number: int, pieces: list[list[list[Row]]]) -> list[list[list[Row]]]:
@@ -77,7 +84,9 @@ class TopicSink(SimulatedSink):
         self.merges = False
         partitions = Random(f"topic {world.seed} {self.root}").choice([1, 1, 2, 3])
         slot = Slot(world.pipeline_id, name, self.root)
-        self.topic = Topic(world.kafka, slot, partitions, lambda: world.store.state.committer)
+        upserts = input is SinkInput.UPSERTS
+        partitions = 1 if upserts else partitions  # else those of a key would have to be in one
+        self.topic = Topic(world.kafka, slot, partitions, lambda: world.store.state.committer, upserts)
 
     # -- what is there
 
@@ -116,14 +125,15 @@ class TopicSink(SimulatedSink):
         for sink, staged in members:
             self.world.messages.tells(sink, checkpoint_id, staged)
         works = [sink.work(checkpoint_id, staged) for sink, staged in members]
-        self.topic.commit(works, checkpoint_id, attempt)
+        always = any(sink.topic.upserts for sink, _ in members)
+        self.topic.commit(works, checkpoint_id, attempt, always)
         for sink, _ in members:
             self.world.messages.told(sink, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {len(members)} topics")
 
     def work(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> Work:
         def rows() -> Iterator[Row]:
-            for handle in staged:
+            for handle in gone_first(staged):
                 self.world.point(f"reads {handle.path} of {self.name}")
                 if not self.is_whole(handle):
                     raise StateIntegrityError(f"{handle.path} is not what was staged")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulator.brokers import Transaction
+from simulator.brokers import Record, Transaction
 from simulator.kafka import Kafka
 from simulator.scheduler import require
-from tidegate.kafka import transactions
+from tidegate.kafka import markers, transactions
 from tidegate.kafka.markers import TOPIC, Marker, Slot
 from tidegate.kafka.sink_refusals import forward, outside
 from tidegate.kafka.transactions import Produced, Work, take_slot
@@ -31,10 +31,18 @@ _OF_BROKERS = (
 
 
 class Topic:
-    """Of one sink. `committer` is what the database has of attempts, for the witness alone."""
+    """Of one sink. `committer` is what the database has of attempts, for the witness alone. `upserts`: a row whose value
+    is 0 becomes a tombstone."""
 
-    def __init__(self, kafka: Kafka, slot: Slot, partitions: int, committer: Callable[[], CommitterRecord]) -> None:
-        self.kafka, self.slot, self.committer = kafka, slot, committer
+    def __init__(
+        self,
+        kafka: Kafka,
+        slot: Slot,
+        partitions: int,
+        committer: Callable[[], CommitterRecord],
+        upserts: bool = False,
+    ) -> None:
+        self.kafka, self.slot, self.committer, self.upserts = kafka, slot, committer, upserts
         self.logs = kafka.brokers.topic(slot.topic, partitions)
         self.found: dict[int, Transaction] = {}  # by checkpoint, that which brought its rows
         self._read_up_to = 0
@@ -47,14 +55,18 @@ class Topic:
 
     def work(self, checkpoint_id: int, rows: Callable[[], Iterator[Any]], number: int) -> Work:
         headers: list[tuple[str, bytes | None]] = [(CHECKPOINT, str(checkpoint_id).encode())]
-        made = lambda row: Produced(str(row[0]).encode(), json.dumps(row).encode(), headers)  # noqa: E731
+
+        def made(row: Any) -> Produced:
+            is_gone = self.upserts and row[1] == 0
+            return Produced(str(row[0]).encode(), None if is_gone else json.dumps(row).encode(), headers)
+
         return Work(self.slot, number, lambda: map(made, rows()))
 
-    def commit(self, works: Sequence[Work], checkpoint_id: int, attempt: CommitAttempt) -> None:
-        """For all topics of the pipeline."""
+    def commit(self, works: Sequence[Work], checkpoint_id: int, attempt: CommitAttempt, always: bool = False) -> None:
+        """For all topics of the pipeline. `always`: also the marks alone, where there are no rows."""
         is_newest = lambda: is_committing(self.committer(), attempt.number)  # noqa: E731
         kafka: Any = replace(self.kafka, is_newest=is_newest)
-        if any(work.rows for work in works):
+        if always or any(work.rows for work in works):
             refusals = forward(kafka.connection, [work.slot.topic for work in works], checkpoint_id)
             try:
                 transactions.carry_out(kafka, TOPIC, works, checkpoint_id, attempt, refusals)
@@ -88,7 +100,19 @@ class Topic:
 
     def rows_of(self, checkpoint_id: int) -> list[Any]:
         records = self.found[checkpoint_id].records if checkpoint_id in self.found else []
-        return sorted(tuple(json.loads(record.value)) for log, record in records if log in self.logs)
+        return sorted(_row(record) for log, record in records if log in self.logs)
+
+    def marked(self) -> int | None:
+        """The newest checkpoint that the sink's mark has."""
+        kafka: Any = self.kafka.quietly()
+        marker = markers.read(kafka, TOPIC, outside(kafka.connection, self.slot.topic)).of(self.slot)
+        return None if marker is None else marker.checkpoint_id
+
+    def table(self) -> dict[int, int]:
+        """What a committed reader has who keeps the last record of each key."""
+        self.kafka.brokers.expire()
+        rows = [_row(each) for log in self.logs for each in log.committed(0, log.high) if each.headers]
+        return {key: value for key, value in dict(rows).items() if value != 0}
 
     def visible(self, branch: Collection[int]) -> list[Any]:
         """What committed readers get of some checkpoints."""
@@ -107,6 +131,11 @@ class Topic:
             require(rows == expected, f"{self.slot.topic} has {rows} of checkpoint {id_} instead of {expected}")
         missing = {id_ for id_ in delivered if promised.get(id_)} - self.found.keys()
         require(not missing, f"{self.slot.topic} lacks checkpoints {missing}, which count as delivered")
+
+
+def _row(record: Record) -> tuple[Any, ...]:
+    """A tombstone is a row whose value is 0."""
+    return (int(record.key), 0) if record.value is None else tuple(json.loads(record.value))
 
 
 def is_of_brokers(error: BaseException | None) -> bool:

@@ -8,7 +8,7 @@ from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from simulator import in_the_commit, topic_sinks
+from simulator import in_the_commit, topic_sinks, topic_tables
 from simulator.in_the_commit import CommittedSink
 from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def is_drawn(seed: int) -> bool:
     """Of a stream of its own, as all draws here, so that the rest stays as it was drawn."""
-    return Random(f"upserts {seed}").random() < 0.12
+    return Random(f"upserts {seed}").random() < 0.12 or topic_sinks.has_tables(seed)
 
 
 def draw_input(seed: int, name: str, origin: Vertex, input: SinkInput) -> SinkInput:
@@ -38,6 +38,8 @@ def draw_input(seed: int, name: str, origin: Vertex, input: SinkInput) -> SinkIn
 
 def make_sink(world: "World", name: str, input: SinkInput, root: str = "") -> SimulatedSink:
     if input is SinkInput.UPSERTS:
+        if topic_tables.is_drawn(world, name):
+            return topic_tables.TopicTable(world, name, input, root)
         with_restores = world.drawn.restore and not (world.drawn.saving or world.drawn.changes or world.drawn.forking)
         stays = with_restores and Random(f"stays {world.seed} {name}").random() < 0.4
         tells = Random(f"tells {world.seed} {name}").random() < 0.5
@@ -61,11 +63,12 @@ def difference(before: Mapping[int, int], after: Mapping[int, int]) -> list[Row]
 Files = list[tuple[list[Row], dict[str, Any]]]  # rows, and the details of their file
 
 
-def upserts(before: Mapping[int, int] | None, after: Mapping[int, int]) -> Files:
+def upserts(before: Mapping[int, int] | None, after: Mapping[int, int], base: Mapping[int, int]) -> Files:
     """What a subtask stages for a sink that has the state of `before`; for None it lacks rows. Keys that are gone have
-    a file of their own."""
+    a file of their own, with all rows those of `base`."""
     if before is None:
-        return [(sorted(shown(after).items()), {WHOLE: True})]
+        removed = [(key, 0) for key in sorted(shown(base).keys() - shown(after).keys())]
+        return [(sorted(shown(after).items()), {WHOLE: True}), *([(removed, {DELETES: True})] if removed else [])]
     rows = difference(shown(before), shown(after))
     new, gone = ([row for row in rows if (row[1] == 0) is is_gone] for is_gone in (False, True))
     return [each for each in ((new, {}), (gone, {DELETES: True})) if each[0]]
@@ -84,8 +87,8 @@ def stage_upserts(
 
 
 def is_all(staged: Sequence[StateHandle]) -> bool:
-    """Whether files are said to have all rows, and then each of them."""
-    partly = [handle.path for handle in staged if WHOLE not in handle.details]
+    """Whether files are said to have all rows, and then each of them, but for keys that are gone."""
+    partly = [handle.path for handle in staged if not handle.details.keys() & {WHOLE, DELETES}]
     require(not (is_whole(staged) and partly), f"{partly} are staged beside files that have all rows")
     return is_whole(staged)
 
@@ -115,9 +118,11 @@ class UpsertingSink(CommittedSink):
         table: dict[int, int] = {}
         for id_, parts in groupby((part for part in self.parts() if part[3]), lambda part: part[0]):
             files = list(parts)
+            rows = [row for part in files for row in self._rows_of(part)]
             if any(path in self.whole for _, path, _, _ in files):
-                table.clear()
-            take_in(table, (row for part in files for row in self._rows_of(part)), f"{self.name} in checkpoint {id_}")
+                table.clear()  # and then it need not know which keys are gone
+                rows = [row for row in rows if row[1] != 0]
+            take_in(table, rows, f"{self.name} in checkpoint {id_}")
         return sorted(table.items())
 
 

@@ -4,9 +4,11 @@ the transforms, and stages the rows behind them.
 Both run in the Spark partition of one subtask. In between is Spark SQL, which leaves each row in its partition.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -76,19 +78,31 @@ class DerivedPlan:
         staging = self.staging
         if not staging.upserts:
             return stage_state(staging, index, spec, rows, unique, self.columns)
-        if not staging.had:
-            all_rows = or_none(rows, self.columns)
-            return marked(stage_rows(staging, index, all_rows, spec.checkpoint_id, unique, {WHOLE: True}), spec)
-        return marked(self._changes(index, spec, rows, unique), spec)
+        if staging.had:
+            keys = partial(_changed_keys, spec, staging.had[index])
+            return marked(self._changes(index, spec, rows, unique, keys), spec)
+        all_rows = or_none(rows, self.columns)
+        if (base := staging.base.get(index)) is not None:
+            keys = partial(_all_keys, spec, base)
+            return marked(self._changes(index, spec, all_rows, unique, keys, {WHOLE: True}), spec)
+        return marked(stage_rows(staging, index, all_rows, spec.checkpoint_id, unique, {WHOLE: True}), spec)
 
-    def _changes(self, index: int, spec: SubtaskSpec, rows: Iterator[pa.RecordBatch], unique: str) -> Report:
-        """Stage changed rows, and deletions of keys whose row was deleted or was left out by the transforms."""
+    def _changes(
+        self,
+        index: int,
+        spec: SubtaskSpec,
+        rows: Iterable[pa.RecordBatch],
+        unique: str,
+        keys_before: Callable[[], list[pa.Table]],
+        marks: Mapping[str, Any] | None = None,
+    ) -> Report:
+        """Stage rows, and deletions of keys that have none: their row was deleted, or left out by the transforms."""
         started, handles, kept = perf_counter(), list[StateHandle](), list[pa.Table]()
         for number, table in enumerate(in_pieces(rows)):
-            handles += stage_piece(self.staging, index, table, spec.checkpoint_id, f"{unique}-{number}")
+            handles += stage_piece(self.staging, index, table, spec.checkpoint_id, f"{unique}-{number}", marks)
             keys = table.select(list(self.keys.values())).rename_columns(list(self.keys))
             kept.append(keys.cast(spec.layout.key_schema))
-        gone = _without(_changed_keys(spec, self.staging.had[index]), kept)
+        gone = _without(keys_before(), kept)
         if gone.num_rows:
             keys = pa.Table.from_arrays([*map(self._column_of(gone), self.columns)], schema=self.columns)
             handles += stage_gone(self.staging, index, keys, spec.checkpoint_id, f"{unique}-gone")
@@ -139,6 +153,12 @@ def _changes(spec: SubtaskSpec, had: Had) -> Iterator[pa.Table]:
 
 def _changed_keys(spec: SubtaskSpec, had: Had) -> list[pa.Table]:
     return [changed.select(spec.layout.key_names).cast(spec.layout.key_schema) for changed in _changes(spec, had)]
+
+
+def _all_keys(spec: SubtaskSpec, base: Had) -> list[pa.Table]:
+    """Return the keys of a state, without the rest of its rows."""
+    names, before = spec.layout.key_names, replace(spec, runs=base.runs, horizon=base.horizon)
+    return [pa.Table.from_batches([batch.select(names)]).cast(spec.layout.key_schema) for batch in scan(before)]
 
 
 def _without(keys: list[pa.Table], kept: list[pa.Table]) -> pa.Table:

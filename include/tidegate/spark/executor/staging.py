@@ -87,8 +87,12 @@ def stage_upserts(staging: Staging, index: int, spec: SubtaskSpec, unique: str) 
     """Stage the differences of the state from the rows of the sink, or all current rows if it lacks any."""
     if staging.had:
         return marked(_stage_changes(staging, index, spec, staging.had[index], unique), spec)
-    rows = or_none(scan(spec), spec.layout.rows)
-    return marked(stage_rows(staging, index, rows, spec.checkpoint_id, unique, {WHOLE: True}), spec)
+    started, rows = perf_counter(), or_none(scan(spec), spec.layout.rows)
+    all_rows = stage_rows(staging, index, rows, spec.checkpoint_id, unique, {WHOLE: True})
+    if (base := staging.base.get(index)) is None:
+        return marked(all_rows, spec)
+    handles = [*all_rows.handles, *_stage_removed(staging, index, spec, base, unique)]
+    return marked(report_of(staging, index, handles, sum(handle.rows for handle in handles), started), spec)
 
 
 def marked(report: Report, spec: SubtaskSpec) -> Report:
@@ -98,16 +102,29 @@ def marked(report: Report, spec: SubtaskSpec) -> Report:
 
 def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, unique: str) -> Report:
     """Stage changes. Deleted keys have files of their own, because expectations validate rows and not deletions."""
-    started, handles, before = perf_counter(), list[StateHandle](), replace(spec, runs=had.runs, horizon=had.horizon)
-    for number, keys in enumerate(touched_keys(before, spec)):
-        changed = changed_rows(before, spec, keys)
-        kinds, rows = changed.column(CHANGE), changed.drop_columns([CHANGE])
-        new, gone = (rows.filter(pc.equal(kinds, kind)) for kind in (UPSERT, DELETE))
+    started, handles = perf_counter(), list[StateHandle]()
+    for number, (new, gone) in enumerate(_changes(spec, had)):
         if new.num_rows:
             handles += stage_piece(staging, index, new, spec.checkpoint_id, f"{unique}-{number}")
         if gone.num_rows:
             handles += stage_gone(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone")
     return report_of(staging, index, handles, sum(handle.rows for handle in handles), started)
+
+
+def _stage_removed(staging: Staging, index: int, spec: SubtaskSpec, base: Had, unique: str) -> Iterator[StateHandle]:
+    """Stage the keys that the state no longer has."""
+    for number, (_, gone) in enumerate(_changes(spec, base)):
+        if gone.num_rows:
+            yield from stage_gone(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone")
+
+
+def _changes(spec: SubtaskSpec, had: Had) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield upserted rows and deleted keys, in pieces of bounded size."""
+    before = replace(spec, runs=had.runs, horizon=had.horizon)
+    for keys in touched_keys(before, spec):
+        changed = changed_rows(before, spec, keys)
+        kinds, rows = changed.column(CHANGE), changed.drop_columns([CHANGE])
+        yield rows.filter(pc.equal(kinds, UPSERT)), rows.filter(pc.equal(kinds, DELETE))
 
 
 def stage_gone(staging: Staging, index: int, keys: pa.Table, checkpoint_id: int, unique: str) -> list[StateHandle]:
