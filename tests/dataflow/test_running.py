@@ -51,15 +51,15 @@ def test_what_sinks_have_is_known_unless_older_checkpoints_are_in_progress() -> 
     chain, id_ = running(), SubtaskId("totals", 0)
     chain.chain = SimpleNamespace(vertex=SimpleNamespace(operator_id="totals"))  # type: ignore[assignment]
     chain.show({id_: (first := Snapshot(position={"at": 1})), SubtaskId("table-sink", 0): Snapshot()})
-    assert chain.before() == {id_: first}
+    assert chain.before(1) == {id_: first}
     chain.epochs[1] = Epoch()
-    assert chain.before() == {}
+    assert (chain.before(1), chain.before(2)) == ({id_: first}, {})
     chain.completed(1)
     chain.show({id_: (second := Snapshot(position={"at": 2}))})
-    assert chain.before() == {id_: second}
+    assert chain.before(2) == {id_: second}
     chain.epochs[2] = Epoch()
     chain.aborted(2)
-    assert chain.before() == {id_: second}
+    assert chain.before(3) == {id_: second}
 
 
 def test_a_snapshot_that_is_being_written_needs_its_runs_and_what_came_before_its_barrier() -> None:

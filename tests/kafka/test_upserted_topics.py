@@ -1,5 +1,5 @@
-"""Topics that have what an operator's state has: who keeps the last record of each key lacks none, and has none that has
-left, also where a checkpoint gives a topic all rows.
+"""Topics that have what an operator's state has: who keeps the last record of each key lacks none, and has none that
+has left, also where a checkpoint gives a topic all rows.
 """
 
 import json

@@ -148,6 +148,13 @@ class ExecutionPlan:
         snapshots = {index: before.get(SubtaskId(vertex.operator_id, index)) for index in range(self.parallelism)}
         return {index: Had(_runs_of(snapshot), None) for index, snapshot in snapshots.items() if snapshot is not None}
 
+    def must_know(self, chain: OperatorChain) -> bool:
+        """Return whether a sink can only be given the differences from the checkpoint before: it shows the state of the
+        chain, and may have no way to remove rows that it is not told of."""
+        return any(
+            takes_upserts(chain.vertex, sink) and not isinstance(sink.sink, RewindableSink) for sink in chain.sinks
+        )
+
     def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
         """Return the mark of each subtask: the state that a sink of upserts has with this checkpoint. Subtasks with
         nothing staged are unchanged, and none of their rows expires up to now."""

@@ -213,19 +213,37 @@ class RunningChain:
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
         """Return the snapshots that the subtasks start from, without staged rows that are no longer current."""
-        result = dict(snapshots)
-        stale = self.now.stale.union(*(epoch.stale for epoch in self.epochs.values()))
-        for sink in self.chain.sinks:
-            for index in stale:
-                if known := result.get(SubtaskId(sink.operator_id, index)):
-                    rest = tuple(handle for handle in known.handles if handle.kind is not HandleKind.STAGED)
-                    result[SubtaskId(sink.operator_id, index)] = replace(known, handles=rest)
-        return result
+        return snapshots | self._tables(snapshots, [*self.epochs.values(), self.now])
 
-    def before(self) -> Mapping[SubtaskId, Snapshot]:
-        """Return the state that sinks of upserts have when a checkpoint that begins now completes. It is unknown while
-        older ones are pending; then it is empty, and they receive all rows."""
-        return {} if self.epochs else self.shown
+    def _tables(self, snapshots: Mapping[SubtaskId, Snapshot], epochs: Iterable[Epoch]) -> dict[SubtaskId, Snapshot]:
+        """Return the snapshots of the sinks, without staged rows that have changed in these epochs."""
+        stale, sinks = set[int]().union(*(epoch.stale for epoch in epochs)), {s.operator_id for s in self.chain.sinks}
+        tables = {id_: known for id_, known in snapshots.items() if id_.operator_id in sinks}
+        for id_ in [id_ for id_ in tables if id_.subtask_index in stale]:
+            rest = tuple(handle for handle in tables[id_].handles if handle.kind is not HandleKind.STAGED)
+            tables[id_] = replace(tables[id_], handles=rest)
+        return tables
+
+    def before(self, checkpoint_id: int) -> Mapping[SubtaskId, Snapshot]:
+        """Return the state that sinks of upserts have when a checkpoint completes. It is unknown while older ones are
+        pending; then it is empty, and they receive all rows."""
+        return {} if self._has_older(checkpoint_id) else self.shown
+
+    def depends_on_older(self, checkpoint_id: int) -> bool:
+        """Return whether a snapshot can only be written once older checkpoints have ended: a sink that may have no way
+        to remove rows has to know which keys it has."""
+        return self._has_older(checkpoint_id) and self.pending[checkpoint_id].plan.must_know(self.chain)
+
+    def renew(self, checkpoint_id: int, present: Mapping[SubtaskId, Snapshot]) -> None:
+        """Use what the sinks have by now for a snapshot that has waited. `present` has their snapshots as of the latest
+        completed checkpoint."""
+        plan = self.pending[checkpoint_id].plan
+        tables = self._tables(present, (epoch for id_, epoch in self.epochs.items() if id_ <= checkpoint_id))
+        plan = replace(plan, restored={**plan.restored, **tables}, before=self.before(checkpoint_id))
+        self.pending[checkpoint_id] = replace(self.pending[checkpoint_id], plan=plan)
+
+    def _has_older(self, checkpoint_id: int) -> bool:
+        return any(id_ < checkpoint_id for id_ in self.epochs)
 
     def show(self, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """Record the operator's part of a completed checkpoint."""

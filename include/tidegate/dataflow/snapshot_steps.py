@@ -2,6 +2,7 @@
 `protocol.subtask.steps`."""
 
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -46,6 +47,7 @@ class SnapshotSteps:
         self._sources = sources
         self._state = state
         self._writes = SnapshotWrites(base.parts.jobs, background)
+        self._waiting: list[tuple[RunningChain, PendingSnapshot]] = []  # for older checkpoints to end
 
     def begin(self, task: SnapshotTask) -> None:
         """Prepare for the steps of a checkpoint."""
@@ -59,20 +61,28 @@ class SnapshotSteps:
 
     @property
     def is_writing(self) -> bool:
-        return bool(self._writes)
+        return bool(self._writes or self._waiting)
 
     def being_written(self) -> list[PendingSnapshot]:
         """Return the snapshots being written, including those that no longer count."""
         return self._writes.under_way()
 
     def take_written(self) -> None:
-        """Continue the snapshots that have been written since."""
+        """Continue the snapshots that have been written since, and start those that need not wait any more."""
         for vertex, event in self._writes.ended():
             self.step(vertex, event)
+        waiting, self._waiting = self._waiting, []
+        for vertex, pending in waiting:
+            if vertex.pending.get(id_ := pending.plan.checkpoint_id) is pending:  # else it was discarded
+                vertex.renew(id_, self._state.snapshots)
+                self._carry_out_all(vertex, self._write(vertex, id_))
 
     def step(self, vertex: RunningVertex, event: steps.SubtaskEvent) -> None:
         """Pass an event to a vertex, and carry out its effects in order."""
-        effects = deque(vertex.steps.step(event))
+        self._carry_out_all(vertex, vertex.steps.step(event))
+
+    def _carry_out_all(self, vertex: RunningVertex, following: Iterable[steps.Effect]) -> None:
+        effects = deque(following)
         while effects:
             effects.extendleft(reversed(self._carry_out(vertex, effects.popleft())))
 
@@ -140,12 +150,19 @@ class SnapshotSteps:
         task = replace(self.task(checkpoint_id), restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
         plan = plan_snapshot(self._parts.graph, task)
         at_once = max(1, plan.parallelism // 2)  # micro-batches take the others
-        pending = vertex.take(replace(plan, at_once=at_once, before=vertex.before()))
-        effects = vertex.steps.step(steps.StepDone(checkpoint_id))
+        vertex.take(replace(plan, at_once=at_once, before=vertex.before(checkpoint_id)))
+        return [*vertex.steps.step(steps.StepDone(checkpoint_id)), *self._write(vertex, checkpoint_id)]
+
+    def _write(self, vertex: RunningChain, checkpoint_id: int) -> list[steps.Effect]:
+        """Start to write what the snapshot consists of, unless it depends on checkpoints that have not ended."""
+        pending = vertex.pending[checkpoint_id]
+        if vertex.depends_on_older(checkpoint_id):
+            self._waiting.append((vertex, pending))
+            return []
         if pending.has_work:
             self._writes.start(vertex, pending)
-            return effects
-        return [*effects, *vertex.steps.step(steps.WriteEnded(checkpoint_id))]
+            return []
+        return vertex.steps.step(steps.WriteEnded(checkpoint_id))
 
     def _why(self, vertex: RunningVertex, decline: steps.Decline) -> str:
         trouble = vertex.trouble.pop(decline.checkpoint_id, "") if isinstance(vertex, RunningChain) else ""

@@ -13,7 +13,7 @@ from tidegate.protocol.steps.sink_marks import DELETES
 
 @mutation("a key that is removed is not sent to a sink of upserts", (lasting, "upserts"))
 def _(original):
-    return lambda before, after: [each for each in original(before, after) if DELETES not in each[1]]
+    return lambda before, after, base: [each for each in original(before, after, base) if DELETES not in each[1]]
 
 
 @mutation("a topic of upserts that is given all rows is not told which keys are gone", (ExecutionPlan, "base"))
@@ -21,7 +21,7 @@ def _(original):
     return lambda self, sink, vertex: {}
 
 
-@mutation("a topic of upserts is told that the keys that expired are gone where it knows it", (ExecutionPlan, "base"))
+@mutation("a topic of upserts that is given all rows is not told which keys have expired", (ExecutionPlan, "base"))
 def _(original):
     def base(self, sink, vertex):
         horizon = self.horizon(vertex)[0]
@@ -51,9 +51,24 @@ def _(original):
 
 @mutation("a sink of upserts has what a checkpoint that is in progress has", (RunningChain, "before"))
 def _(original):
-    return lambda self: self.shown
+    return lambda self, checkpoint_id: self.shown
 
 
 @mutation("a sink of upserts has what its operator has, whatever has completed", (RunningChain, "before"))
 def _(original):
-    return lambda self: None
+    return lambda self, checkpoint_id: None
+
+
+@mutation("a topic of upserts is not kept waiting for older checkpoints", (RunningChain, "depends_on_older"))
+def _(original):
+    return lambda self, checkpoint_id: False
+
+
+@mutation("a snapshot that has waited uses what its sinks had at its barrier", (RunningChain, "renew"))
+def _(original):
+    return lambda self, checkpoint_id, present: None
+
+
+@mutation("a snapshot that has waited keeps rows that have changed", (RunningChain, "_tables"))
+def _(original):
+    return lambda self, snapshots, epochs: original(self, snapshots, [])

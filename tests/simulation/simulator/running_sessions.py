@@ -14,7 +14,7 @@ from simulator.scheduler import require
 from simulator.sessions import Session, change
 
 #: A session's number in state has a bit for each of its rows: by split, one for each of so many places.
-_PLACES = 32
+_PLACES = 64  # more than a split has rows
 
 
 def _bit(row: Row) -> int:

@@ -1,5 +1,5 @@
-"""Topics of a simulated scheduled pipeline that get upserts: who keeps the last record of each key has what an operator's
-state has.
+"""Topics of a simulated scheduled pipeline that get upserts: who keeps the last record of each key has what an
+operator's state has.
 """
 
 from collections.abc import Sequence

@@ -31,8 +31,8 @@ _OF_BROKERS = (
 
 
 class Topic:
-    """Of one sink. `committer` is what the database has of attempts, for the witness alone. `upserts`: a row whose value
-    is 0 becomes a tombstone."""
+    """Of one sink. `committer` is what the database has of attempts, for the witness alone. With `upserts`, a row whose
+    value is 0 becomes a tombstone."""
 
     def __init__(
         self,
