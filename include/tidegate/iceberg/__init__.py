@@ -1,1 +1,1 @@
-"""Iceberg tables, written with pyiceberg. Their catalog is in the database of the checkpoints: `IcebergSink`."""
+"""Iceberg tables, written with pyiceberg. Their catalog is in the metadata database: `IcebergSink`."""

@@ -1,4 +1,4 @@
-"""The catalog of the tables that change in the commit: pyiceberg's tables, in a schema of the store's database.
+"""The catalog of the tables that change in the commit: pyiceberg's tables, in a schema of the metadata database.
 
 Every program reads them with pyiceberg's own `SqlCatalog`, or as a JDBC catalog. The current metadata file of a table
 is one value in a row, so a transaction can change any number of tables together.
@@ -54,7 +54,7 @@ def make(connection: Connection) -> None:
         return
     if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": ICEBERG_SCHEMA}) is None:
         raise SinkError(
-            f"The database of the checkpoints has no schema {ICEBERG_SCHEMA} for the catalog of Iceberg tables: it was "
+            f"The metadata database has no schema {ICEBERG_SCHEMA} for the catalog of Iceberg tables: it was "
             "upgraded by an older version. Nothing was changed. Run `tidegate db upgrade` as the owner of the schema "
             "tidegate."
         )

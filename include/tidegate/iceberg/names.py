@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from tidegate.postgres_sink.names import Target
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
-#: The name of the catalog in the store's database.
+#: The name of the catalog in the metadata database.
 CATALOG = "tidegate"
 #: The directories below that of the table, named as other writers of Iceberg name them.
 DATA, METADATA = "data", "metadata"
@@ -31,7 +31,7 @@ _RESTORE_ENDS = 86_400
 @dataclass(frozen=True, slots=True)
 class TableName:
     """A table of a catalog: its namespace, with dots if it has several levels, and its name. `catalog` is the name in
-    pyiceberg's configuration; None is the catalog in the store's database."""
+    pyiceberg's configuration; None is the catalog in the metadata database."""
 
     namespace: str
     name: str

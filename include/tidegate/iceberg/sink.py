@@ -51,7 +51,7 @@ _INPUTS = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 @dataclass(frozen=True)
 class IcebergSink(StagedParquet):
-    """An Iceberg table whose catalog is in the database of the checkpoints. It changes in the transaction that
+    """An Iceberg table whose catalog is in the metadata database. It changes in the transaction that
     completes a checkpoint, so readers see the rows of a checkpoint in all such tables in the same instant.
 
     Spark's tasks write the Parquet files at their final place. The commit writes metadata, and one value in the

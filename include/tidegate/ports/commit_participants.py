@@ -96,7 +96,7 @@ class Participant(Protocol):
 
 @runtime_checkable
 class CommittingSink(Protocol):
-    """A sink that is `SinkCommit.IN_THE_COMMIT`. Its tables lie in the store's database, and change in the transaction
+    """A sink that is `SinkCommit.IN_THE_COMMIT`. Its tables lie in the metadata database, and change in the transaction
     that completes a checkpoint or restores the pipeline. `Sink.commit` is still needed for a checkpoint that completed
     without it: one from a time when the sink was of another kind, or one that is brought back from storage.
 

@@ -1,4 +1,4 @@
-"""The database of a sink's or source's table: the store's database, or that of a named connection. Its URL is never
+"""The database of a sink's or source's table: the metadata database, or that of a named connection. Its URL is never
 shown."""
 
 import os

@@ -7,7 +7,7 @@ from tidegate.postgres.roles import SINKS_SCHEMA
 from tidegate.protocol.facts.errors import PipelineDefinitionError
 
 #: The schema of all that sinks keep apart from their tables: positions, loaded rows, and the rows for restores.
-#: `tidegate db upgrade` makes it in the store's database. In another database, the sink's role or an administrator
+#: `tidegate db upgrade` makes it in the metadata database. In another database, the sink's role or an administrator
 #: does.
 SCHEMA = SINKS_SCHEMA
 #: The column with the checkpoint of a row, in an appended table.

@@ -34,7 +34,7 @@ _INPUTS = {"append": SinkInput.CHANGES, "upsert": SinkInput.UPSERTS, "replace": 
 
 @dataclass(frozen=True)
 class PostgresSink(StagedParquet):
-    """A table in Postgres. Without a connection it is in the database of the checkpoints, and changes in the
+    """A table in Postgres. Without a connection it is in the metadata database, and changes in the
     transaction that completes a checkpoint, so readers see the rows of a checkpoint in all such tables in the same
     instant. With a connection it changes after the checkpoint, in one transaction there.
 

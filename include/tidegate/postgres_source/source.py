@@ -33,8 +33,8 @@ class PostgresSource(RangeSource):
 
     Args:
         table: `schema.name`, or `name` in the schema public: a table, also a partitioned one, or a view.
-        connection: The name of a connection to the database, in Airflow or the environment. By default the database
-            of the checkpoints.
+        connection: The name of a connection to the database, in Airflow or the environment. By default the
+            metadata database.
         xid: The column with the transaction of each row, of type xid8.
         key: The columns that identify a row within a transaction, so that a part of its rows can be read. By default
             the primary key.

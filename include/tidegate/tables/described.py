@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidegate.postgres_sink.sink import PostgresSink
     from tidegate.sinks.parquet import ParquetSink
 
-#: The connection that stands for the database of the checkpoints.
+#: The connection that stands for the metadata database.
 _DEFAULT = "tidegate_default"
 
 

@@ -21,7 +21,7 @@ from tidegate.protocol.facts.errors import CheckpointError, SinkError, Supersede
 
 
 class KitServer(EmbeddedPostgres):
-    """A server in a temporary directory, with the store's database."""
+    """A server in a temporary directory, with the metadata database."""
 
     def __init__(self) -> None:
         self._directory = TemporaryDirectory(prefix="tidegate-kit-")
