@@ -139,13 +139,15 @@ class Forward:
 @dataclass(frozen=True, slots=True)
 class Back:
     """The rows that the checkpoints of a branch have put into the table. `staged`: the files of the restored
-    checkpoint."""
+    checkpoint. If it was left behind before it was committed here, `instead` is the newest one of the branch that
+    was; 0 for none."""
 
     options: TableOptions
     checkpoint_id: int
     branch: Branch
     staged: Sequence[StateHandle]
     occasion: Occasion
+    instead: int | None = None
 
     def draft(self, base: str | None) -> Draft | None:
         if base is None:
@@ -173,7 +175,7 @@ class Back:
                 f"removed. {self.occasion.safe} Restore a checkpoint for which the table has a tag; then repeat the "
                 "step."
             )
-        if shows != self.checkpoint_id:
+        if shows != self.checkpoint_id and shows != self.instead:  # otherwise its commit follows, and finds no tag
             keeping.note(draft, self.checkpoint_id)
         return draft
 
@@ -183,6 +185,8 @@ class Back:
         (first, _), *before = self.branch.spans
         is_tagged = _tag_of(draft, self.checkpoint_id) is not None
         followed = before[0][1] if before and first == self.checkpoint_id and not (is_tagged or self.staged) else None
+        if followed is None and self.instead is not None and not is_tagged:
+            return self.instead
         return self.checkpoint_id if followed is None else followed
 
     def _begun(self, base: str) -> Draft:

@@ -32,6 +32,7 @@ from tidegate.protocol.facts.errors import (
     SinkUnavailableError,
 )
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.applied import Applied
 from tidegate.protocol.text.durations import duration
 from tidegate.protocol.text.masking import holds_secret
 from tidegate.settings import absolute
@@ -201,7 +202,7 @@ class IcebergSink(StagedParquet):
 
     def commit_group(self, checkpoint_id: int, members: "Members", attempt: CommitAttempt) -> None:
         """See `ports.GroupedSink`."""
-        left = [(sink, staged) for sink, staged in members if sink._newest() < checkpoint_id]
+        left = [(sink, staged) for sink, staged in members if not sink._applied().has(checkpoint_id)]
         carry_out([sink._forward(checkpoint_id, staged, attempt.number) for sink, staged in left], attempt)
 
     def rewind_group(self, checkpoint_id: int, branch: Branch, members: "Members", attempt: CommitAttempt) -> None:
@@ -220,13 +221,15 @@ class IcebergSink(StagedParquet):
     def _back(self, id_: int, branch: Branch, staged: Sequence[StateHandle], attempt: int | None) -> Work:
         from tidegate.iceberg.changes import Back
 
-        occasion = rewind(self.name.target, id_, attempt)
-        return Work(self.name, Back(self._options(), id_, branch, staged, occasion), occasion, id_, back=True)
+        occasion, applied = rewind(self.name.target, id_, attempt), self._applied()
+        instead = None if applied.has(id_) else applied.newest_in(branch, id_)
+        change = Back(self._options(), id_, branch, staged, occasion, instead)
+        return Work(self.name, change, occasion, id_, back=True)
 
-    def _newest(self) -> int:
-        """Return the newest checkpoint that the table has."""
+    def _applied(self) -> Applied:
+        """Return the checkpoints that the table was given."""
         with self._connected() as connection:
-            return positions.numbers(connection, self.name.target)[0]
+            return positions.applied(connection, self.name.target)
 
     def _options(self) -> "TableOptions":
         from tidegate.iceberg.changes import TableOptions
@@ -310,7 +313,7 @@ class IcebergSink(StagedParquet):
 
     def is_used(self) -> bool:
         """Whether a checkpoint has written rows. Rows of other writers do not count, because they stay."""
-        return self._newest() > 0
+        return self._applied().newest > 0
 
     # -- leftovers of crashed attempts
 

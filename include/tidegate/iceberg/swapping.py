@@ -54,7 +54,7 @@ class Swap:
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.table.target, self.attempt)
-        if self.checkpoint_id is not None and not self.back and found.checkpoint_id >= self.checkpoint_id:
+        if self.checkpoint_id is not None and not self.back and found.applied.has(self.checkpoint_id):
             return
         now, staged = catalog.locked_location(statements, self.table), self.staged
         if now != staged.base:
@@ -66,7 +66,7 @@ class Swap:
                 f"{self.occasion.what}: another writer has changed it in the same instant. {self.occasion.safe} Then "
                 f"{self.occasion.again}."
             )
-        record(statements, self.table, found, self.checkpoint_id, self.attempt, staged.released)
+        record(statements, self.table, found, self.checkpoint_id, self.back, self.attempt, staged.released)
 
     def explain(self, error: StatementError) -> CheckpointError:
         return refused(error, self.table.target, self.occasion)
@@ -78,6 +78,7 @@ class Recorded:
 
     table: TableName
     checkpoint_id: int | None
+    back: bool
     attempt: int
     released: Collection[str]
     occasion: Occasion
@@ -85,7 +86,7 @@ class Recorded:
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.table.target, self.attempt)
-        record(statements, self.table, found, self.checkpoint_id, self.attempt, self.released)
+        record(statements, self.table, found, self.checkpoint_id, self.back, self.attempt, self.released)
 
     def explain(self, error: StatementError) -> CheckpointError:
         return refused(error, self.table.target, self.occasion)
@@ -96,16 +97,20 @@ def record(
     table: TableName,
     found: positions.Position,
     checkpoint_id: int | None,
+    back: bool,
     attempt: int | None,
     released: Collection[str],
 ) -> None:
     """Record which checkpoint the table shows, and the files that it no longer refers to. `found` is the record so far.
-    Without a checkpoint the table shows the same one as before."""
+    Without a checkpoint the table shows the same one as before. `back`: it shows it by a restore."""
     recorded = contents(found.content)
     if released:
         recorded[RELEASED] = [*recorded.get(RELEASED, ()), [int(statements.query(NOW)[0][0]), sorted(released)]]
-    shows = found.shows or 0 if checkpoint_id is None else checkpoint_id
-    positions.show(statements, table.target, shows, attempt, json.dumps(recorded))
+    shows, applied = found.shows or 0, found.applied
+    if checkpoint_id is not None:
+        shows = checkpoint_id
+        applied = applied.without(checkpoint_id) if back else applied.with_commit(checkpoint_id)
+    positions.show(statements, table.target, shows, applied, attempt, json.dumps(recorded))
 
 
 def contents(content: str | None) -> dict[str, Any]:

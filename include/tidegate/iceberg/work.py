@@ -31,5 +31,5 @@ def carry_out(works: Sequence[Work], attempt: CommitAttempt) -> None:
     from tidegate.iceberg import elsewhere
 
     for work, released in elsewhere.commit(works, attempt):
-        shown = Recorded(work.name, work.checkpoint_id, attempt.number, released, work.occasion)
+        shown = Recorded(work.name, work.checkpoint_id, work.back, attempt.number, released, work.occasion)
         carry_out_in_database(None, shown, work.name.target, attempt)

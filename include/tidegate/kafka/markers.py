@@ -14,6 +14,7 @@ from tidegate.kafka.clients import TIME_LIMIT, admin_of, consumer_of
 from tidegate.kafka.connections import Brokers
 from tidegate.kafka.sink_refusals import Refusals, not_compacted
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.applied import Applied
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 TOPIC = "_tidegate_commits"
 #: The settings of a new topic. A closed segment is compacted, so a reader has an hour of records to read.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
-#: The most ranges of ids in a marker. Checkpoints without rows, and failed ones, are not committed.
-_MOST_RANGES = 500
 #: Seconds between two checks whether a transaction has ended.
 _PAUSE = 0.2
 #: Milliseconds that the brokers wait for more records before they report the end.
@@ -63,19 +62,13 @@ class Marker:
         return Owner(self.pipeline, self.sink, self.database)
 
     def has(self, checkpoint_id: int) -> bool:
-        """Whether the rows of a checkpoint were committed. Ids grow, but are not always committed in their order. One
-        restore may leave a checkpoint behind before the sinks are notified of it, and a later one lead back to it."""
-        return checkpoint_id <= self.checkpoint_id and not any(a <= checkpoint_id <= b for a, b in self.passed)
+        """Whether the rows of a checkpoint were committed."""
+        return Applied(self.checkpoint_id, self.passed).has(checkpoint_id)
 
     def with_commit(self, checkpoint_id: int, attempt: int, rows: int, topic_id: str) -> "Marker":
         """Return the marker that is written with the rows of one more checkpoint."""
-        before = [*self.passed, (self.checkpoint_id + 1, checkpoint_id - 1)]
-        parts = (part for a, b in before for part in ((a, min(b, checkpoint_id - 1)), (max(a, checkpoint_id + 1), b)))
-        passed = sorted({(a, b) for a, b in parts if a <= b})
-        while len(passed) > _MOST_RANGES:  # join the oldest two, as if no checkpoint between them had been committed
-            passed[:2] = [(passed[0][0], passed[1][1])]
-        newest = max(self.checkpoint_id, checkpoint_id)
-        return replace(self, checkpoint_id=newest, attempt=attempt, rows=rows, topic_id=topic_id, passed=tuple(passed))
+        now = Applied(self.checkpoint_id, self.passed).with_commit(checkpoint_id)
+        return replace(self, checkpoint_id=now.newest, attempt=attempt, rows=rows, topic_id=topic_id, passed=now.passed)
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()

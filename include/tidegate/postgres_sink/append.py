@@ -40,11 +40,12 @@ class Append:
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
-        if found.checkpoint_id >= self.checkpoint_id:
+        if found.applied.has(self.checkpoint_id):
             return
         if self.loaded is not None:
             self._add(statements, self.loaded)
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+        applied = found.applied.with_commit(self.checkpoint_id)
+        positions.show(statements, self.target, self.checkpoint_id, applied, self.attempt)
 
     def _add(self, statements: CommitStatements, loaded: Loaded) -> None:
         names = [column.name for column in loaded.columns]
@@ -73,13 +74,14 @@ class RewindAppended:
 
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
-        positions.lock(statements, self.target, self.attempt)
+        found = positions.lock(statements, self.target, self.attempt)
         if self.columns:
             shown = readable(self.target, self.columns)
             away = readable(Target(SCHEMA, self.target.withdrawn), self.columns)
             self._move(statements, shown, away, not_(is_in(self.branch)))
             self._move(statements, away, shown, is_in(self.branch))
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+        applied = found.applied.without(self.checkpoint_id)
+        positions.show(statements, self.target, self.checkpoint_id, applied, self.attempt)
 
     def _move(self, statements: CommitStatements, source: Table, into: Table, which: ColumnElement[bool]) -> None:
         gone = delete(source).where(source.c[CHECKPOINT] > 0, which).returning(*source.c).cte("moved")

@@ -1,5 +1,6 @@
 """The checkpoint, the owner and the last attempt of each table, as a row in the table's own database."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tidegate.postgres_sink.names import SCHEMA, Target
 from tidegate.postgres_sink.tables import quoted
 from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.applied import Applied
 
 positions = Table(
     "positions",
@@ -40,6 +42,8 @@ positions = Table(
     Column("sink", Text, nullable=False),
     Column("database", Text, nullable=False),
     Column("checkpoint_id", BigInteger, nullable=False, server_default=text("0")),
+    # Ranges of ids up to that one that were not applied, as JSON.
+    Column("passed", Text, nullable=False, server_default=text("'[]'")),
     Column("shows", BigInteger),
     Column("content", Text),
     Column("attempt", BigInteger, nullable=False, server_default=text("0")),
@@ -51,6 +55,9 @@ positions = Table(
     Column("relation", BigInteger),
     schema=SCHEMA,
 )
+
+
+_APPLIED = positions.c.checkpoint_id, positions.c.passed
 
 
 class OwnStatements:
@@ -68,10 +75,10 @@ class OwnStatements:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The newest applied checkpoint, the one that the table shows since a restore, and the newest attempt. For a
-    replaced table also its content, and whether the record is about the present table and not a former one."""
+    """The applied checkpoints, the one that the table shows since a restore, and the newest attempt. For a replaced
+    table also its content, and whether the record is about the present table and not a former one."""
 
-    checkpoint_id: int
+    applied: Applied
     shows: int | None
     attempt: int
     content: str | None
@@ -117,14 +124,15 @@ def mark(connection: Connection, target: Target, owner_: Owner, anew: bool = Fal
 def lock(statements: CommitStatements, target: Target, attempt: int | None) -> Position:
     """Wait for other writers of the table, and return its position. Raise `SupersededAttemptError` if a newer attempt
     has changed it."""
-    columns = positions.c.checkpoint_id, positions.c.shows, positions.c.attempt, positions.c.content
+    columns = *_APPLIED, positions.c.shows, positions.c.attempt, positions.c.content
     rows = statements.query(select(*columns, _is_of_table(target)).where(_is(target)).with_for_update())
     if not rows:
         raise SinkError(
             f"The table {target} has lost its row in {SCHEMA}.positions, which has its owner and its checkpoint. "
             "Nothing was changed. Bring that row back from a copy of the database, or give the sink another table."
         )
-    found = Position(*rows[0])
+    newest, passed, *rest = rows[0]
+    found = Position(_applied(newest, passed), *rest)
     if attempt is not None and found.attempt > attempt:
         raise SupersededAttemptError(
             f"Attempt {attempt} at the table {target} was overtaken by attempt {found.attempt}. Nothing was changed."
@@ -136,17 +144,20 @@ def show(
     statements: CommitStatements,
     target: Target,
     checkpoint_id: int,
+    applied: Applied,
     attempt: int | None,
     content: str | None = None,
     has_all: bool = False,
 ) -> None:
-    """Record the checkpoint that the table shows. `has_all`: the table now has all rows, whatever it had before."""
+    """Record the checkpoint that the table shows, and those `applied` by now. `has_all`: the table now has all rows,
+    whatever it had before."""
     relation = _relation(target) if has_all else func.coalesce(positions.c.relation, _relation(target))
     statements.execute(
         update(positions)
         .where(_is(target))
         .values(
-            checkpoint_id=func.greatest(positions.c.checkpoint_id, checkpoint_id),
+            checkpoint_id=applied.newest,
+            passed=json.dumps(applied.passed),
             shows=checkpoint_id,
             content=content,
             relation=relation,
@@ -213,6 +224,18 @@ def numbers(connection: Connection, target: Target) -> tuple[int, int]:
     query = select(positions.c.checkpoint_id, positions.c.attempt).where(_is(target))
     row = connection.execute(query).one_or_none()
     return (0, 0) if row is None else (row.checkpoint_id, row.attempt)
+
+
+def applied(connection: Connection, target: Target) -> Applied:
+    """Return the checkpoints whose rows the table was given."""
+    if not exists(connection):
+        return Applied()
+    row = connection.execute(select(*_APPLIED).where(_is(target))).one_or_none()
+    return Applied() if row is None else _applied(*row)
+
+
+def _applied(newest: int, passed: str) -> Applied:
+    return Applied(newest, tuple((first, last) for first, last in json.loads(passed)))
 
 
 def _relation(target: Target) -> ColumnElement[int | None]:

@@ -94,13 +94,14 @@ class Replace:
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
-        if found.checkpoint_id >= self.checkpoint_id and not self.back:
+        if found.applied.newest >= self.checkpoint_id and not self.back:
             return
         if self.filled is not None:
             self._swap(statements, self.filled)
         elif self.content is not None and (found.content != self.content or not found.is_of_table):
             raise self._changed()
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt, self.content, has_all=True)
+        applied = found.applied.with_commit(self.checkpoint_id)
+        positions.show(statements, self.target, self.checkpoint_id, applied, self.attempt, self.content, has_all=True)
 
     def _swap(self, statements: CommitStatements, filled: Filled) -> None:
         old, new = quoted(self.target), quoted(filled.table)

@@ -165,7 +165,7 @@ class PostgresSink(StagedParquet):
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Raise `SinkError`, `SupersededAttemptError`."""
         with self._connected() as connection:
-            if positions.numbers(connection, self.target)[0] >= checkpoint_id:
+            if positions.applied(connection, self.target).has(checkpoint_id):
                 return
         carry_out(self.connection, self._forward(checkpoint_id, staged, attempt), self.target, attempt)
 

@@ -34,16 +34,17 @@ class Upsert:
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
         found = positions.lock(statements, self.target, self.attempt)
-        if found.checkpoint_id >= self.checkpoint_id:
+        if found.applied.has(self.checkpoint_id):
             return
-        replaces = self.whole and found.checkpoint_id > 0
+        replaces = self.whole and found.applied.newest > 0
         if self.journal is not None and (self.loaded is not None or replaces):
             statements.execute(lock_table(self.target))
             if replaces:
                 self._remove_others(statements, self.journal)
             if self.loaded is not None:
                 self._take_over(statements, self.loaded, self.journal)
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt, has_all=self.whole)
+        applied = found.applied.with_commit(self.checkpoint_id)
+        positions.show(statements, self.target, self.checkpoint_id, applied, self.attempt, has_all=self.whole)
 
     def _remove_others(self, statements: CommitStatements, journal: Journal) -> None:
         """Remove the rows of keys that are not loaded."""
@@ -93,11 +94,12 @@ class RewindUpserted:
 
     def run(self, statements: CommitStatements) -> None:
         """See `ports.Participant`. Raise `SinkError`, `SupersededAttemptError`."""
-        positions.lock(statements, self.target, self.attempt)
+        found = positions.lock(statements, self.target, self.attempt)
         if self.journal is not None:
             statements.execute(lock_table(self.target))
             self.journal.rewind(statements, self.branch)
-        positions.show(statements, self.target, self.checkpoint_id, self.attempt)
+        applied = found.applied.without(self.checkpoint_id)
+        positions.show(statements, self.target, self.checkpoint_id, applied, self.attempt)
 
     def explain(self, error: StatementError) -> CheckpointError:
         return refused(error, self.target, rewind(self.target, self.checkpoint_id, self.attempt))

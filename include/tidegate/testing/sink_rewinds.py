@@ -47,6 +47,25 @@ class RewindTests(SinkTrials[S]):
         assert list(trial.sink.withdrawn()) == [], "withdrawn() lists deleted rows"
         trial.check("After withdrawn rows were deleted")
 
+    def test_a_checkpoint_that_was_left_behind_before_its_commit_is_committed_after_the_undo(
+        self, tmp_path: Path
+    ) -> None:
+        for goes_on in (False, True):
+            trial = self.trial(tmp_path)
+            if not isinstance(trial.sink, RewindableSink):
+                pytest.skip("the sink is not a RewindableSink")
+            third = trial.third()
+            trial.rewind(1, until(1))
+            if goes_on:
+                trial.take(4, trial.some_rows(40))
+            trial.committed = {1: trial.committed[1], 2: trial.committed[2], 3: third}
+            trial.rewind(3, until(3))
+            for again in ("committed", "committed twice"):
+                trial.commit(3, third)
+                trial.check(f"After checkpoint 3 was left behind, restored and {again}")
+            trial.take(5, trial.some_rows(50))
+            trial.check("After the checkpoint that follows")
+
     def test_a_rewind_killed_anywhere_is_finished_by_a_repetition(self, tmp_path: Path) -> None:
         trial = self._three(tmp_path)
         for step in self.steps(trial.sink, Rewind(trial)):

@@ -146,7 +146,7 @@ class CommittedSink(SimulatedSink):
             for number, (id_, path, rows, _shown) in table.items():
                 table[number] = (id_, path, rows, id_ in branch)
 
-        return Statements(self, checkpoint_id, (), 0, show)
+        return Statements(self, checkpoint_id, (), 0, show, applies=False)
 
     def _add(self, table: dict[int, Part], parts: Sequence[Part]) -> None:
         if self.input is SinkInput.CURRENT:
@@ -248,7 +248,8 @@ Change = Callable[[dict[int, Part], Sequence[Part]], None]
 @dataclass
 class Statements:
     """`ports.Participant`. Rows that were loaded are counted in the transaction. Some take minutes, and others have
-    their turn before the pipeline's row is locked. `by_key`: not if the table has the checkpoint."""
+    their turn before the pipeline's row is locked. `by_key`: not if the table has the checkpoint. `applies`: it
+    has it afterwards; a restore shows a checkpoint without that."""
 
     sink: CommittedSink
     checkpoint_id: int
@@ -256,6 +257,7 @@ class Statements:
     loaded: int
     change: Change | None
     by_key: bool = False
+    applies: bool = True
 
     def run(self, statements: CommitStatements) -> None:
         statements.execute(self._execute)  # type: ignore[arg-type]
@@ -277,7 +279,9 @@ class Statements:
         self._count(parts)
         self.change(table, parts)
         if self.checkpoint_id:
-            has[self.checkpoint_id], shows[0] = True, self.checkpoint_id
+            shows[0] = self.checkpoint_id
+        if self.checkpoint_id and self.applies:
+            has[self.checkpoint_id] = True
         return len(parts)
 
     def _count(self, parts: Sequence[Part]) -> None:
