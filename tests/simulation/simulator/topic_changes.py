@@ -123,4 +123,4 @@ def check_skips(world: "World", before: "PipelineState", after: "PipelineState")
             require(rows.first == offsets[partition], f"{skip.source} was read up to {offsets}, and skips {rows}")
             is_gone = rows.last is not None and rows.last + 1 == rows.next and rows.next <= first
             require(is_gone, f"{skip.source}/{partition} begins with {first}, and skips {rows}")
-            source.producers.skip(latest, partition, rows.first, rows.next or 0)
+            source.producers.skip(latest, max(after.checkpoints), partition, rows.first, rows.next or 0)

@@ -55,7 +55,7 @@ class Producers:
         self.logs = kafka.brokers.topic(topic, kafka.draws.choice([1, 2, 3, 4]))
         self.at_first = len(self.logs)
         self.goes_on: dict[tuple[int, int], int] = {}  # by checkpoint and partition, where the skip behind it ends
-        self._skipped: dict[int, set[int]] = {}  # by checkpoint, what is skipped behind it
+        self._skips: list[tuple[int, int, set[int]]] = []
 
     def have_more(self) -> bool:
         return bool(self._left or self._open)
@@ -98,14 +98,20 @@ class Producers:
         found = enumerate(self.logs[partition].records[:end])
         return [partition << _BITS | at for at, each in found if each.transaction and each.transaction.is_committed]
 
-    def skip(self, checkpoint_id: int, partition: int, first: int, goes_on: int) -> None:
-        """Records are read by nothing that follows a checkpoint."""
+    def skip(self, checkpoint_id: int, newest: int, partition: int, first: int, goes_on: int) -> None:
+        """Records are read by nothing that follows a checkpoint from now on. `newest`: the last one there was."""
         lost = set(self.committed(partition, goes_on)) - set(self.committed(partition, first))
-        self._skipped.setdefault(checkpoint_id, set()).update(lost)
+        self._skips.append((checkpoint_id, newest, lost))
         self.goes_on[checkpoint_id, partition] = goes_on
 
     def skipped(self, branch: Collection[int]) -> set[int]:
-        return {piece for id_, pieces in self._skipped.items() if id_ in branch for piece in pieces}
+        """By a branch. One that had gone on before a skip has read what it could."""
+        counts = [
+            lost
+            for checkpoint_id, newest, lost in self._skips
+            if checkpoint_id in branch and not any(checkpoint_id < each <= newest for each in branch)
+        ]
+        return set[int]().union(*counts)
 
     def row(self, piece: int) -> Row:
         key, value = json.loads(self.logs[piece >> _BITS].records[piece & ((1 << _BITS) - 1)].value)
