@@ -203,8 +203,8 @@ class RewindableSink(Protocol):
         fenced as `Sink.commit`: readers see each checkpoint's rows whole or not at all.
 
         Args:
-            checkpoint_id: The restored checkpoint. It may have been left behind before it was committed. Then its commit
-                follows, and must add its rows.
+            checkpoint_id: The restored checkpoint. It may have been left behind before it was committed. Then its
+                commit follows, and must add its rows.
             branch: The checkpoints that the pipeline has behind it.
             staged: The files that the restored checkpoint staged, which are kept with it.
             attempt: The attempt at committing.
