@@ -17,7 +17,7 @@ from tidegate import assembly
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@sizes("kills", sample=3, whole=20)
+@sizes("kills", sample=2, whole=20)
 @pytest.mark.parametrize("mode", ["scheduled", "continuous", later("unaligned")])
 def test_tables_and_topics_agree_after_each_checkpoint_however_often_it_is_killed(
     mode: str,

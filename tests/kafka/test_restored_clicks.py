@@ -38,7 +38,7 @@ print(outcome.record.checkpoint_id)
 """
 
 
-@sizes("checkpoints", sample=3, whole=10)
+@sizes("checkpoints", sample=2, whole=10)
 def test_tables_are_those_of_the_straight_run_after_a_restore_and_go_on_with_a_topic_made_anew(
     checkpoints: int,
     broker: Broker,
