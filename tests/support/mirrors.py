@@ -1,12 +1,12 @@
 """A sink of upserts that keeps its table in this process, and notices what it need not have been given."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from tidegate import StagedParquet
-from tidegate.ports import CommitAttempt, SinkInput
+from tidegate.ports import Branch, CommitAttempt, SinkInput, Withdrawn
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.steps.sink_marks import DELETES, WHOLE
 
@@ -61,6 +61,16 @@ class Mirror(StagedParquet):
     def rewind(self, checkpoint_id: int) -> None:
         """Take the table back, as a restore does."""
         self.shown[0] = checkpoint_id
+
+    # What else a sink has that can go back, and so can be emptied: one without is given removed keys besides all rows.
+
+    def shown_outside(self, branch: Branch) -> list[Withdrawn]:
+        return []
+
+    def withdrawn(self) -> list[int]:
+        return []
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None: ...
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(self.tables.get(self.shown[0], {}).values(), key=repr)
