@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from confluent_kafka import Producer
 from kafka_brokers import Broker
 from kafka_sinks import Watched, on_trial
 
@@ -116,12 +117,18 @@ def fenced_where_the_client_loses_the_error(world: World) -> None:
         fenced_while_it_writes(world)
 
 
-def behind_a_transaction_of_somebody_else(world: World) -> None:
-    """What was committed to the topic of markers behind an open transaction is not seen until that has ended."""
-    trial, staged = world.begun()
+def open_on_markers(world: World, trial: Trial) -> Producer:
+    """A transaction of another pipeline's, which hides what is committed to the topic of markers behind it."""
     other = world.broker.open_transaction(f"{trial.sink.topic}-other")
     other.produce(trial.sink.markers, Marker("other", "out", "here", 9).to_json(), b"of another pipeline")
     other.flush(30)
+    return other
+
+
+def behind_a_transaction_of_somebody_else(world: World) -> None:
+    """What was committed to the topic of markers behind an open transaction is not seen until that has ended."""
+    trial, staged = world.begun()
+    other = open_on_markers(world, trial)
     trial.commit(2, staged)
     text = "it is unknown whether an earlier attempt has committed them"
     with patch.object(markers, "TIME_LIMIT", 1.0), pytest.raises(SinkUnavailableError, match=text):
@@ -134,9 +141,7 @@ def behind_a_transaction_of_somebody_else(world: World) -> None:
 def a_later_one_behind_a_transaction_of_somebody_else(world: World) -> None:
     """The marker of checkpoint 2 is not seen yet, and that of checkpoint 3 must not say that 2 was passed over."""
     trial, staged = world.begun()
-    other = world.broker.open_transaction(f"{trial.sink.topic}-other")
-    other.produce(trial.sink.markers, Marker("other", "out", "here", 9).to_json(), b"of another pipeline")
-    other.flush(30)
+    other = open_on_markers(world, trial)
     trial.commit(2, staged)
     third = trial.stage(3, trial.some_rows(4))
     with patch.object(markers, "TIME_LIMIT", 1.0), pytest.raises(SinkUnavailableError):

@@ -62,7 +62,7 @@ class Mirror(StagedParquet):
         """Take the table back, as a restore does."""
         self.shown[0] = checkpoint_id
 
-    # What else a sink has that can go back, and so can be emptied: one without is given removed keys besides all rows.
+    # The rest of `ports.RewindableSink`. A sink without it is also given removed keys where it is given all rows.
 
     def shown_outside(self, branch: Branch) -> list[Withdrawn]:
         return []

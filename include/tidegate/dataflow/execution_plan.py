@@ -141,8 +141,8 @@ class ExecutionPlan:
 
     def base(self, sink: SinkVertex, vertex: KeyedVertex) -> dict[int, Had]:
         """Return the state of each subtask as of the latest checkpoint, with all expired rows that it still holds, for
-        a sink that lacks rows. Empty for a sink that can go back: it can empty its table, too."""
-        if isinstance(sink.sink, RewindableSink):
+        a sink that lacks rows. Empty for a sink that can empty its table."""
+        if _can_be_emptied(sink):
             return {}
         before = self.restored if self.before is None else self.before
         snapshots = {index: before.get(SubtaskId(vertex.operator_id, index)) for index in range(self.parallelism)}
@@ -151,9 +151,7 @@ class ExecutionPlan:
     def must_know(self, chain: OperatorChain) -> bool:
         """Return whether a sink can only be given the differences from the checkpoint before: it shows the state of the
         chain, and may have no way to remove rows that it is not told of."""
-        return any(
-            takes_upserts(chain.vertex, sink) and not isinstance(sink.sink, RewindableSink) for sink in chain.sinks
-        )
+        return any(takes_upserts(chain.vertex, sink) and not _can_be_emptied(sink) for sink in chain.sinks)
 
     def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
         """Return the mark of each subtask: the state that a sink of upserts has with this checkpoint. Subtasks with
@@ -199,6 +197,11 @@ class ExecutionPlan:
     @property
     def _attempt(self) -> int:
         return max(self.attempts.values(), default=0)
+
+
+def _can_be_emptied(sink: SinkVertex) -> bool:
+    """Whether a sink can remove rows that it is not told of, as one must that goes back with a restore."""
+    return isinstance(sink.sink, RewindableSink)
 
 
 def _runs_of(snapshot: Snapshot) -> tuple[StateHandle, ...]:

@@ -114,8 +114,7 @@ def read(brokers: Brokers, topic: str, refusals: Refusals) -> Markers:
     stable = _read(brokers, topic, refusals, "read_committed", 0, lambda m: committed.update(_parsed(m, refusals)))
     undecided = set[bytes]()
     if stable < _end_of(brokers, topic, refusals):  # a transaction is open, or has just ended
-        see = lambda message: undecided.update(_parsed(message, refusals))  # noqa: E731
-        _read(brokers, topic, refusals, "read_uncommitted", stable, see)
+        _read(brokers, topic, refusals, "read_uncommitted", stable, lambda m: undecided.update(_parsed(m, refusals)))
     return Markers(committed, undecided)
 
 

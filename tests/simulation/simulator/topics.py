@@ -31,8 +31,8 @@ _OF_BROKERS = (
 
 
 class Topic:
-    """Of one sink. `committer` is what the database has of attempts, for the witness alone. With `upserts`, a row whose
-    value is 0 becomes a tombstone."""
+    """The topic of one sink. The witness alone reads `committer`: what the database knows of attempts. With
+    `upserts`, a row whose value is 0 becomes a tombstone."""
 
     def __init__(
         self,

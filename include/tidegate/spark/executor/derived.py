@@ -21,6 +21,7 @@ from tidegate.protocol.steps.sink_marks import WHOLE
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.staging import (
+    changes_since,
     in_pieces,
     marked,
     or_none,
@@ -31,7 +32,7 @@ from tidegate.spark.executor.staging import (
     stage_state,
 )
 from tidegate.spark.executor.task import partition_id, places
-from tidegate.state.changes import CHANGE, UPSERT, changed_rows, touched_keys
+from tidegate.state.changes import CHANGE, UPSERT
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import scan
 
@@ -140,19 +141,13 @@ def _shown(spec: SubtaskSpec, had: Had | None) -> Iterator[pa.RecordBatch]:
     if had is None:
         yield from scan(spec)
         return
-    for changed in _changes(spec, had):
+    for changed in changes_since(spec, had):
         rows = changed.filter(pc.equal(changed.column(CHANGE), UPSERT)).drop_columns([CHANGE])
         yield from rows.combine_chunks().to_batches()
 
 
-def _changes(spec: SubtaskSpec, had: Had) -> Iterator[pa.Table]:
-    before = replace(spec, runs=had.runs, horizon=had.horizon)
-    for keys in touched_keys(before, spec):
-        yield changed_rows(before, spec, keys)
-
-
 def _changed_keys(spec: SubtaskSpec, had: Had) -> list[pa.Table]:
-    return [changed.select(spec.layout.key_names).cast(spec.layout.key_schema) for changed in _changes(spec, had)]
+    return [changed.select(spec.layout.key_names).cast(spec.layout.key_schema) for changed in changes_since(spec, had)]
 
 
 def _all_keys(spec: SubtaskSpec, base: Had) -> list[pa.Table]:

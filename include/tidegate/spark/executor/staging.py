@@ -103,7 +103,9 @@ def marked(report: Report, spec: SubtaskSpec) -> Report:
 def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, unique: str) -> Report:
     """Stage changes. Deleted keys have files of their own, because expectations validate rows and not deletions."""
     started, handles = perf_counter(), list[StateHandle]()
-    for number, (new, gone) in enumerate(_changes(spec, had)):
+    for number, changed in enumerate(changes_since(spec, had)):
+        kinds, rows = changed.column(CHANGE), changed.drop_columns([CHANGE])
+        new, gone = (rows.filter(pc.equal(kinds, kind)) for kind in (UPSERT, DELETE))
         if new.num_rows:
             handles += stage_piece(staging, index, new, spec.checkpoint_id, f"{unique}-{number}")
         if gone.num_rows:
@@ -113,18 +115,17 @@ def _stage_changes(staging: Staging, index: int, spec: SubtaskSpec, had: Had, un
 
 def _stage_removed(staging: Staging, index: int, spec: SubtaskSpec, base: Had, unique: str) -> Iterator[StateHandle]:
     """Stage the keys that the state no longer has."""
-    for number, (_, gone) in enumerate(_changes(spec, base)):
+    for number, changed in enumerate(changes_since(spec, base)):
+        gone = changed.filter(pc.equal(changed.column(CHANGE), DELETE)).drop_columns([CHANGE])
         if gone.num_rows:
             yield from stage_gone(staging, index, gone, spec.checkpoint_id, f"{unique}-{number}-gone")
 
 
-def _changes(spec: SubtaskSpec, had: Had) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield upserted rows and deleted keys, in pieces of bounded size."""
+def changes_since(spec: SubtaskSpec, had: Had) -> Iterator[pa.Table]:
+    """Yield the rows of a state that differ from what a sink had, as of `changed_rows`, in pieces of bounded size."""
     before = replace(spec, runs=had.runs, horizon=had.horizon)
     for keys in touched_keys(before, spec):
-        changed = changed_rows(before, spec, keys)
-        kinds, rows = changed.column(CHANGE), changed.drop_columns([CHANGE])
-        yield rows.filter(pc.equal(kinds, UPSERT)), rows.filter(pc.equal(kinds, DELETE))
+        yield changed_rows(before, spec, keys)
 
 
 def stage_gone(staging: Staging, index: int, keys: pa.Table, checkpoint_id: int, unique: str) -> list[StateHandle]:
