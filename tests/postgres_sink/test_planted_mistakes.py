@@ -23,6 +23,7 @@ from tidegate.postgres_sink.tables import quoted
 from tidegate.postgres_sink.upsert import Upsert
 from tidegate.protocol.facts.errors import SinkError, SupersededAttemptError
 from tidegate.protocol.recovery.ownership import Owner
+from tidegate.protocol.steps.applied import Applied
 from tidegate.protocol.steps.sink_marks import WHOLE
 
 BEFORE, AFTER = Branch(((0, 1),)), Branch(((0, 2),))
@@ -149,7 +150,7 @@ def as_many_as_there_are_to_upsert(original: Any) -> Any:
 
 
 def at_zero(original: Any) -> Any:
-    return lambda *given: replace(original(*given), checkpoint_id=0)
+    return lambda *given: replace(original(*given), applied=Applied())
 
 
 def of_nobody(original: Any) -> Any:
