@@ -69,7 +69,8 @@ def test_a_record_that_is_too_large_is_named(broker: Broker, tmp_path: Path) -> 
     for topic, size in ((broker.topic(1), 2_000_000), (broker.topic(1, **{"max.message.bytes": "2000"}), 50_000)):
         trial = on_trial(broker, tmp_path / "home", topic=topic)
         value = pa.array([str(number) for number in range(size // 5)])
-        staged = trial.stage(1, [{"k": 1, "v": "".join(value.to_pylist())}])
+        rows = [{"k": 0, "v": "small"}, {"k": 1, "v": "".join(value.to_pylist())}, {"k": 2, "v": "small"}]
+        staged = trial.stage(1, rows)
         with pytest.raises(RowsRefusedError, match=text) as caught:
             trial.commit(1, staged)
         assert "message.max.bytes in connection 'kafka_default'" in str(caught.value)

@@ -285,9 +285,15 @@ class Transaction:
             raise
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
-        if error is not None and self._refused is None and error.name() not in _GIVEN_UP:
-            value, key = message.value(), message.key()
-            self._refused = error, Record(str(message.topic()), key, len(value or b""))
+        if error is None or error.name() in _GIVEN_UP:
+            return
+        record = Record(str(message.topic()), message.key(), len(message.value() or b""))
+        if self._refused is not None:
+            first, largest = self._refused
+            # Brokers refuse a whole batch. If one of its records is too large, it is the largest.
+            if error.name() != first.name() or record.bytes <= largest.bytes:
+                return
+        self._refused = error, record
 
     def _raise_refused(self) -> None:
         if self._refused is not None:
