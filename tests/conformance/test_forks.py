@@ -91,7 +91,7 @@ def test_from_a_checkpoint_that_is_no_savepoint(world, new, where, forked):
     world.restore(3)
     world.restore(4)  # both are kept
     planned = new.fork(where).plan
-    assert planned.fork.said() == f"p, checkpoint {forked}"
+    assert planned.fork.describe() == f"p, checkpoint {forked}"
     assert new.latest()[0] == "".join(f"r{number:02}" for number in range(1, forked + 1)).encode()
 
 

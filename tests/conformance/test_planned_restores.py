@@ -24,7 +24,7 @@ def plans(desk):
 
 def test_a_plan_is_asked_for_made_and_confirmed_once(plans):
     asked = plans.ask("one", "1", AMY, "back")
-    assert (asked.asked.run_id, asked.planned_at) == ("tidegate__one", None)
+    assert (asked.requested.run_id, asked.planned_at) == ("tidegate__one", None)
     assert plans.ask("one", "1", AMY, "another") == asked == plans.find("one")
     with pytest.raises(RestoreRefusedError, match="Its plan is not made yet"):
         plans.confirm("one", "yes", SKIP, AMY, "back")
@@ -72,7 +72,7 @@ def test_the_store_refuses_to_change_what_was_shown_or_confirmed(plans: PlannedR
     known = plans.confirm("one", "yes", SKIP, AMY, "back")
     for changes in (
         {"target": "2"},
-        {"asked": replace(known.asked, dag_id="other")},
+        {"requested": replace(known.requested, dag_id="other")},
         {"digest": "other"},
         {"document": {"checkpoint": {"id": 9}}},
         {"planned_at": at(9)},

@@ -86,7 +86,7 @@ def test_a_plan_that_has_changed_is_not_carried_out_and_shown_anew(plans, work, 
     assert (restores(), newest().answer.status) == ([], AnswerStatus.REFUSED)
     assert "since the plan was shown, it has changed" in newest().answer.sentence
     anew = plans.find("yes")
-    assert (anew.document["abandoned_checkpoints"], anew.asked.actor) == ([2, 3], AMY)
+    assert (anew.document["abandoned_checkpoints"], anew.requested.actor) == ([2, 3], AMY)
     plans.confirm("yes", "now", Accepted(leave=("out",)), AMY, DAG)
     assert work("yes", "now").state == "success"
     assert restores() == [1]

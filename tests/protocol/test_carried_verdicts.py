@@ -10,7 +10,7 @@ from cases import for_each
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, max_, suite
 from tidegate.pipeline.expectations import Expectation
 from tidegate.pipeline.graph import compile_graph
-from tidegate.pipeline.steady import judged_targets
+from tidegate.pipeline.steady import validation_targets
 from tidegate.protocol.facts.names import Target, operator_of_sink
 from tidegate.protocol.facts.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.schema.expiry import TTL, RecordedTtl
@@ -31,7 +31,7 @@ def definition(*rules: Expectation, where: str = "tables/current", ttl: str | No
     op.sink("current", ParquetSink(where, mode="latest"), expect=judged)
     op.sink("changes", ParquetSink("tables/changes"))
     pipeline.check("both", sinks=["current", "changes"], expect=judged)(lambda current, changes: current)
-    return judged_targets(compile_graph(pipeline))
+    return validation_targets(compile_graph(pipeline))
 
 
 def staged(*names: str, checksum: str = "0", kind: HandleKind = HandleKind.STAGED, **details: Any) -> Subtasks:

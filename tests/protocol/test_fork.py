@@ -53,7 +53,7 @@ def refusal(decide, *arguments):
 def test_the_request_of_the_first_checkpoint_names_the_original(name):
     fork = Fork("old", 7, name)
     assert Fork.parse(str(fork)) == fork
-    assert fork.said() == ("old, checkpoint 7" if name is None else f"old, savepoint {name}")
+    assert fork.describe() == ("old, checkpoint 7" if name is None else f"old, savepoint {name}")
 
 
 @for_each("request_id", ["", "r1", "restore:3", "fork:", "fork:old", "fork:old/", "fork:old/x", "dag/fork:old/1"])

@@ -32,7 +32,7 @@ AS_BEFORE, OPTION, PARTS = TableVerdict.AS_BEFORE, TableVerdict.WITH_OPTION, Tab
 def test_the_rows_of_a_source(before, now, verdict, said):
     table = plan_table([changed_rows(before, now)], is_exact=True)
     assert table.verdict is verdict
-    assert re.search(said, table.said) if said else table.said == ""
+    assert re.search(said, table.advice) if said else table.advice == ""
 
 
 @for_each(
@@ -48,7 +48,7 @@ def test_the_rows_of_a_source(before, now, verdict, said):
 def test_a_table_whose_columns_follow_the_rows(before, now, verdict, said):
     table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.EVOLVES)
     assert table.verdict is verdict
-    assert re.search(said, table.said) if said else table.said == ""
+    assert re.search(said, table.advice) if said else table.advice == ""
 
 
 @for_each(
@@ -64,7 +64,7 @@ def test_a_table_whose_columns_follow_the_rows(before, now, verdict, said):
 def test_a_table_whose_columns_the_user_defines(before, now, said):
     table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.FIXED)
     assert table.verdict is AS_BEFORE
-    assert re.search(said, table.said) if said else table.said == ""
+    assert re.search(said, table.advice) if said else table.advice == ""
 
 
 @for_each(
@@ -79,7 +79,7 @@ def test_a_table_whose_columns_the_user_defines(before, now, said):
 def test_a_table_of_a_sink_that_says_nothing_of_it(before, now, said):
     table = plan_table([changed_rows(before, now)], is_exact=True, kind=TableKind.UNKNOWN)
     assert table.verdict is AS_BEFORE
-    assert re.search(said, table.said) if said else table.said == ""
+    assert re.search(said, table.advice) if said else table.advice == ""
 
 
 @for_each(
@@ -118,5 +118,5 @@ def test_the_state_of_an_operator_by_the_names_that_people_see():
 
 def test_what_code_in_between_decides_is_said_with_a_condition():
     widened = changed_rows("v int", "v bigint")
-    assert "'v', if it reaches the table" in plan_table([widened], is_exact=False).said
-    assert "if it reaches" not in plan_table([widened], is_exact=True).said
+    assert "'v', if it reaches the table" in plan_table([widened], is_exact=False).advice
+    assert "if it reaches" not in plan_table([widened], is_exact=True).advice

@@ -18,7 +18,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import StageContext
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.facts.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
-from tidegate.quality.judgement import build, judge, judge_here, prepare_suite
+from tidegate.quality.suite_validation import build, prepare_suite, validate_arrow, validate_frame
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.sinks.staged_files import StagedFiles
 
@@ -112,13 +112,13 @@ def stored(tmp_path: Path) -> Callable[[pa.Table], Any]:
 
 def here(files: StagedFiles, rules: ExpectationSuite) -> Any:
     """Great Expectations' own results as JSON, and the rows; None if they are left to Spark."""
-    found = judge_here(files, rules, prepare_suite(rules, ["key"]))
+    found = validate_arrow(files, rules, prepare_suite(rules, ["key"]))
     return None if found is None else ([finding.raw.to_json_dict() for finding in found[0]], found[1])
 
 
 def on_spark(spark: SparkSession, files: StagedFiles, rules: ExpectationSuite) -> tuple[list[Any], int]:
     frame = spark.read.parquet(*(f"{files.url}/{path}" for path in files.paths)).coalesce(1)
-    findings, rows = judge(frame, rules, build(rules), ["key"], None)
+    findings, rows = validate_frame(frame, rules, build(rules), ["key"], None)
     return [finding.raw.to_json_dict() for finding in findings], rows
 
 

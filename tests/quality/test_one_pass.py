@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import ExpectationSuite, expect, suite
-from tidegate.quality.judgement import Finding, build, judge
+from tidegate.quality.suite_validation import Finding, build, validate_frame
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def rows(spark: SparkSession, minutes: str) -> DataFrame:
 
 
 def judged(frame: DataFrame, rules: ExpectationSuite, reported: int | None) -> tuple[list[Finding], int]:
-    return judge(frame, rules, build(rules), ["carrier"], reported)
+    return validate_frame(frame, rules, build(rules), ["carrier"], reported)
 
 
 def test_all_expectations_of_a_table_are_counted_in_one_spark_job(spark: SparkSession, jobs: Jobs) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.quality import arrow_pass, one_pass
-from tidegate.quality.judgement import Finding, build, judge, prepare_suite
+from tidegate.quality.suite_validation import Finding, build, prepare_suite, validate_frame
 
 pytestmark = pytest.mark.spark
 
@@ -33,9 +33,9 @@ def test_the_public_way_finds_the_same(spark: SparkSession, monkeypatch, reporte
     rows = spark.range(100, numPartitions=1).selectExpr(
         "format_string('C%02d', id) as carrier", "id as flights", "if(id < 3, -1, id) as minutes"
     )
-    ours, counted = judge(rows, RULES, build(RULES), ["carrier"], reported, 100)
+    ours, counted = validate_frame(rows, RULES, build(RULES), ["carrier"], reported, 100)
     monkeypatch.setenv("TIDEGATE_SHORTCUTS", "none")
-    public, recounted = judge(rows, RULES, build(RULES), ["carrier"], reported, 100)
+    public, recounted = validate_frame(rows, RULES, build(RULES), ["carrier"], reported, 100)
     assert found(public) == found(ours)
     assert [one.success for one in public] == [True, True, False, True, None, True]
     assert (counted, recounted) == (100, 100)
@@ -48,7 +48,7 @@ def test_a_release_without_a_name_is_judged_in_the_public_way(spark: SparkSessio
     monkeypatch.setattr(one_pass, "validate_at_once", pytest.fail)
     rule = suite("one", expect("column_values_to_be_between", column="id", max_value=1))
     for _ in range(2):
-        (finding,), rows = judge(spark.range(3), rule, build(rule), ["id"], 3)
+        (finding,), rows = validate_frame(spark.range(3), rule, build(rule), ["id"], 3)
         assert (finding.success, rows, finding.found["partial_unexpected_list"]) == (False, 3, [2])
     assert prepare_suite(rule, ["id"]) is None
     assert sum("has no great_expectations:_gone_of_" in message for message in caplog.messages) == 2

@@ -88,9 +88,9 @@ def test_so_many_checkpoints_are_read_and_only_the_files_of_the_operator(pages, 
     for id_ in range(1, MOST_CHECKPOINTS + 3):
         take(store, {FIRST: [handle(f"{PIPELINE}/chk-{id_}/a", id_)]}, notified=False)
     found = readings._of(PIPELINE, lambda connection: find_states(connection, PIPELINE, FIRST.operator_id, 2))
-    assert (found.asked.checkpoint_id, found.more, len(found.kept)) == (2, True, MOST_CHECKPOINTS)
+    assert (found.requested.checkpoint_id, found.more, len(found.kept)) == (2, True, MOST_CHECKPOINTS)
     assert [record.checkpoint_id for record, _ in found.kept][:2] == [MOST_CHECKPOINTS + 2, MOST_CHECKPOINTS + 1]
-    assert [run.path for run in found.asked.runs] == [f"{PIPELINE}/chk-2/a"]
+    assert [run.path for run in found.requested.runs] == [f"{PIPELINE}/chk-2/a"]
 
 
 @pytest.mark.parametrize("path", ["other/chk-1/op/0-1-a.parquet", "pp/x", "/etc/passwd", "p/../../etc/passwd"])

@@ -123,7 +123,7 @@ def test_quality_is_a_series_by_expectation(pages):
     world = pages(retained=9)
     for number in range(3):
         world.take(f"r{number}")
-    judged = world.readings.judged("p")
+    judged = world.readings.validated_targets("p")
     assert judged
     target = judged[0]
     found = world.readings.quality("p", target.target, target.suite)

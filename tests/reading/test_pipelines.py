@@ -110,7 +110,7 @@ def test_the_verdict_is_that_of_the_newest_checkpoint_that_was_judged(pages):
     world.take("r1")
     world.ask("r2")
     (line,) = world.readings.pipelines().lines
-    assert (line.last_verdict, line.judged_checkpoint, line.latest_completed) == (True, 1, 1)
+    assert (line.last_verdict, line.validated_checkpoint, line.latest_completed) == (True, 1, 1)
 
 
 def test_only_pipelines_of_readable_dags_and_those_without_one(pages, store):

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.protocol.recovery.comparison import CountedRows, Likeness, Part, Rows, judge
+from tidegate.protocol.recovery.comparison import CountedRows, Likeness, Part, Rows, compare_part
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.spark.comparison import compare_rows
 
@@ -31,7 +31,7 @@ def test_a_row_that_is_there_twice_and_another_value_and_null_are_told_apart(spa
     assert found == CountedRows(
         Rows(4, 3, ('{"k":"a","n":1}', '{"k":"b","n":2}')), Rows(4, 3, ('{"k":"b","n":3}', '{"k":"c","n":4}'))
     )
-    assert judge(Part.TABLE, "t", found).likeness is Likeness.DIFFERENT
+    assert compare_part(Part.TABLE, "t", found).likeness is Likeness.DIFFERENT
 
 
 def test_columns_of_one_side_are_named_and_the_others_compared(spark):
@@ -39,7 +39,7 @@ def test_columns_of_one_side_are_named_and_the_others_compared(spark):
     second = spark.createDataFrame([("a", 2)], "`k.k` string, m int")
     found = compare_rows(first, second, 2)
     assert found == CountedRows(Rows(1, 0), Rows(1, 0), ("m", "n"))
-    assert judge(Part.STATE, "s", found).likeness is Likeness.DIFFERENT
+    assert compare_part(Part.STATE, "s", found).likeness is Likeness.DIFFERENT
 
 
 def test_a_table_that_nothing_was_committed_to_has_no_rows(spark, tmp_path):

@@ -27,7 +27,7 @@ from tidegate.protocol.schema.expiry import (
 )
 from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.state.compaction import compact, plan_compaction
-from tidegate.state.expiring import judge, succeeding
+from tidegate.state.expiring import decide_expiry, succeeding
 from tidegate.state.layout import StateLayout
 from tidegate.state.opening import read_layout
 from tidegate.state.reading import StateFiles, open_state
@@ -76,15 +76,15 @@ class Expiring(Operator):
             stored = read_layout(str(self.workshop.storage), "an operator", newest_of(runs))
             change = compare_schemas(stored.schema, self.defined.beginning(self.at).schema, {})
             self.layout = succeeding(stored, self.defined, change.schema, runs, moment)
-        self.judged = judge(self.layout, runs, moment)
+        self.decided = decide_expiry(self.layout, runs, moment)
         return {id_: self.judging(spec) for id_, spec in specs.items()}
 
     def judging(self, spec: Any) -> Any:
-        return replace(spec, layout=self.layout, at=self.judged.at, horizon=self.judged.horizon)
+        return replace(spec, layout=self.layout, at=self.decided.at, horizon=self.decided.horizon)
 
     def spec(self, subtask: Any, snapshot: Any) -> Any:
         spec = super().spec(subtask, snapshot)
-        return self.judging(spec) if hasattr(self, "judged") else spec
+        return self.judging(spec) if hasattr(self, "decided") else spec
 
     def epoch(self, rows: dict[int, tuple[Any, ...]], parallelism: int) -> dict[int, tuple[Any, ...]]:
         """What a function would see of these keys."""

@@ -47,7 +47,9 @@ class MemoryPipelineWrites(MemoryEvents):
         document = None if planned.document is None else as_json(storable_json(planned.document))
         planned = replace(planned, document=document)
         if known is not None:
-            self._require((known.target, known.asked) == (planned.target, planned.asked), "it was asked otherwise")
+            self._require(
+                (known.target, known.requested) == (planned.target, planned.requested), "it was asked otherwise"
+            )
             for after, parts in _STAYS.items():
                 before, now = ([getattr(each, part) for part in parts] for each in (known, planned))
                 self._require(getattr(known, after) is None or before == now, f"it stays as it was {after}")

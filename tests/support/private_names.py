@@ -24,9 +24,9 @@ OTHERS = {
     "pyspark.sql.connect.client.retries:DefaultPolicy": "spark/session/sessions.py",
     "pyspark.sql.pandas.types:from_arrow_schema": "quality/validator.py",
     "pyspark.sql.pandas.types:to_arrow_schema": "spark/driver/columns.py",
-    "great_expectations.exceptions.exceptions:ExpectationNotFoundError": "quality/judgement.py",
+    "great_expectations.exceptions.exceptions:ExpectationNotFoundError": "quality/suite_validation.py",
     "great_expectations.expectations.expectation_configuration:ExpectationConfiguration.to_domain_obj": (
-        "quality/judgement.py"
+        "quality/suite_validation.py"
     ),
     "great_expectations.render.view.view:DefaultJinjaPageView": "quality/page.py",
     f"{_RENDERERS}:ValidationResultsTableContentBlockRenderer": "quality/page.py",

@@ -89,9 +89,9 @@ class SnapshotOperator(SparkStep):
             require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
             self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
-            self._judge(coordinator, checkpoint_id, region)
+            self._validate_early(coordinator, checkpoint_id, region)
 
-    def _judge(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, region: "SparkRegion") -> None:
+    def _validate_early(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, region: "SparkRegion") -> None:
         """Validate the staged rows early, because starting Spark for `validate` takes longer. No error is raised: this
         task has done its step, and the next ones report any problem.
         """

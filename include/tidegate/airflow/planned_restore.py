@@ -15,8 +15,8 @@ from tidegate.protocol.facts.errors import CheckpointError, IllegalRequestError
 from tidegate.protocol.recovery.restore_plan import RestorePlan
 from tidegate.protocol.recovery.restores_on_pages import (
     UNDO,
-    AskedOfRun,
     PlannedRestore,
+    RequestOfRun,
     action_of,
     require_run,
     require_unchanged,
@@ -53,9 +53,9 @@ def carry_out(coordinator: "CheckpointCoordinator", plan_id: str, context: Conte
         )
     dag_run = context["dag_run"]
     confirmed = planned.confirmed
-    own_request = planned.asked if confirmed is None or dag_run.run_id == planned.asked.run_id else confirmed
+    own_request = planned.requested if confirmed is None or dag_run.run_id == planned.requested.run_id else confirmed
     require_run(own_request, dag_run.dag_id, dag_run.run_id, dag_run.triggering_user_name)
-    if own_request is planned.asked:
+    if own_request is planned.requested:
         _plan(coordinator, planned)
         raise AirflowSkipException("The plan is on the page. Nothing was changed.")
     return _restore(coordinator, planned, own_request)
@@ -81,7 +81,7 @@ def _plan(coordinator: "CheckpointCoordinator", planned: PlannedRestore) -> None
     plans.store(planned.request_id, shown_plan(document), plan_digest(document))
 
 
-def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, confirmed: AskedOfRun) -> Restored:
+def _restore(coordinator: "CheckpointCoordinator", planned: PlannedRestore, confirmed: RequestOfRun) -> Restored:
     from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 
     action = action_of(planned, confirmed)

@@ -30,7 +30,7 @@ def checkpoint_page(checkpoint: WholeCheckpoint) -> Group:
         parts.append(Text(plain(checkpoint.advice)))
     if checkpoint.verdicts:
         parts.append(_verdicts(checkpoint.verdicts))
-        parts += judged_badly([each for verdict in checkpoint.verdicts for each in _failed(verdict)])
+        parts += failed_expectations_table([each for verdict in checkpoint.verdicts for each in _failed(verdict)])
         parts += report_line([verdict.docs_path for verdict in checkpoint.verdicts])
     tasks = list(checkpoint.tasks.values())
     parts += [_operators(tasks)]
@@ -131,7 +131,7 @@ def _failed(verdict: Verdict) -> list[FailedExpectation]:
     return failed_of(verdict.target, verdict.success, verdict.error, verdict.results)
 
 
-def judged_badly(failed: Sequence[FailedExpectation]) -> list[Table]:
+def failed_expectations_table(failed: Sequence[FailedExpectation]) -> list[Table]:
     """Return the table of failed expectations; empty if none failed."""
     names = ("Target", "Expectation", "Column", "Observed", "Unexpected", "Samples")
     table = Table(*names, title="Failed expectations", leave=("Target",), wrap=("Observed", "Samples"))

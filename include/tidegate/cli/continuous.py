@@ -40,7 +40,7 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[Event]:
-    """Yield an event that is set when the process is asked to end, so that it ends between two micro-batches. A second
+    """Yield an event that is set when a signal requests the end, so that it ends between two micro-batches. A second
     signal kills the process.
     """
     stopping = Event()

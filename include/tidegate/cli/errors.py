@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from tidegate.cli.checkpoint_page import judged_badly, report_line
+from tidegate.cli.checkpoint_page import failed_expectations_table, report_line
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.options import stderr
 from tidegate.protocol.facts.errors import CheckpointError, ValidationFailedError
@@ -22,7 +22,7 @@ def end(error: CheckpointError, wishes: Wishes) -> NoReturn:
     console.print(f"[bold red]{type(error).__name__}[/]", end=" ")
     console.print(str(error), markup=False, highlight=False)
     if isinstance(error, ValidationFailedError):
-        tables = judged_badly(failed_expectations(error.verdicts))
+        tables = failed_expectations_table(failed_expectations(error.verdicts))
         for part in (*tables, *report_line([verdict.docs_path for verdict in error.verdicts])):
             console.print(part)
     if wishes.verbose:

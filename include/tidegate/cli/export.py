@@ -112,6 +112,7 @@ def _written(
     begun = coordinator.exporting.begin(str(record.checkpoint_id), location, action)
     if begun.exported_at is None:
         begun = coordinator.exporting.export(record.checkpoint_id, assembly.open_region(defined))
-    said = f"Savepoint {begun.name or begun.checkpoint_id} of pipeline {defined.name} is complete in {begun.location}: "
-    say(f"{said}{decimal(begun.exported_size or 0)}, in {perf_counter() - began:.1f} s.")
+    name = begun.name or begun.checkpoint_id
+    sentence = f"Savepoint {name} of pipeline {defined.name} is complete in {begun.location}: "
+    say(f"{sentence}{decimal(begun.exported_size or 0)}, in {perf_counter() - began:.1f} s.")
     return begun

@@ -62,7 +62,7 @@ def fork(
     show(plan_document(planned.plan), output, plan_tables)
     if dry_run:
         return
-    origin_text = planned.plan.fork.said()
+    origin_text = planned.plan.fork.describe()
     if not yes:
         typer.confirm(f"Fork {defined.name} from {origin_text}?", abort=True, err=True)
     accepted = Accepted(non_restored_state=allow_non_restored_state, moved=relocate)

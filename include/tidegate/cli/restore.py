@@ -155,7 +155,7 @@ def _summary(document: dict[str, Any]) -> str:
     if document["copied_from"] is not None:
         sentences.append(f"Its state is copied from {document['copied_from']}.")
     if document["edited"] is not None:
-        sentences.append(document["edited"]["said"])
+        sentences.append(document["edited"]["description"])
     sentences += [f"Moved: {moved}." for moved in document["moved"]]
     if ids := document["abandoned_checkpoints"]:
         sentences.append(f"Checkpoints left behind: {_some(ids)}.")

@@ -107,7 +107,7 @@ def status_of(document: Checkpoint) -> str:
     shown = document.standing.text
     if original := document.forked_from:
         fork = Fork(original.pipeline, original.checkpoint, original.savepoint)
-        shown += escape(f" (forked from {fork.said()})")
+        shown += escape(f" (forked from {fork.describe()})")
     if not document.is_savepoint:
         return shown
     return shown + escape(f" [Savepoint {document.name}]" if document.name else " [Savepoint]")

@@ -150,7 +150,7 @@ class ExecutionPlan:
 
     def must_know(self, chain: OperatorChain) -> bool:
         """Return whether a sink can only be given the differences from the checkpoint before: it shows the state of the
-        chain, and may have no way to remove rows that it is not told of."""
+        chain, and may have no way to remove rows that no change names."""
         return any(takes_upserts(chain.vertex, sink) and not _can_be_emptied(sink) for sink in chain.sinks)
 
     def marked(self, sink: SinkVertex, vertex: KeyedVertex, reports: Mapping[SubtaskId, Report]) -> dict[int, SinkMark]:
@@ -200,7 +200,7 @@ class ExecutionPlan:
 
 
 def _can_be_emptied(sink: SinkVertex) -> bool:
-    """Whether a sink can remove rows that it is not told of, as one must that goes back with a restore."""
+    """Whether a sink can remove rows that no change names, as one must that goes back with a restore."""
     return isinstance(sink.sink, RewindableSink)
 
 

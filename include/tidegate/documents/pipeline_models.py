@@ -11,7 +11,7 @@ from pydantic import Field
 from tidegate.documents.audit import AuditLine
 from tidegate.reading.answer import Document, Moment, MomentOrNone
 from tidegate.reading.checkpoint_answers import DagRun
-from tidegate.reading.history_answers import JudgedTarget, Point
+from tidegate.reading.history_answers import Point, ValidatedTarget
 from tidegate.reading.pipeline_answers import DoubtAt, Overview, PipelineLine, SourceAt, StateAt, TableAt
 
 
@@ -57,11 +57,11 @@ class Doubts(Document):
     doubts: tuple[DoubtAt, ...]
 
 
-class JudgedTargets(Document):
-    judged: tuple[JudgedTarget, ...]
+class ValidatedTargets(Document):
+    targets: tuple[ValidatedTarget, ...]
 
 
-class AskedOnPage(Document):
+class RequestOnPage(Document):
     request_id: str
     by: str
     origin: str
@@ -79,12 +79,12 @@ class PlanDocument(Document):
     request_id: str
     pipeline: str
     to: str
-    asked: AskedOnPage
+    requested: RequestOnPage
     planned_at: MomentOrNone
     plan: Mapping[str, Any] | None
     digest: str | None
     refusal: str | None
-    confirmed: AskedOnPage | None
+    confirmed: RequestOnPage | None
     accepted: Mapping[str, Any] | None
     answer: AuditLine | None
 

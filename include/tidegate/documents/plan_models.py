@@ -34,7 +34,7 @@ class Edited(Document):
     origin: str
     base: int | None
     changes: list[str]
-    said: str
+    description: str
 
 
 class ReadAgain(Document):

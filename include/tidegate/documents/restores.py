@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from tidegate.documents.audit import audit_line
-from tidegate.documents.pipeline_models import AskedOnPage, PlanDocument
+from tidegate.documents.pipeline_models import PlanDocument, RequestOnPage
 from tidegate.protocol.observing.actions import AuditRecord
 from tidegate.protocol.recovery.metadata import edited_document
 from tidegate.protocol.recovery.restore_plan import RestorePlan, ReturningState
-from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, RequestOfRun, accepted_document
 from tidegate.protocol.recovery.skipping import SkipPlan
 from tidegate.protocol.text.storable import storable_json
 from tidegate.reading.checkpoint_answers import DagRun
@@ -26,7 +26,7 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
     return {
         "checkpoint": checkpoint_of(plan.checkpoint).model_dump(mode="json"),
         "copied_from": plan.origin,
-        "edited": None if plan.edited is None else edited_document(plan.edited) | {"said": str(plan.edited)},
+        "edited": None if plan.edited is None else edited_document(plan.edited) | {"description": str(plan.edited)},
         "moved": [str(moved) for moved in plan.moved],
         "latest_checkpoint": None if plan.previous is None else plan.previous.checkpoint_id,
         "undoes_restore": plan.undoes,
@@ -101,22 +101,22 @@ def planned_restore(planned: PlannedRestore, answer: AuditRecord | None) -> Plan
         request_id=planned.request_id,
         pipeline=planned.pipeline_id,
         to=planned.target,
-        asked=_asked(planned.asked),
+        requested=_request(planned.requested),
         planned_at=planned.planned_at,
         plan=planned.document,
         digest=planned.digest,
         refusal=planned.refusal,
-        confirmed=None if confirmed is None else _asked(confirmed),
+        confirmed=None if confirmed is None else _request(confirmed),
         accepted=None if confirmed is None else accepted_document(planned.accepted),
         answer=None if answer is None else audit_line(answer),
     )
 
 
-def _asked(asked: AskedOfRun) -> AskedOnPage:
-    return AskedOnPage(
-        request_id=asked.request_id,
-        by=asked.actor.name,
-        origin=asked.actor.origin,
-        at=asked.at,
-        dag_run=DagRun(dag_id=asked.dag_id, run_id=asked.run_id),
+def _request(request: RequestOfRun) -> RequestOnPage:
+    return RequestOnPage(
+        request_id=request.request_id,
+        by=request.actor.name,
+        origin=request.actor.origin,
+        at=request.at,
+        dag_run=DagRun(dag_id=request.dag_id, run_id=request.run_id),
     )

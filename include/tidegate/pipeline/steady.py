@@ -19,7 +19,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import KeyedVertex, SinkVertex
 from tidegate.protocol.facts.names import Target, TargetKind
 from tidegate.protocol.facts.records import HandleKind
-from tidegate.protocol.steps.carried_verdicts import Judged
+from tidegate.protocol.steps.carried_verdicts import ValidationTarget
 
 #: Expectations that depend on the rows alone, and not on their order. A user's own expectations are not among them.
 _STEADY = frozenset(
@@ -78,22 +78,22 @@ class _NotSteadyError(ValueError):
     pass
 
 
-def judged_targets(graph: Graph) -> tuple[Judged, ...]:
+def validation_targets(graph: Graph) -> tuple[ValidationTarget, ...]:
     """Return the subject of each target's verdict, in the order of `graph.targets`."""
-    return tuple(_judged(graph, target, suite) for target, suite in graph.suites.items())
+    return tuple(_validation_target(graph, target, suite) for target, suite in graph.suites.items())
 
 
-def _judged(graph: Graph, target: Target, suite: ExpectationSuite) -> Judged:
+def _validation_target(graph: Graph, target: Target, suite: ExpectationSuite) -> ValidationTarget:
     if target.kind is TargetKind.CHECK:
         check = next(check for check in graph.checks if check.name == target.name)
         operators = tuple(graph.sink(name).operator_id for name in check.sinks)
-        return Judged(target, suite.name, operators, HandleKind.STAGED, None)
+        return ValidationTarget(target, suite.name, operators, HandleKind.STAGED, None)
     vertex: SinkVertex | KeyedVertex
     if target.kind is TargetKind.SINK:
         vertex, kind = graph.sink(target.name), HandleKind.STAGED
     else:
         vertex, kind = next(vertex for vertex in graph.keyed if vertex.name == target.name), HandleKind.RUN
-    return Judged(target, suite.name, (vertex.operator_id,), kind, _definition(vertex, suite))
+    return ValidationTarget(target, suite.name, (vertex.operator_id,), kind, _definition(vertex, suite))
 
 
 def _definition(vertex: SinkVertex | KeyedVertex, suite: ExpectationSuite) -> str | None:

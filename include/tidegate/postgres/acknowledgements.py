@@ -81,16 +81,16 @@ _BEGIN_ATTEMPT = text("""
 WITH latest AS (
     SELECT max(attempt) AS attempt FROM tidegate.subtasks
     WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-), asked AS (
+), requested AS (
     UPDATE tidegate.subtasks s SET attempt = latest.attempt + 1
     FROM latest, tidegate.checkpoints c
     WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
     RETURNING s.operator_id, s.subtask_index
 )
-SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END AS newest, asked.*
-FROM latest LEFT JOIN asked ON :narrow
-ORDER BY asked.operator_id, asked.subtask_index
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM requested) THEN 1 ELSE 0 END AS newest, requested.*
+FROM latest LEFT JOIN requested ON :narrow
+ORDER BY requested.operator_id, requested.subtask_index
 """)
 
 

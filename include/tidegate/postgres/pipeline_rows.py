@@ -68,10 +68,10 @@ FROM tidegate.pipelines p LEFT JOIN (
     (SELECT checkpoint_id FROM tidegate.checkpoints
      WHERE pipeline_id = :pipeline_id AND request_id = CAST(:request_id AS text)
      ORDER BY (status <> 'FAILED' AND abandoned_by IS NULL) DESC, checkpoint_id DESC LIMIT 1)
-) AS asked ON true
+) AS requested ON true
 LEFT JOIN LATERAL (
     SELECT * FROM tidegate.checkpoints c
-    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = asked.checkpoint_id
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = requested.checkpoint_id
     OFFSET 0
 ) AS found ON true
 WHERE p.pipeline_id = :pipeline_id

@@ -10,7 +10,7 @@ from tidegate.postgres.rows import readable
 from tidegate.postgres.tables import restore_plans
 from tidegate.protocol.observing.actions import Actor, ActorKind
 from tidegate.protocol.recovery.restore_plan import Accepted
-from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore, accepted_document, accepted_of
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, RequestOfRun, accepted_document, accepted_of
 from tidegate.protocol.text.storable import storable_json
 
 
@@ -31,7 +31,7 @@ def put(connection: Connection, planned: PlannedRestore) -> None:
 
 
 def _values(planned: PlannedRestore) -> dict[str, Any]:
-    requested, confirmed = planned.asked, planned.confirmed
+    requested, confirmed = planned.requested, planned.confirmed
     values = {
         "pipeline_id": planned.pipeline_id,
         "request_id": requested.request_id,
@@ -61,13 +61,13 @@ def _values(planned: PlannedRestore) -> dict[str, Any]:
 
 
 def _planned(row: RowMapping) -> PlannedRestore:
-    requested = AskedOfRun(
+    requested = RequestOfRun(
         row["request_id"], _user(row["asked_by"], row["asked_from"]), row["asked_at"].astimezone(UTC), row["dag_id"],
         row["run_id"],
     )  # fmt: skip
     confirmed = None
     if row["confirmed_id"] is not None:
-        confirmed = AskedOfRun(
+        confirmed = RequestOfRun(
             row["confirmed_id"], _user(row["confirmed_by"], row["confirmed_from"]),
             row["confirmed_at"].astimezone(UTC), row["confirmed_dag"], row["confirmed_run"],
         )  # fmt: skip

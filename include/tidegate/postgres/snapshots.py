@@ -39,11 +39,13 @@ def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
     """
     operator_ids = cast(bindparam("operator_ids"), ARRAY(Text))
     subtask_indexes = cast(bindparam("subtask_indexes"), ARRAY(Integer))
-    asked = func.unnest(operator_ids, subtask_indexes).table_valued(*IDENTITY_COLUMNS, name="asked").render_derived()
-    identity = (table.c[name] == asked.c[name] for name in IDENTITY_COLUMNS)
-    found = _of_checkpoint(table, columns).where(*identity).offset(0).correlate(asked).lateral()
+    requested = (
+        func.unnest(operator_ids, subtask_indexes).table_valued(*IDENTITY_COLUMNS, name="requested").render_derived()
+    )
+    identity = (table.c[name] == requested.c[name] for name in IDENTITY_COLUMNS)
+    found = _of_checkpoint(table, columns).where(*identity).offset(0).correlate(requested).lateral()
     in_order = (found.c[name] for name in _PLACE if name in found.c)
-    return select(found).select_from(asked.join(found, true())).order_by(*in_order)
+    return select(found).select_from(requested.join(found, true())).order_by(*in_order)
 
 
 def _with_handles() -> Select[Any]:

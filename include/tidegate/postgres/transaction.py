@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import CTE, RowMapping, Update, bindparam, func, insert, select, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
-from tidegate.postgres import figures, judgements, references, rollup, snapshots
+from tidegate.postgres import figures, references, rollup, snapshots, verdict_writes
 from tidegate.postgres import imports as importing
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
@@ -308,7 +308,7 @@ class PostgresTransaction(PipelineWrites):
 
     def _record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict], accepted_at: datetime | None) -> bool:
         self._has_written()
-        given, row = judgements.replace(self._connection, self._pipeline_id, checkpoint_id, verdicts, accepted_at)
+        given, row = verdict_writes.replace(self._connection, self._pipeline_id, checkpoint_id, verdicts, accepted_at)
         if accepted_at is None or row is not None:
             self._known["verdicts", checkpoint_id] = given
         return self._has_become(row)

@@ -84,8 +84,8 @@ def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
 
 def _python() -> Finding:
     ok = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
-    said = f"{sys.version_info.major}.{sys.version_info.minor}, {sys.executable}"
-    return Finding("python", ok, said, None if ok else "python3.12 -m venv .venv")
+    message = f"{sys.version_info.major}.{sys.version_info.minor}, {sys.executable}"
+    return Finding("python", ok, message, None if ok else "python3.12 -m venv .venv")
 
 
 def _java() -> Finding:
@@ -102,8 +102,8 @@ def _spark() -> Finding:
     if _numbers(version) < OLDEST_SPARK:
         return Finding("spark", False, f"pyspark {version} is too old.", "pip install --upgrade 'tidegate[spark]'")
     if client is not None and client != version:
-        said = f"pyspark {version} and pyspark-client {client} are mixed up in one folder."
-        return Finding("spark", False, said, repair_pair(version, client))
+        message = f"pyspark {version} and pyspark-client {client} are mixed up in one folder."
+        return Finding("spark", False, message, repair_pair(version, client))
     return Finding("spark", True, f"pyspark {version}" + (f", pyspark-client {client}" if client else ""))
 
 
@@ -149,8 +149,8 @@ def _sketches() -> Finding:
 def _airflow() -> Finding:
     version = installed("apache-airflow-core") or installed("apache-airflow")
     if version is None:
-        said = "Airflow is not installed; commands work without it."
-        return Finding("airflow", None, said, "pip install 'tidegate[airflow]'")
+        message = "Airflow is not installed; commands work without it."
+        return Finding("airflow", None, message, "pip install 'tidegate[airflow]'")
     pydantic = installed("pydantic")
     if _numbers(version) < (3, 3) and pydantic is not None and _numbers(pydantic) >= (2, 14):
         return Finding(
@@ -235,7 +235,7 @@ def _database(env: Mapping[str, str]) -> tuple[URL | None, Finding]:
 
 def _check_listening(url: URL, env: Mapping[str, str]) -> Finding:
     """Check that a process is notified of other processes' commits, which a pooler may prevent."""
-    said = f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}"
+    message = f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}"
     try:
         direct = direct_database(env)
         engine = connect(direct or url)
@@ -246,9 +246,9 @@ def _check_listening(url: URL, env: Mapping[str, str]) -> Finding:
             listener.close()
             engine.dispose()
     except CheckpointError as error:
-        return Finding("database", False, f"{said}. {error}", f"export {DIRECT_VARIABLE}=postgresql://…")
+        return Finding("database", False, f"{message}. {error}", f"export {DIRECT_VARIABLE}=postgresql://…")
     return Finding(
-        "database", True, said + (f"; notifications arrive through {direct.host}:{direct.port}" if direct else "")
+        "database", True, message + (f"; notifications arrive through {direct.host}:{direct.port}" if direct else "")
     )
 
 
@@ -266,8 +266,8 @@ def _clock(engine: Engine) -> Finding:
         theirs: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
         after = datetime.now(UTC)
     apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
-    said = f"{apart:.1f} s apart from the database's clock"
-    return Finding("clock", apart <= SKEW, said, None if apart <= SKEW else "timedatectl set-ntp true")
+    message = f"{apart:.1f} s apart from the database's clock"
+    return Finding("clock", apart <= SKEW, message, None if apart <= SKEW else "timedatectl set-ntp true")
 
 
 def _connections(env: Mapping[str, str]) -> Finding:
@@ -276,9 +276,12 @@ def _connections(env: Mapping[str, str]) -> Finding:
         return Finding("connections", None, "Airflow is not configured here; AIRFLOW_HOME is not set.")
     spark = airflow_connection("spark_default")
     if spark is None:
-        said = "Airflow has no connection spark_default, which points to Spark."
+        message = "Airflow has no connection spark_default, which points to Spark."
         return Finding(
-            "connections", False, said, "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'"
+            "connections",
+            False,
+            message,
+            "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'",
         )
     database = (
         "tidegate_default"
@@ -295,11 +298,11 @@ def _plugin(env: Mapping[str, str]) -> Finding:
     registered = len(entry_points(group="airflow.plugins", name="tidegate"))
     copies = [path for path in folder.expanduser().glob("*.py") if "class TidegatePlugin" in path.read_text()]
     if registered and copies:
-        said = f"Both the package and {copies[0]} register the pages, so Airflow loads neither."
-        return Finding("plugin", False, said, f"rm {copies[0]}")
+        message = f"Both the package and {copies[0]} register the pages, so Airflow loads neither."
+        return Finding("plugin", False, message, f"rm {copies[0]}")
     if not registered and not copies:
-        said = "The pages are not registered with Airflow."
-        return Finding("plugin", False, said, "pip install --force-reinstall --no-deps tidegate")
+        message = "The pages are not registered with Airflow."
+        return Finding("plugin", False, message, "pip install --force-reinstall --no-deps tidegate")
     return Finding("plugin", True, "registered by the package" if registered else str(copies[0]))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.known_columns import meant
 from tidegate.protocol.facts.names import Target
-from tidegate.quality.judgement import ExpectationError, build
+from tidegate.quality.suite_validation import ExpectationError, build
 
 
 def wrong_expectations(graph: Graph, columns: Mapping[Target, Sequence[str] | None]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidegate.protocol.facts.records import CheckpointRecord, Verdict
 from tidegate.quality.importing import load_great_expectations
-from tidegate.quality.judgement import Finding
+from tidegate.quality.suite_validation import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def _table(section: Section) -> dict[str, Any] | None:
 
     if not section.findings:
         return None
-    judged = zip(section.findings, section.verdict.results, strict=True)
-    results = [_renderable(finding, result) for finding, result in judged if finding.raw is not None]
+    pairs = zip(section.findings, section.verdict.results, strict=True)
+    results = [_renderable(finding, result) for finding, result in pairs if finding.raw is not None]
     if not results:
         return None
     block: Any = ValidationResultsTableContentBlockRenderer.render(results)

@@ -31,7 +31,7 @@ def validate_publicly(
         try:
             asset = source.add_dataframe_asset(name)
             batch = asset.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": frame})
-            judged = batch.validate(ExpectationSuite(name, expectations=list(built)), result_format=dict(result_format))
+            result = batch.validate(ExpectationSuite(name, expectations=list(built)), result_format=dict(result_format))
         finally:
             context.data_sources.delete(name)
-    return list(judged.results), frame.count()
+    return list(result.results), frame.count()

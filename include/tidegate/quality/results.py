@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.protocol.facts.names import Target
 from tidegate.protocol.steps.verdicts import FAILING
 from tidegate.quality.json_values import json_object, json_value
-from tidegate.quality.judgement import Finding
+from tidegate.quality.suite_validation import Finding
 
 #: The observed value of a column without a largest value, sum or mean.
 NO_VALUE = "no value: the column is null in every row"
@@ -37,7 +37,7 @@ def result_object(
         "unexpected_samples": json_value(found.get("partial_unexpected_list") or [], local),
         "unexpected_rows": [json_object(row, moments) for row in found.get("partial_unexpected_index_list") or []],
         "details": json_value(found.get("details")),
-        "error": None if finding.success is not None else why_not_judged(finding, target, columns),
+        "error": None if finding.success is not None else why_not_validated(finding, target, columns),
     }
     return shown | ({FAILING: list(finding.failing)} if finding.failing else {})
 
@@ -49,7 +49,7 @@ def _has_no_value(finding: Finding) -> bool:
     return finding.success is False and is_of_column and not counted and finding.found.get("observed_value") is None
 
 
-def why_not_judged(finding: Finding, target: Target, columns: Collection[str]) -> str:
+def why_not_validated(finding: Finding, target: Target, columns: Collection[str]) -> str:
     """Return a sentence that names target, expectation and column. If the column is missing, list the existing ones."""
     kwargs = dict(finding.expectation.kwargs)
     named = list(named_columns(kwargs))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.steady import judged_targets
+from tidegate.pipeline.steady import validation_targets
 from tidegate.ports import ArrowRows, ArrowSink, SinkInput
 from tidegate.protocol.facts.errors import UnavailableError
 from tidegate.protocol.facts.names import Target, TargetKind
@@ -31,9 +31,17 @@ from tidegate.protocol.steps.sink_marks import DELETES
 from tidegate.protocol.text.lost_spark import is_lost, lost_error
 from tidegate.quality.arrow_pass import Prepared
 from tidegate.quality.docs import build_docs
-from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge, judge_here, prepare_suite
 from tidegate.quality.page import Section
 from tidegate.quality.results import result_object
+from tidegate.quality.suite_validation import (
+    ExpectationError,
+    Finding,
+    build,
+    headline,
+    prepare_suite,
+    validate_arrow,
+    validate_frame,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +60,7 @@ _NESTED = ("array", "map", "struct", "binary", "variant")
 
 def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
     """Return `read`, restricted to targets with files, so that an empty checkpoint starts no Spark."""
-    known = {judged.target: judged for judged in judged_targets(graph)}
+    known = {each.target: each for each in validation_targets(graph)}
 
     def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> "DataFrame | None":
         return read(target, subtasks, of) if files_of(known[target], subtasks) else None
@@ -68,7 +76,7 @@ class GreatExpectationsValidator:
 
     def __init__(self, graph: Graph, frames: FrameReader, docs: Path) -> None:
         self._graph = graph
-        self._known = {judged.target: judged for judged in judged_targets(graph)}
+        self._known = {each.target: each for each in validation_targets(graph)}
         self._frames = frames
         self._docs = docs
         self._prepared: dict[tuple[Target | str, ...], Prepared | None] = {}
@@ -82,17 +90,19 @@ class GreatExpectationsValidator:
         """Return one verdict for each of `graph.targets` that is not `settled`, in that order."""
         known = {verdict.target: Section(verdict) for verdict in settled}
         open_targets = [target for target in self._graph.targets if target not in known]
-        here = {target: self._judge_here(target, subtasks) for target in open_targets}
-        judged = {target: section for target, section in here.items() if section is not None}
-        left = [target for target in open_targets if target not in judged]
+        here = {target: self._validate_arrow(target, subtasks) for target in open_targets}
+        validated = {target: section for target, section in here.items() if section is not None}
+        left = [target for target in open_targets if target not in validated]
         reads = {target: self._read(target, subtasks, checkpoint) for target in left}
-        with ThreadPoolExecutor(_AT_ONCE, "tidegate-judge") as pool:
-            judged |= zip(left, pool.map(lambda of: self._judge(of, subtasks, reads[of]), left), strict=True)
+        with ThreadPoolExecutor(_AT_ONCE, "tidegate-validate") as pool:
+            validated |= zip(
+                left, pool.map(lambda of: self._validate_frame(of, subtasks, reads[of]), left), strict=True
+            )
         path = None
-        if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
-            sections = known | judged
+        if any(section.verdict.evaluated or section.verdict.error for section in validated.values()):
+            sections = known | validated
             path = self._build_docs(checkpoint, [sections[target] for target in self._graph.targets])
-        return [replace(judged[target].verdict, docs_path=path) for target in open_targets]
+        return [replace(validated[target].verdict, docs_path=path) for target in open_targets]
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
@@ -105,9 +115,9 @@ class GreatExpectationsValidator:
             log.debug("It raised.", exc_info=True)
             return None
 
-    def _judge_here(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section | None:
-        """Return the verdict on a sink's staged rows if it is good and needs no Spark. `_judge` reports every other
-        outcome."""
+    def _validate_arrow(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section | None:
+        """Return the verdict on a sink's staged rows if it is good and needs no Spark. `_validate_frame` reports every
+        other outcome."""
         sink = self._graph.sink(target.name).sink if target.kind is TargetKind.SINK else None
         if not isinstance(sink, ArrowSink) or not (staged := files_of(self._known[target], subtasks)):
             return None
@@ -120,7 +130,7 @@ class GreatExpectationsValidator:
             if (target, *shown) not in self._prepared:
                 self._prepared[target, *shown] = prepare_suite(suite, shown)
             prepared = self._prepared[target, *shown]
-            good = None if prepared is None else judge_here(rows, suite, prepared)
+            good = None if prepared is None else validate_arrow(rows, suite, prepared)
         except Exception:
             log.debug("Validating %s without Spark raised.", target, exc_info=True)
             return None
@@ -136,7 +146,7 @@ class GreatExpectationsValidator:
         except Exception as error:
             return error
 
-    def _judge(
+    def _validate_frame(
         self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], frame: "DataFrame | Exception | None"
     ) -> Section:
         suite = self._graph.suites[target]
@@ -148,12 +158,14 @@ class GreatExpectationsValidator:
             built, types = build(suite), {field.name: field.dataType.typeName() for field in frame.schema.fields}
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
                 reported, identified = self._reported(target, subtasks), MOST_ROWS if self._is_whole(target) else 0
-                findings, rows = judge(frame, suite, built, self._identifying(target, types), reported, identified)
+                findings, rows = validate_frame(
+                    frame, suite, built, self._identifying(target, types), reported, identified
+                )
             return _section(target, suite, findings, types, rows)
         except UnavailableError:
             raise  # nothing is known about the data
         except ExpectationError as error:
-            return _not_judged(
+            return _not_validated(
                 target, suite, f"{target} was not validated, because suite {suite.name!r} is wrong: {error}"
             )
         except Exception as error:
@@ -161,7 +173,7 @@ class GreatExpectationsValidator:
                 raise lost_error(str(error), f"{target} was validated") from error
             log.debug("Validating %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
-            return _not_judged(target, suite, f"{target} could not be validated by suite {suite.name!r}: {cause}.")
+            return _not_validated(target, suite, f"{target} could not be validated by suite {suite.name!r}: {cause}.")
 
     def _reported(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> int | None:
         """Return the number of rows that a sink's subtasks have staged; None for other targets."""
@@ -222,7 +234,7 @@ def _section(
     return Section(verdict, rows, tuple(findings))
 
 
-def _not_judged(target: Target, suite: ExpectationSuite, error: str) -> Section:
+def _not_validated(target: Target, suite: ExpectationSuite, error: str) -> Section:
     return Section(Verdict(target, suite.name, success=None, evaluated=0, failed=0, error=error))
 
 

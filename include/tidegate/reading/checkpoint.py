@@ -105,7 +105,7 @@ def _relations(
         restored_by=tuple(restore for restore in answers if restore.checkpoint_id == record.checkpoint_id),
         abandoned_by=left_behind[0] if left_behind else None,
         follows_restore=before[-1] if before else None,
-        forked_from=None if fork is None else fork.said(),
+        forked_from=None if fork is None else fork.describe(),
         previous=around[0],
         next=around[1],
     )

@@ -180,7 +180,7 @@ class VerdictLine(Document):
     hold: HoldAt | None = None
 
 
-class JudgedTarget(Document):
+class ValidatedTarget(Document):
     """A target that has been validated, with its newest verdict."""
 
     target: str

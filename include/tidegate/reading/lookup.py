@@ -39,7 +39,7 @@ class States:
     `more` is set if more checkpoints are retained than listed.
     """
 
-    asked: OperatorState
+    requested: OperatorState
     kept: Sequence[tuple[CheckpointRecord, OperatorState | None]]
     more: bool
 
@@ -149,7 +149,7 @@ class Lookups:
             self._turns.release()
 
     def _look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
-        state = states.asked
+        state = states.requested
         for there in (state, *(past for _, past in states.kept if past is not None)):
             _require_own(there.pipeline_id, there.runs)
         columns = tuple(KeyColumn(name=name, type=type_) for name, type_ in self._keys.key_columns(state))

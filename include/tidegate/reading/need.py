@@ -27,7 +27,7 @@ WITH seen AS (
         coalesce(latest.duration, -1) AS end_to_end_duration,
         progress.in_progress, progress.held, progress.overdue, failed.number AS failures_in_a_row,
         failed.reason AS last_failure,
-        judged.checkpoint_id AS judged_checkpoint, judged.verdict AS last_verdict, doubt.number AS in_doubt,
+        validated.checkpoint_id AS validated_checkpoint, validated.verdict AS last_verdict, doubt.number AS in_doubt,
         CASE WHEN cardinality(progress.held) > 0 THEN :decision
             WHEN p.status = 'FAILED' THEN :resume
             WHEN p.status IN ('FINISHED', 'CANCELLED') THEN :ended
@@ -69,7 +69,7 @@ WITH seen AS (
         SELECT checkpoint_id, bool_and(coalesce(success, false)) AS verdict FROM tidegate.verdicts v
         WHERE v.pipeline_id = p.pipeline_id AND checkpoint_id = (
             SELECT max(checkpoint_id) FROM tidegate.verdicts w WHERE w.pipeline_id = p.pipeline_id)
-        GROUP BY checkpoint_id) judged ON true
+        GROUP BY checkpoint_id) validated ON true
     WHERE (:one IS NULL AND (p.last_checkpoint_id > 0 OR p.status <> 'CREATED') OR p.pipeline_id = :one)
         AND (CAST(:readable AS text[]) IS NULL OR seen.dags IS NULL OR seen.dags && CAST(:readable AS text[]))
         AND (:text = '' OR strpos(lower(p.pipeline_id), lower(:text)) > 0)

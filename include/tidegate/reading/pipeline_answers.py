@@ -61,7 +61,7 @@ class PipelineLine(Document):
     failures_in_a_row: int
     last_failure: str | None
     last_verdict: bool | None
-    judged_checkpoint: int | None
+    validated_checkpoint: int | None
     dags: tuple[str, ...]
 
 

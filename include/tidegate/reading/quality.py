@@ -13,9 +13,9 @@ from tidegate.reading.checkpoint_rows import hold_of
 from tidegate.reading.history_answers import (
     ExpectationSeries,
     HoldAt,
-    JudgedTarget,
     Observation,
     QualityHistory,
+    ValidatedTarget,
     VerdictLine,
 )
 from tidegate.reading.need import utc
@@ -25,22 +25,22 @@ _MOST = 1000
 _LONGEST_TEXT = 200
 
 # This takes one step in the index for each target and suite, for any number of verdicts.
-_JUDGED = text("""
-WITH RECURSIVE judged AS (
+_TARGETS = text("""
+WITH RECURSIVE targets AS (
     (SELECT target, suite FROM tidegate.verdicts WHERE pipeline_id = :pipeline_id ORDER BY target, suite LIMIT 1)
     UNION ALL
-    SELECT next.target, next.suite FROM judged, LATERAL (
+    SELECT next.target, next.suite FROM targets, LATERAL (
         SELECT v.target, v.suite FROM tidegate.verdicts v
-        WHERE v.pipeline_id = :pipeline_id AND (v.target, v.suite) > (judged.target, judged.suite)
+        WHERE v.pipeline_id = :pipeline_id AND (v.target, v.suite) > (targets.target, targets.suite)
         ORDER BY v.target, v.suite LIMIT 1) next
 )
 SELECT latest.*, coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
     c.held_at, c.held_until, c.held_message, c.decision, c.decided_at, c.decided_by,
     c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AND c.held_until > :now AS waits
-FROM judged, LATERAL (
+FROM targets, LATERAL (
     SELECT checkpoint_id, target, suite, success, evaluated, failed, error, docs_path, pipeline_id
     FROM tidegate.verdicts v
-    WHERE v.pipeline_id = :pipeline_id AND v.target = judged.target AND v.suite = judged.suite
+    WHERE v.pipeline_id = :pipeline_id AND v.target = targets.target AND v.suite = targets.suite
     ORDER BY v.checkpoint_id DESC LIMIT 1) latest
 JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
 ORDER BY target, suite
@@ -64,10 +64,10 @@ ORDER BY v.checkpoint_id DESC LIMIT :limit
 """)
 
 
-def judged_targets(connection: Connection, pipeline_id: str, now: datetime) -> tuple[JudgedTarget, ...]:
-    """See `Readings.judged`."""
-    rows = connection.execute(_JUDGED, {"pipeline_id": pipeline_id, "now": now})
-    return tuple(JudgedTarget(target=row.target, suite=row.suite, latest=_line(row)) for row in rows)
+def validated_targets(connection: Connection, pipeline_id: str, now: datetime) -> tuple[ValidatedTarget, ...]:
+    """See `Readings.validated_targets`."""
+    rows = connection.execute(_TARGETS, {"pipeline_id": pipeline_id, "now": now})
+    return tuple(ValidatedTarget(target=row.target, suite=row.suite, latest=_line(row)) for row in rows)
 
 
 def quality_history(

@@ -30,9 +30,9 @@ from tidegate.reading.history_answers import (
     History,
     HistoryFilter,
     HoldAt,
-    JudgedTarget,
     Point,
     QualityHistory,
+    ValidatedTarget,
 )
 from tidegate.reading.lag_answers import PartLag
 from tidegate.reading.lookup import Lookups, find_split, find_states
@@ -210,9 +210,9 @@ class Readings:
         record = self._of(pipeline_id, lambda c: reads.latest_completed(c, pipeline_id))
         return None if record is None else record.checkpoint_id
 
-    def judged(self, pipeline_id: str) -> tuple[JudgedTarget, ...]:
+    def validated_targets(self, pipeline_id: str) -> tuple[ValidatedTarget, ...]:
         """Return the validated targets, by target and suite."""
-        return self._of(pipeline_id, lambda c: quality.judged_targets(c, pipeline_id, self._now()))
+        return self._of(pipeline_id, lambda c: quality.validated_targets(c, pipeline_id, self._now()))
 
     def quality(
         self, pipeline_id: str, target: str, suite: str, before: int | None = None, limit: int = 200

@@ -83,7 +83,7 @@ def run_event(lineage: Lineage) -> RunEvent:
             {"jobType": job_type_job.JobTypeJobFacet("BATCH", "TIDEGATE", record.kind.value)},
         ),
         inputs=[_input(lineage, vertex) for vertex in lineage.sources],
-        outputs=[*(_output(lineage, vertex) for vertex in lineage.sinks), *_judged_state(lineage)],
+        outputs=[*(_output(lineage, vertex) for vertex in lineage.sinks), *_validated_state(lineage)],
     )
 
 
@@ -162,7 +162,7 @@ def _output(lineage: Lineage, vertex: SinkVertex) -> OutputDataset:
     )
 
 
-def _judged_state(lineage: Lineage) -> Iterator[OutputDataset]:
+def _validated_state(lineage: Lineage) -> Iterator[OutputDataset]:
     """Yield a dataset for each verdict on state. State is not a table, so it appears only if it was validated."""
     for verdict in lineage.verdicts:
         if verdict.target.kind is TargetKind.STATE:
@@ -173,8 +173,8 @@ def _judged_state(lineage: Lineage) -> Iterator[OutputDataset]:
 def _facets(lineage: Lineage, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     version = dataset_version_dataset.DatasetVersionDatasetFacet(str(lineage.record.checkpoint_id))
     assertions = [_assertion(verdict, result) for verdict in verdicts for result in verdict.results]
-    judged = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions=assertions)
-    return {"version": version} | ({"dataQualityAssertions": judged} if assertions else {})
+    quality = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions=assertions)
+    return {"version": version} | ({"dataQualityAssertions": quality} if assertions else {})
 
 
 def _assertion(verdict: Verdict, result: Mapping[str, Any]) -> data_quality_assertions_dataset.Assertion:

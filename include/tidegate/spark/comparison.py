@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import ReadableSink
-from tidegate.protocol.recovery.comparison import Compared, CountedRows, Part, Rows, find_unmatched, judge
+from tidegate.protocol.recovery.comparison import Compared, CountedRows, Part, Rows, compare_part, find_unmatched
 from tidegate.spark.state_source import FORMAT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def compare_tables(session: "SparkSession", first: Graph, second: Graph, sample:
         both = [by_name[name] for by_name in sinks]
         frames = [sink.read_table(session) for sink in both if isinstance(sink, ReadableSink)]
         rows = compare_rows(frames[0], frames[1], sample) if len(frames) == 2 else None
-        results.append(judge(Part.TABLE, name, rows))
+        results.append(compare_part(Part.TABLE, name, rows))
     return results
 
 
@@ -38,7 +38,7 @@ def compare_states(session: "SparkSession", first: States, second: States, sampl
     results = find_unmatched(Part.STATE, first, second)
     for name in [name for name in first if name in second]:
         both = [session.read.format(FORMAT).options(**options[name]).load() for options in (first, second)]
-        results.append(judge(Part.STATE, name, compare_rows(both[0], both[1], sample)))
+        results.append(compare_part(Part.STATE, name, compare_rows(both[0], both[1], sample)))
     return results
 
 

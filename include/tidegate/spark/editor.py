@@ -29,7 +29,7 @@ from tidegate.spark.executor.exporting import EditPlan, ExportPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.spark.executor.staging import RestagingPlan
 from tidegate.spark.region import SparkRegion
-from tidegate.state.expiring import judge
+from tidegate.state.expiring import decide_expiry
 from tidegate.state.layout import StateLayout
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class SparkEditor:
         for index in indexes:
             handles = subtasks[SubtaskId(operator.operator_id, index)].snapshot.handles
             runs[index] = [handle for handle in handles if handle.kind is HandleKind.RUN]
-        judged = judge(layout, [run for handles in runs.values() for run in handles], Moment.of(record))
+        expiry = decide_expiry(layout, [run for handles in runs.values() for run in handles], Moment.of(record))
         specs = {
-            index: located.spec(operator, layout, index, own, record.checkpoint_id, judged)
+            index: located.spec(operator, layout, index, own, record.checkpoint_id, expiry)
             for index, own in runs.items()
         }
         writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")

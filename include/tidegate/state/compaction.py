@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.schema.expiry import BY_RUNS_ALONE, Moment, may_have_alive
-from tidegate.state.expiring import Span, judge
+from tidegate.state.expiring import Span, decide_expiry
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
@@ -63,7 +63,7 @@ def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     nothing older. Otherwise expired rows become tombstones. Expiry is decided by the merged runs alone: a restore may
     lead to a checkpoint that has these and none of the newer ones.
     """
-    spec = replace(spec, horizon=judge(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
+    spec = replace(spec, horizon=decide_expiry(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
     may_be_gone = spec.layout.ttl is not None or bool(spec.layout.expired)
     may_be_gone = may_be_gone or any(run.details["tombstones"] for run in chosen)
     tombstones = chosen[0] != spec.runs[0] and may_be_gone

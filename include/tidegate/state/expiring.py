@@ -23,22 +23,22 @@ _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Expiry:
     """The time of change of rows that are written now, and the horizon up to which others have expired."""
 
     at: int
     horizon: int | None
 
 
-def judge(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> Judged:
+def decide_expiry(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> Expiry:
     """Decide for all subtasks of an operator, whose runs these are."""
     lives_by = layout.schema.lives_by()
     if lives_by is None:
-        return Judged(moment.at, None)
+        return Expiry(moment.at, None)
     horizon = find_horizon(*lives_by, runs, moment)
     if lives_by[2] and horizon is not None:  # a clock that was put back does not make rows older
-        return Judged(horizon + lives_by[1], horizon)
-    return Judged(moment.at, horizon)
+        return Expiry(horizon + lives_by[1], horizon)
+    return Expiry(moment.at, horizon)
 
 
 def succeeding(

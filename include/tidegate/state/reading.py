@@ -16,7 +16,7 @@ from tidegate.protocol.facts.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.schema.expiry import Moment, microseconds
 from tidegate.protocol.schema.operator_state import OperatorState
 from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
-from tidegate.state.expiring import judge, succeeding
+from tidegate.state.expiring import decide_expiry, succeeding
 from tidegate.state.fitting import misfits
 from tidegate.state.keys import Keys, one_key
 from tidegate.state.layout import StateLayout
@@ -145,7 +145,7 @@ def _parts(files: StateFiles, layout: StateLayout) -> list[Part]:
 
 
 def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list[SubtaskSpec]:
-    layout, horizon = _judged(files, state, layout)
+    layout, horizon = _with_expiry(files, state, layout)
     return [
         SubtaskSpec(
             storage_url=files.storage_url,
@@ -164,12 +164,12 @@ def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list
     ]
 
 
-def _judged(files: StateFiles, state: OperatorState, layout: StateLayout) -> tuple[StateLayout, int | None]:
+def _with_expiry(files: StateFiles, state: OperatorState, layout: StateLayout) -> tuple[StateLayout, int | None]:
     """Return the layout for a reader in `layout`, and its horizon, with the expiry that held at the checkpoint."""
     moment = Moment(state.checkpoint_id, microseconds(state.triggered_at))
     own = _layout(files, state) if state.runs else layout
     if own.schema.lives_by() == layout.schema.lives_by():
-        return layout, judge(layout, state.runs, moment).horizon
+        return layout, decide_expiry(layout, state.runs, moment).horizon
     return succeeding(own, layout, layout.schema, state.runs, moment), None
 
 

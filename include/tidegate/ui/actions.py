@@ -40,7 +40,7 @@ action_routes = APIRouter(
 Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
 
 
-class Asked(BaseModel):
+class ActionRequest(BaseModel):
     """A request for a user action. The client generates `request_id` before it sends the request."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,11 +51,11 @@ class Asked(BaseModel):
         return str(self.request_id)
 
 
-class Decided(Asked):
+class Decided(ActionRequest):
     comment: Annotated[str | None, Field(max_length=LONGEST_COMMENT)] = None
 
 
-class Labelled(Asked):
+class Labelled(ActionRequest):
     """A request to rename. Omitted values stay as they are."""
 
     name: Text = None
@@ -78,13 +78,13 @@ class Requested(Drained):
         return CheckpointKind.SYNC_SAVEPOINT if self.kind == "STOP" else CheckpointKind(self.kind)
 
 
-class PlanAsked(Asked):
+class PlanRequest(ActionRequest):
     """A request for a plan. `to` is the number of a checkpoint, or `undo` for the last restore."""
 
     to: Annotated[str, Field(max_length=30)]
 
 
-class Confirmed(Asked):
+class Confirmed(ActionRequest):
     """The parts of a plan that a user accepts, as the options of `tidegate restore`."""
 
     skip_missing_files: bool = False
@@ -99,126 +99,132 @@ def _desk(operations: OperationsDep, runs: DagRunsDep, user: User, actor: ActorD
 DeskDep = Annotated[Desk, Depends(_desk)]
 
 
-def _say(response: Response, asked: Asked, answer: ActionAnswer, page: str | None = None) -> Answer:
+def _answer(response: Response, body: ActionRequest, answer: ActionAnswer, page: str | None = None) -> Answer:
     """Return the answer of an action. `page` is the address that shows its progress."""
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return Answer(**dict(answer_of(asked.id, answer)), page=page)
+    return Answer(**dict(answer_of(body.id, answer)), page=page)
 
 
 @action_routes.post("/suspend")
-def suspend(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
+def suspend(
+    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, body: ActionRequest
+) -> Answer:
     """Stop taking checkpoints until the pipeline is resumed. A checkpoint in progress is aborted."""
-    return _say(response, asked, operations.suspend(asked.id, actor))
+    return _answer(response, body, operations.suspend(body.id, actor))
 
 
 @action_routes.post("/resume")
-def resume(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
+def resume(
+    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, body: ActionRequest
+) -> Answer:
     """Resume taking checkpoints, from the latest completed one."""
-    return _say(response, asked, operations.resume(asked.id, actor))
+    return _answer(response, body, operations.resume(body.id, actor))
 
 
 @action_routes.post("/cancel")
-def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
+def cancel(
+    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, body: ActionRequest
+) -> Answer:
     """Cancel the pipeline for good. Requires the right to delete one of its DAGs."""
-    return _say(response, asked, operations.cancel(asked.id, actor))
+    return _answer(response, body, operations.cancel(body.id, actor))
 
 
 @action_routes.post("/requests")
 def request_checkpoint(
-    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Requested
+    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, body: Requested
 ) -> Answer:
     """Request a checkpoint or savepoint, or stop with a savepoint. The continuous region takes it if one is running,
     else a run of the pipeline's DAG.
     """
-    return _take(request, response, desk, readings, asked, asked.checkpoint_kind)
+    return _take(request, response, desk, readings, body, body.checkpoint_kind)
 
 
 @action_routes.post("/drain")
 def drain(
-    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Drained
+    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, body: Drained
 ) -> Answer:
     """Stop with a savepoint and count the inputs as ended, for good. Requires the right to delete one of the pipeline's
     DAGs.
     """
-    return _take(request, response, desk, readings, asked, CheckpointKind.SYNC_SAVEPOINT, drain=True)
+    return _take(request, response, desk, readings, body, CheckpointKind.SYNC_SAVEPOINT, drain=True)
 
 
 def _take(
-    request: Request, response: Response, desk: Desk, readings: ReadingsDep, asked: Drained, kind: CheckpointKind,
+    request: Request, response: Response, desk: Desk, readings: ReadingsDep, body: Drained, kind: CheckpointKind,
     drain: bool = False,
 ) -> Answer:  # fmt: skip
-    label, dag = Label(asked.name, asked.note), None
+    label, dag = Label(body.name, body.note), None
     if not desk.operations.has_live_region():
-        dag = by_dag_run.choose_dag(desk, readings.dags(desk.pipeline), asked.dag_id)
+        dag = by_dag_run.choose_dag(desk, readings.dags(desk.pipeline), body.dag_id)
     if dag is None:
-        answer = desk.operations.request(asked.id, desk.actor, kind, label, drain, asked.dag_id)
-        return _say(response, asked, answer)
-    answer = by_dag_run.take(desk, asked.id, kind, label, drain, asked.dag_id, dag)
-    page = links_of(request).dag_run(dag, run_id_of(asked.id)) if answer.status is AnswerStatus.DONE else None
-    return _say(response, asked, answer, page)
+        answer = desk.operations.request(body.id, desk.actor, kind, label, drain, body.dag_id)
+        return _answer(response, body, answer)
+    answer = by_dag_run.take(desk, body.id, kind, label, drain, body.dag_id, dag)
+    page = links_of(request).dag_run(dag, run_id_of(body.id)) if answer.status is AnswerStatus.DONE else None
+    return _answer(response, body, answer, page)
 
 
 @action_routes.post("/plan-restore")
-def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Answer:
+def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, body: PlanRequest) -> Answer:
     """Start a DAG run that plans a restore, which changes nothing. Requires the right to delete one of the pipeline's
     DAGs, and to trigger the DAG that restores it.
     """
-    answer = by_dag_run.plan(desk, asked.id, asked.to)
-    page = links_of(request).plan(pipeline, asked.id) if answer.status is AnswerStatus.DONE else None
-    return _say(response, asked, answer, page)
+    answer = by_dag_run.plan(desk, body.id, body.to)
+    page = links_of(request).plan(pipeline, body.id) if answer.status is AnswerStatus.DONE else None
+    return _answer(response, body, answer, page)
 
 
 @action_routes.post("/restore-plans/{plan}/restore")
-def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Answer:
+def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, body: Confirmed) -> Answer:
     """Start a DAG run that carries out a plan as it was shown. Requires the same rights as the plan. The outcome is in
     the audit log, by the id of this request.
     """
-    accepted = Accepted(asked.skip_missing_files, tuple(sorted(set(asked.leave))), asked.allow_non_restored_state)
-    return _say(response, asked, by_dag_run.restore(desk, str(plan), asked.id, accepted))
+    accepted = Accepted(body.skip_missing_files, tuple(sorted(set(body.leave))), body.allow_non_restored_state)
+    return _answer(response, body, by_dag_run.restore(desk, str(plan), body.id, accepted))
 
 
 @action_routes.post("/checkpoints/{checkpoint}/abort")
 def abort(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
-    asked: Asked,
+    body: ActionRequest,
 ) -> Answer:  # fmt: skip
     """Abort a checkpoint in progress. The pipeline keeps running."""
-    return _say(response, asked, operations.abort(asked.id, actor, checkpoint))
+    return _answer(response, body, operations.abort(body.id, actor, checkpoint))
 
 
 @action_routes.post("/checkpoints/{checkpoint}/approve")
 def approve(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
-    asked: Decided,
+    body: Decided,
 ) -> Answer:  # fmt: skip
     """Complete a held checkpoint although a verdict failed."""
-    return _say(response, asked, operations.approve(asked.id, actor, checkpoint, asked.comment))
+    return _answer(response, body, operations.approve(body.id, actor, checkpoint, body.comment))
 
 
 @action_routes.post("/checkpoints/{checkpoint}/reject")
 def reject(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
-    asked: Decided,
+    body: Decided,
 ) -> Answer:  # fmt: skip
     """Abort a held checkpoint."""
-    return _say(response, asked, operations.reject(asked.id, actor, checkpoint, asked.comment))
+    return _answer(response, body, operations.reject(body.id, actor, checkpoint, body.comment))
 
 
 @action_routes.post("/checkpoints/{checkpoint}/rename")
 def rename(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
-    asked: Labelled,
+    body: Labelled,
 ) -> Answer:  # fmt: skip
     """Change a savepoint's name, note, or both."""
-    return _say(response, asked, operations.rename(asked.id, actor, str(checkpoint), Label(asked.name, asked.note)))
+    return _answer(response, body, operations.rename(body.id, actor, str(checkpoint), Label(body.name, body.note)))
 
 
 @action_routes.post("/checkpoints/{checkpoint}/dispose")
 def dispose(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
-    asked: Asked,
+    body: ActionRequest,
 ) -> Answer:  # fmt: skip
     """Dispose of a savepoint. Requires the right to delete one of the pipeline's DAGs."""
-    return _say(response, asked, operations.dispose(asked.id, actor, str(checkpoint)))
+    return _answer(response, body, operations.dispose(body.id, actor, str(checkpoint)))

@@ -38,8 +38,8 @@ api_routes = APIRouter(prefix=PREFIX, dependencies=[Depends(_kept_nowhere)])
 
 #: The other answers that every route may give.
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": of_pipelines.Errors, "description": said}
-    for status, said in (
+    status: {"model": of_pipelines.Errors, "description": description}
+    for status, description in (
         (400, "The request is not valid."),
         (401, "The login is missing or has expired."),
         (403, "The user does not have the right."),
@@ -253,10 +253,10 @@ def quality(
     suite: str = "",
     before: Before = None,
     limit: Limit = 200,
-) -> QualityHistory | of_pipelines.JudgedTargets:
+) -> QualityHistory | of_pipelines.ValidatedTargets:
     """Return the validated targets; with a target and suite, each verdict, and each expectation as a series."""
     if target is None:
-        return of_pipelines.JudgedTargets(judged=readings.judged(pipeline))
+        return of_pipelines.ValidatedTargets(targets=readings.validated_targets(pipeline))
     return readings.quality(pipeline, target, suite, before, limit)
 
 

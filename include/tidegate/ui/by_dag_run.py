@@ -88,18 +88,18 @@ def plan(desk: Desk, request_id: str, target: str) -> ActionAnswer:
     plans = desk.operations.planned_restores
     try:
         existing = plans.find(request_id)
-        dag_id = _restoring(desk) if existing is None else existing.asked.dag_id
+        dag_id = _restoring(desk) if existing is None else existing.requested.dag_id
         desk.require_right(dag_id)
         planned = plans.ask(request_id, target, desk.actor, dag_id)
         if planned.planned_at is None:
-            _start(desk, planned, planned.asked.dag_id, request_id)
+            _start(desk, planned, planned.requested.dag_id, request_id)
     except (IllegalRequestError, ActionRefusedError) as error:
         if isinstance(error, ActionRefusedError):
             plans.refuse(request_id, str(error))
         return ActionAnswer(AnswerStatus.REFUSED, str(error))
     if planned.refusal is not None:
         return ActionAnswer(AnswerStatus.REFUSED, planned.refusal)
-    return ActionAnswer(AnswerStatus.DONE, f"The plan of {planned.what} is made by DAG run {planned.asked.run_id}.")
+    return ActionAnswer(AnswerStatus.DONE, f"The plan of {planned.what} is made by DAG run {planned.requested.run_id}.")
 
 
 def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> ActionAnswer:
@@ -111,9 +111,9 @@ def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> Ac
     plans = desk.operations.planned_restores
     if (shown := plans.find(plan_id)) is None:
         raise HTTPException(404, "There is no such plan.")
-    desk.require_right(shown.asked.dag_id)
+    desk.require_right(shown.requested.dag_id)
     try:
-        planned = plans.confirm(plan_id, request_id, accepted, desk.actor, shown.asked.dag_id)
+        planned = plans.confirm(plan_id, request_id, accepted, desk.actor, shown.requested.dag_id)
     except (IllegalRequestError, RestoreRefusedError) as error:
         return ActionAnswer(AnswerStatus.REFUSED, str(error))
     assert planned is not None  # plans are not deleted

@@ -26,10 +26,10 @@ def dag(request: Request, readings: ReadingsDep, dag_id: str) -> HTMLResponse:
 
 @routes.get("/runs/{run_id:path}")
 def dag_run(request: Request, readings: ReadingsDep, dag_id: str, run_id: str) -> HTMLResponse:
-    asked = readings.checkpoints_of_run(dag_id, run_id)
+    checkpoints = readings.checkpoints_of_run(dag_id, run_id)
     found = []
-    for name in dict.fromkeys(name for name, _ in asked):
-        ids = {checkpoint_id for pipeline, checkpoint_id in asked if pipeline == name}
+    for name in dict.fromkeys(name for name, _ in checkpoints):
+        ids = {checkpoint_id for pipeline, checkpoint_id in checkpoints if pipeline == name}
         rows = readings.history(name, HistoryFilter(), before=max(ids) + 1, limit=max(ids) - min(ids) + 1).history
         found.append((name, [row for row in rows if row.id in ids]))
     return page(request, "dag.html", dag_id=dag_id, run_id=run_id, found=found, now=now())

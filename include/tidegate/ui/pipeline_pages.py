@@ -256,13 +256,13 @@ def quality(
     request: Request, readings: ReadingsDep, pipeline: str, target: Text = "", suite: Text = ""
 ) -> HTMLResponse:
     """Show the requested target, else one whose latest verdict is not good."""
-    judged = readings.judged(pipeline)
-    requested = [one for one in judged if (one.target, one.suite) == (target, suite)]
-    worst = sorted(judged, key=lambda one: one.latest.success is True)
+    targets = readings.validated_targets(pipeline)
+    requested = [one for one in targets if (one.target, one.suite) == (target, suite)]
+    worst = sorted(targets, key=lambda one: one.latest.success is True)
     chosen = next(iter([*requested, *worst]), None)
     found = chosen and readings.quality(pipeline, chosen.target, chosen.suite)
     charts = [_observed(one) for one in found.expectations if _can_be_drawn(one)] if found else []
-    return _tab(request, readings, "quality", pipeline, judged=judged, quality=found, charts=charts,
+    return _tab(request, readings, "quality", pipeline, targets=targets, quality=found, charts=charts,
         now=now(),
     )  # fmt: skip
 

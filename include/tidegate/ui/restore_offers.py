@@ -61,7 +61,7 @@ def _planned(
 
 def offers_of_plan(planned: PlannedRestore, answer: AuditRecord | None, startable: Startable) -> list[Offer]:
     """Return the offers on the page of a plan: to carry it out, or else to make another one."""
-    dag = planned.asked.dag_id
+    dag = planned.requested.dag_id
     denied = dag if dag in startable.denied else None
     if planned.document is not None and planned.confirmed is None:
         label = "Undo the restore" if planned.target == UNDO else f"Restore to checkpoint {planned.target}"

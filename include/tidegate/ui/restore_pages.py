@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from tidegate.protocol.observing.actions import AnswerStatus, AuditRecord
-from tidegate.protocol.recovery.restores_on_pages import AskedOfRun, PlannedRestore
+from tidegate.protocol.recovery.restores_on_pages import PlannedRestore, RequestOfRun
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
 from tidegate.ui.dag_runs import DagRunsDep, StartableDep
@@ -36,10 +36,10 @@ def restore_plan(
     )  # fmt: skip
 
 
-def _working(planned: PlannedRestore, outcome: AuditRecord | None) -> AskedOfRun | None:
+def _working(planned: PlannedRestore, outcome: AuditRecord | None) -> RequestOfRun | None:
     """Return the request whose DAG run is working now."""
     if planned.planned_at is None:
-        return planned.asked
+        return planned.requested
     return planned.confirmed if outcome is None else None
 
 

@@ -44,9 +44,9 @@ def _is_of_this_site(request: Request, address: str) -> bool:
     if origin is None:
         return True
     try:
-        asked = urlsplit(origin)
+        source = urlsplit(origin)
     except ValueError:  # not an address
         return False
-    if asked.netloc == request.headers.get("host"):
+    if source.netloc == request.headers.get("host"):
         return True
-    return bool(address) and asked[:2] == urlsplit(address)[:2]
+    return bool(address) and source[:2] == urlsplit(address)[:2]

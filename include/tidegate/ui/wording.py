@@ -56,8 +56,8 @@ def reason(name: str) -> str:
     return FailureReason[name].sentence
 
 
-def verdict(success: bool | None, judged: bool = True) -> Word:
-    if not judged:
+def verdict(success: bool | None, validated: bool = True) -> Word:
+    if not validated:
         return Word("not validated")
     if success is None:
         return Word("no verdict", "warn")

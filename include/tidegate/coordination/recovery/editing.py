@@ -41,7 +41,7 @@ class Changes:
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     replaced: Mapping[str, bool] = field(default_factory=dict)
-    said: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
 
 
 class Editing:
@@ -149,7 +149,7 @@ class Editing:
             require_meets_expectations(plan.record, to, graph.targets, verdicts)
             subtasks = with_staged(subtasks, editor.restage(plan.record, to, subtasks))
             made_from = base.checkpoint_id if base.metadata.subtasks else None
-            edited = Edited(by, now, base.origin, made_from, changes.said)
+            edited = Edited(by, now, base.origin, made_from, changes.descriptions)
             metadata = replace(base.metadata, record=plan.record, subtasks=subtasks, verdicts=verdicts, edited=edited)
             self._put_on_record(entry, base, to)
             return write_documents(graph, self._context.config, target, metadata)

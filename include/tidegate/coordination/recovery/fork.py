@@ -133,7 +133,7 @@ class Forking:
         return Origin(record, subtasks, endpoints, self._files(record))
 
     def _files(self, record: CheckpointRecord) -> CopiedFiles:
-        where = Fork(record.pipeline_id, record.checkpoint_id, record.name).said()
+        where = Fork(record.pipeline_id, record.checkpoint_id, record.name).describe()
         return CopiedFiles(self._context.storage, lambda reason: not_forked(self._context.pipeline_id, where, reason))
 
     def _saved(self, original: Graph, url: str) -> Origin:
@@ -211,7 +211,7 @@ class Forking:
             accepted = replace(accepted, non_restored_state=True)
         require_fork_accepted(planned.plan, accepted)
         fork = planned.plan.fork
-        lease = ImportLease(self._context, f"forked from {fork.said()}")
+        lease = ImportLease(self._context, f"forked from {fork.describe()}")
         with self._context.transaction() as tx:
             self._require_to_begin(tx, fork)
             lease.begin(tx, fork.checkpoint_id)  # read files and rows carry the original's ids
@@ -256,9 +256,9 @@ class Forking:
             lease.end(tx, now)
             tx.end_region(tx.region().attempt, now)
             if tx.pipeline().status is PipelineStatus.CREATED:
-                tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was forked from {fork.said()}.")
+                tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was forked from {fork.describe()}.")
             self._identification.record(tx, now)
             History(tx, now).record(Recovered(metadata, None, False))
             tx.record_restore(metadata.record.checkpoint_id, now)
-            sentence = f"Pipeline {self._context.pipeline_id} was forked from {fork.said()}."
+            sentence = f"Pipeline {self._context.pipeline_id} was forked from {fork.describe()}."
             entry.done(tx, now, sentence, metadata.record.checkpoint_id)

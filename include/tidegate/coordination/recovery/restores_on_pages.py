@@ -12,8 +12,8 @@ from tidegate.protocol.facts.names import run_id_of
 from tidegate.protocol.observing.actions import Actor
 from tidegate.protocol.recovery.restore_plan import Accepted
 from tidegate.protocol.recovery.restores_on_pages import (
-    AskedOfRun,
     PlannedRestore,
+    RequestOfRun,
     require_confirmable,
     require_legal_target,
     require_same_target,
@@ -40,8 +40,8 @@ class PlannedRestores:
             if (recorded := tx.planned_restore(request_id)) is not None:
                 require_same_target(recorded, target, actor)
                 return recorded
-            asked = AskedOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
-            planned = PlannedRestore(self._context.pipeline_id, target, asked)
+            request = RequestOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
+            planned = PlannedRestore(self._context.pipeline_id, target, request)
             tx.put_planned_restore(planned)
             return planned
 
@@ -74,8 +74,8 @@ class PlannedRestores:
                 return None
             require_confirmable(planned, request_id, accepted, actor)
             if planned.confirmed is None:
-                asked = AskedOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
-                planned = replace(planned, confirmed=asked, accepted=accepted)
+                request = RequestOfRun(request_id, actor, self._context.clock.now(), dag_id, run_id_of(request_id))
+                planned = replace(planned, confirmed=request, accepted=accepted)
                 tx.put_planned_restore(planned)
             return planned
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tidegate.coordination.context import DefinedContext
 from tidegate.coordination.steps.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.steps.lookup import find_checkpoint
-from tidegate.pipeline.steady import judged_targets
+from tidegate.pipeline.steady import validation_targets
 from tidegate.ports import Prefetch, StoreTransaction, Validator
 from tidegate.protocol.continuous.overlap import (
     find_unwanted,
@@ -61,7 +61,7 @@ class Validation:
     def __init__(self, context: DefinedContext, failures: CheckpointFailureManager) -> None:
         self._context = context
         self._failures = failures
-        self._judged = judged_targets(context.graph)
+        self._targets = validation_targets(context.graph)
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """Validate the staged rows before any of them is visible. When repeated, the first verdicts stand.
@@ -82,10 +82,10 @@ class Validation:
                 if early and find_complaints(self._context.graph.targets, [*begun.settled, *given]):
                     raise _NotAllGoodError
             except Exception as error:
-                if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
+                if (ended := self._ended_meanwhile(checkpoint_id, error)) is None:
                     raise
                 return ended
-            verdicts = self._together(begun.settled, founded(self._judged, begun.subtasks, given))
+            verdicts = self._together(begun.settled, founded(self._targets, begun.subtasks, given))
             if (permitted := self._record(begun, verdicts)) is not None:
                 return permitted
 
@@ -146,7 +146,7 @@ class Validation:
                 subtasks = wanted(tx.subtasks(checkpoint_id), latest)
                 before = [] if latest is None else tx.verdicts(latest.checkpoint_id)
                 settled = self._settled(subtasks, latest, before)
-                if len(settled) < len(self._judged):
+                if len(settled) < len(self._targets):
                     return _Begun(record, subtasks, settled, approved_with(latest, before))
                 return permit(self._accept(tx, record, settled))
             self._failures.expire(tx, record)
@@ -159,7 +159,7 @@ class Validation:
         """Return the verdicts on the latest completed checkpoint that carry over."""
         if latest is None:
             return []
-        settled = carry_over(self._judged, subtasks, before, latest.checkpoint_id)
+        settled = carry_over(self._targets, subtasks, before, latest.checkpoint_id)
         for verdict in settled:
             log.info(
                 "%s has the files of checkpoint %d, and is not validated again.", verdict.target, verdict.carried_from
@@ -173,7 +173,7 @@ class Validation:
         order = {target: place for place, target in enumerate(self._context.graph.targets)}
         return sorted((*shown, *given), key=lambda verdict: order.get(verdict.target, len(order)))
 
-    def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
+    def _ended_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
         """Return the permit of a checkpoint that ended during a validation that raised, because its files may be gone.
 
         Returns None if it still waits for its verdicts. Raises as `needs_validation` does.

@@ -103,7 +103,7 @@ class Fork:
         """Whether both have the same origin, also if the savepoint was renamed since."""
         return (self.pipeline_id, self.checkpoint_id) == (other.pipeline_id, other.checkpoint_id)
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Return the words for a sentence: `PIPELINE, savepoint NAME`, or `PIPELINE, checkpoint ID`."""
         what = f"checkpoint {self.checkpoint_id}" if self.savepoint is None else f"savepoint {self.savepoint}"
         return f"{self.pipeline_id}, {what}"

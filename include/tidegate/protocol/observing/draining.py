@@ -31,9 +31,9 @@ def require_asked_on_page(
 
 
 def _is_granted(known: AuditRecord, user: str | None) -> bool:
-    asked, actor = known.action, known.action.actor
+    action, actor = known.action, known.action.actor
     return (
-        asked.kind is ActionKind.DRAIN
+        action.kind is ActionKind.DRAIN
         and known.answer.status is AnswerStatus.DONE
         and (actor.kind, actor.name) == (ActorKind.AIRFLOW_USER, user)
     )

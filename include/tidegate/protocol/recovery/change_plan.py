@@ -143,7 +143,7 @@ class _Plan:
                 vertex.kind,
                 vertex.name,
                 ChangeVerdict.MIGRATES if migrations else ChangeVerdict.SAME,
-                (*migrations, *self._adjustments(vertex, former), *([table.said] if table and table.said else ())),
+                (*migrations, *self._adjustments(vertex, former), *([table.advice] if table and table.advice else ())),
                 table=None if table is None else table.verdict,
                 commits=_commits(vertex),
             )

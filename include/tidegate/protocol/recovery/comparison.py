@@ -70,7 +70,7 @@ def find_unmatched(part: Part, first: Mapping[str, object], second: Mapping[str,
     return [*only_first, *(Compared(part, name, Likeness.ONLY_IN_SECOND) for name in second if name not in first)]
 
 
-def judge(part: Part, name: str, rows: CountedRows | None) -> Compared:
+def compare_part(part: Part, name: str, rows: CountedRows | None) -> Compared:
     """Compare the rows of a part; None if they cannot be read. Performs no I/O."""
     if rows is None:
         return Compared(part, name, Likeness.NOT_COMPARED)

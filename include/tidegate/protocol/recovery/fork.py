@@ -81,40 +81,40 @@ def require_unknown(pipeline: PipelineRecord, fork: Fork, newest: CheckpointReco
     if newest is not None and before is not None and before.is_of(fork):
         raise not_forked(
             name,
-            fork.said(),
+            fork.describe(),
             f"it was forked before, as its checkpoint {newest.checkpoint_id}. If that command was cut short, it has "
             f"taken effect: `tidegate run {name}` goes on from there",
         )
     if newest is not None:
         raise not_forked(
             name,
-            fork.said(),
+            fork.describe(),
             f"this database knows checkpoints of it, up to {newest.checkpoint_id}. A fork begins a pipeline: give the "
             "new one another name, and tables of its own",
         )
     if pipeline.status not in ACTIVE | {PipelineStatus.SUSPENDED}:
-        raise not_forked(name, fork.said(), f"it is {pipeline.status}. Give the new pipeline another name")
+        raise not_forked(name, fork.describe(), f"it is {pipeline.status}. Give the new pipeline another name")
 
 
 def require_own_tables(
-    pipeline_id: str, fork: Fork, theirs: Iterable[Endpoint], mine: Sequence[Endpoint], used: Collection[str]
+    pipeline_id: str, fork: Fork, theirs: Iterable[Endpoint], ours: Sequence[Endpoint], used: Collection[str]
 ) -> None:
     """Check that the fork writes to tables of its own. `theirs` are sources and sinks of the original, as recorded and
     as defined. `used` are the sinks whose places already have rows. Raises `ForkRefusedError`. Performs no I/O."""
     sinks = {each for each in theirs if each.role is Role.SINK}
-    for endpoint in mine:
+    for endpoint in ours:
         for other in sorted(sinks, key=lambda one: one.key):
             if endpoint.role is Role.SINK and _is_same_place(endpoint, other):
                 raise not_forked(
                     pipeline_id,
-                    fork.said(),
+                    fork.describe(),
                     f"its sink {endpoint.name!r} ({endpoint}) writes where sink {other.name!r} of pipeline "
                     f"{fork.pipeline_id} does ({other}), and their rows would be mixed. Give it a place of its own",
                 )
     if used:
         raise not_forked(
             pipeline_id,
-            fork.said(),
+            fork.describe(),
             f"the place of its sink {', '.join(used)} is not empty. A fork's tables begin empty: give the sink an "
             "empty place, or move the content away",
         )
@@ -134,7 +134,7 @@ def require_nothing_in_flight(pipeline_id: str, fork: Fork, snapshots: Iterable[
     if HandleKind.CHANNEL in kinds or any((snapshot.position or {}).get("in_flight") for snapshot in snapshots):
         raise not_forked(
             pipeline_id,
-            fork.said(),
+            fork.describe(),
             "that is unaligned, and holds in-flight data. A savepoint holds none: take one with `tidegate savepoint "
             f"{fork.pipeline_id} --name NAME`, and fork from it with --savepoint NAME",
         )
@@ -154,11 +154,11 @@ def require_fork_accepted(plan: ForkPlan, accepted: Accepted) -> None:
             "was moved or copied there, confirm it with --relocate; else give the source another name"
         )
     if problems:
-        raise not_forked(plan.pipeline_id, plan.fork.said(), "; ".join(problems))
+        raise not_forked(plan.pipeline_id, plan.fork.describe(), "; ".join(problems))
 
 
 def not_forked(pipeline_id: str, where: str, why: str) -> ForkRefusedError:
-    """Return the error. `where` names the original, as `Fork.said` does."""
+    """Return the error. `where` names the original, as `Fork.describe` does."""
     return ForkRefusedError(
         f"Pipeline {pipeline_id} was not forked from {where}: {why.rstrip('.')}. Nothing was changed."
     )
@@ -198,8 +198,8 @@ def _ending(handle: StateHandle) -> str:
     return "".join(handle.path.rpartition("/")[2].partition(".")[1:])
 
 
-def find_moved_sources(theirs: Sequence[Endpoint], mine: Sequence[Endpoint], renamed: Renamed) -> list[Moved]:
+def find_moved_sources(theirs: Sequence[Endpoint], ours: Sequence[Endpoint], renamed: Renamed) -> list[Moved]:
     """Find sources with another place than the original's, renamed ones included. Performs no I/O."""
     now = {former: name for name, former in renamed.items()}
     sources = [replace(each, name=now.get(each.name, each.name)) for each in theirs if each.role is Role.SOURCE]
-    return find_moved(sources, mine)
+    return find_moved(sources, ours)

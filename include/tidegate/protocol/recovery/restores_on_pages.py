@@ -18,7 +18,7 @@ UNDO = "undo"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOfRun:
+class RequestOfRun:
     """A request on a page: the user, and the DAG run that carries it out."""
 
     request_id: str
@@ -36,17 +36,17 @@ class PlannedRestore:
 
     pipeline_id: str
     target: str
-    asked: AskedOfRun
+    requested: RequestOfRun
     planned_at: datetime | None = None
     document: Mapping[str, Any] | None = None
     digest: str | None = None
     refusal: str | None = None
-    confirmed: AskedOfRun | None = None
+    confirmed: RequestOfRun | None = None
     accepted: Accepted = field(default_factory=Accepted)
 
     @property
     def request_id(self) -> str:
-        return self.asked.request_id
+        return self.requested.request_id
 
     @property
     def what(self) -> str:
@@ -63,9 +63,9 @@ def require_legal_target(target: str) -> None:
 
 def require_same_target(known: PlannedRestore, target: str, actor: Actor) -> None:
     """Check that an id is used for one request only. Raises `IllegalRequestError`. Performs no I/O."""
-    if (known.target, known.asked.actor.name) != (target, actor.name):
+    if (known.target, known.requested.actor.name) != (target, actor.name):
         raise IllegalRequestError(
-            f"The id {known.request_id} is of the plan of {known.what} for {known.asked.actor.name}. Nothing was "
+            f"The id {known.request_id} is of the plan of {known.what} for {known.requested.actor.name}. Nothing was "
             "changed. Use a new id."
         )
 
@@ -88,14 +88,14 @@ def require_confirmable(planned: PlannedRestore, request_id: str, accepted: Acce
         raise RestoreRefusedError(f"Pipeline {planned.pipeline_id} was not restored. {why} Nothing was changed.")
 
 
-def require_run(asked: AskedOfRun, dag_id: str, run_id: str, user: str | None) -> None:
+def require_run(request: RequestOfRun, dag_id: str, run_id: str, user: str | None) -> None:
     """Raise `IllegalRequestError` if the plan names another DAG run, or if another user started this one. Performs no
     I/O."""
-    if (asked.dag_id, asked.run_id, asked.actor.name) != (dag_id, run_id, user):
+    if (request.dag_id, request.run_id, request.actor.name) != (dag_id, run_id, user):
         raise IllegalRequestError(
             f"DAG run {dag_id}/{run_id}, triggered by {user or 'a user unknown to Airflow'}, was not started by the "
-            f"page for request {asked.request_id} of {asked.actor.name}. Nothing was changed. Request it on the page "
-            "again, or leave the parameter plan empty."
+            f"page for request {request.request_id} of {request.actor.name}. Nothing was changed. Request it on the "
+            "page again, or leave the parameter plan empty."
         )
 
 
@@ -108,16 +108,16 @@ def require_unchanged(planned: PlannedRestore, digest: str, where: str) -> None:
         )
 
 
-def action_of(planned: PlannedRestore, asked: AskedOfRun) -> UserAction:
+def action_of(planned: PlannedRestore, request: RequestOfRun) -> UserAction:
     """Return the restore as a user action, by the user who confirmed it. Performs no I/O."""
     kind = ActionKind.UNDO if planned.target == UNDO else ActionKind.RESTORE
     details = {
         "to": planned.target,
         "plan": planned.request_id,
-        "dag_run": f"{asked.dag_id}/{asked.run_id}",
+        "dag_run": f"{request.dag_id}/{request.run_id}",
         **accepted_document(planned.accepted),
     }
-    return UserAction(asked.request_id, kind, asked.actor, details)
+    return UserAction(request.request_id, kind, request.actor, details)
 
 
 def accepted_document(accepted: Accepted) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from tidegate.protocol.schema.ddl import parts_of
 
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/|\w+|[^\s\w]", re.DOTALL)
-_JUDGED = "let an expectation check it, such as expect("
+_EXPECT = "let an expectation check it, such as expect("
 #: The way out for each keyword.
 _MODIFIERS: Mapping[str, str] = {
-    "NOT NULL": f'leave NOT NULL out, and {_JUDGED}"column_values_to_not_be_null", column={{column!r}})',
+    "NOT NULL": f'leave NOT NULL out, and {_EXPECT}"column_values_to_not_be_null", column={{column!r}})',
     "DEFAULT": "leave DEFAULT out, and fill nulls in a transform, such as df.fillna(…)",
     "GENERATED": "leave GENERATED out, and compute the column in a transform",
 }
-_LENGTH = f'declare it STRING, and {_JUDGED}"column_value_lengths_to_be_between", column={{column!r}}, max_value=…)'
+_LENGTH = f'declare it STRING, and {_EXPECT}"column_value_lengths_to_be_between", column={{column!r}}, max_value=…)'
 _TYPES: Mapping[str, str] = {
     "CHAR": _LENGTH,
     "CHARACTER": _LENGTH,

@@ -38,10 +38,10 @@ class ColumnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """The effect on a table. `said` is the advice for its readers."""
+    """The effect on a table. `advice` is the advice for its readers."""
 
     verdict: TableVerdict
-    said: str
+    advice: str
 
 
 Changes = Mapping[str, ColumnChange]
@@ -125,49 +125,49 @@ def plan_table(changes: Sequence[Changes], is_exact: bool, kind: TableKind = Tab
         return _unknown(worst, names, maybe)
     match worst:
         case ColumnChange.DROPPED:
-            said = f"earlier rows keep {names}, which is null in new ones{maybe}; the table is read as before"
-            return TableChange(TableVerdict.AS_BEFORE, said)
+            advice = f"earlier rows keep {names}, which is null in new ones{maybe}; the table is read as before"
+            return TableChange(TableVerdict.AS_BEFORE, advice)
         case ColumnChange.OTHER_TYPE:
-            said = (
+            advice = (
                 f"{names} has another type, and earlier rows keep theirs{maybe}: no reader reads both as one table. "
                 "Give the sink another directory (`tidegate relocate` confirms that), or the column another name"
             )
-            return TableChange(TableVerdict.NOT_AS_A_WHOLE, said)
+            return TableChange(TableVerdict.NOT_AS_A_WHOLE, advice)
         case ColumnChange.WIDENED:
-            said = (
+            advice = (
                 f"earlier rows keep the narrower type of {names}{maybe}: read the table with the new columns named, "
                 "in Spark spark.read.schema(…).parquet(…), in pyarrow read_table(…, schema=…). Without that, and with "
                 "mergeSchema, Spark fails or reads wrong values, and pyarrow fails or cuts values off"
             )
         case _:
-            said = (
+            advice = (
                 f"earlier files do not have {names}{maybe}: read the table in Spark with the option mergeSchema, in "
                 "pyarrow with read_table(…, schema=…). Without that a reader may leave out the column"
             )
-    return TableChange(TableVerdict.WITH_OPTION, said)
+    return TableChange(TableVerdict.WITH_OPTION, advice)
 
 
 def _evolved(worst: ColumnChange, names: str, maybe: str) -> TableChange:
     """Plan the effect on a table that identifies columns by number."""
     match worst:
         case ColumnChange.OTHER_TYPE:
-            said = (
+            advice = (
                 f"{names} has another type{maybe}, and the next checkpoint is refused: cast it in a transform, or give "
                 "the column another name"
             )
-            return TableChange(TableVerdict.NOT_AS_A_WHOLE, said)
+            return TableChange(TableVerdict.NOT_AS_A_WHOLE, advice)
         case ColumnChange.WIDENED:
-            said = f"the table's {names} gets the wider type{maybe}, if its format allows that, else it is refused"
+            advice = f"the table's {names} gets the wider type{maybe}, if its format allows that, else it is refused"
         case ColumnChange.RENAMED:
-            said = (
+            advice = (
                 f"the table gets {names}{maybe}, and keeps the column of the old name. With renamed={{old: new}} its "
                 "sink renames that instead"
             )
         case ColumnChange.NEW:
-            said = f"the table gets {names}{maybe}, which is null in earlier rows"
+            advice = f"the table gets {names}{maybe}, which is null in earlier rows"
         case _:
-            said = f"the table keeps {names}, which is null in new rows{maybe}"
-    return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
+            advice = f"the table keeps {names}, which is null in new rows{maybe}"
+    return TableChange(TableVerdict.AS_BEFORE, f"{advice}; the table is read as before")
 
 
 def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
@@ -175,31 +175,31 @@ def _fixed(worst: ColumnChange, names: str, maybe: str) -> TableChange:
     visible."""
     match worst:
         case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
-            said = (
+            advice = (
                 f"the table's {names} keeps its type{maybe}: rows that do not fit it are refused. Alter the column "
                 "before the next run, or cast the rows in a transform"
             )
         case ColumnChange.RENAMED | ColumnChange.NEW:
-            said = (
+            advice = (
                 f"a table without the column {names} refuses the next checkpoint{maybe}: add the column before the "
                 "next run, or leave it out by columns="
             )
         case _:
-            said = (
+            advice = (
                 f"the table keeps {names}, which has its default in new rows{maybe}. If it takes no null and has no "
                 "default, they are refused"
             )
-    return TableChange(TableVerdict.AS_BEFORE, f"{said}; the table is read as before")
+    return TableChange(TableVerdict.AS_BEFORE, f"{advice}; the table is read as before")
 
 
 def _unknown(worst: ColumnChange, names: str, maybe: str) -> TableChange:
     """Plan the effect on a table of the user's own sink."""
     match worst:
         case ColumnChange.OTHER_TYPE | ColumnChange.WIDENED:
-            said = f"{names} has another type in new rows"
+            advice = f"{names} has another type in new rows"
         case ColumnChange.RENAMED | ColumnChange.NEW:
-            said = f"new rows have a column {names}"
+            advice = f"new rows have a column {names}"
         case _:
-            said = f"new rows have no column {names}"
-    said = f"{said}{maybe}. The sink does not declare the effect on its table: see its own description"
-    return TableChange(TableVerdict.AS_BEFORE, said)
+            advice = f"new rows have no column {names}"
+    advice = f"{advice}{maybe}. The sink does not declare the effect on its table: see its own description"
+    return TableChange(TableVerdict.AS_BEFORE, advice)

@@ -16,7 +16,7 @@ from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import CompactionPlan, Merge
 from tidegate.state.compaction import plan_compaction
-from tidegate.state.expiring import judge
+from tidegate.state.expiring import decide_expiry
 from tidegate.state.runs import newest_of
 
 
@@ -64,11 +64,11 @@ def _plan(
         layout = location.succeeding(vertex, streams.layout(vertex), together, moment)
         if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
             continue  # a run in this layout begins a time to live, which only a checkpoint may decide
-        judged = judge(layout, together, moment)
+        expiry = decide_expiry(layout, together, moment)
         for index, own in enumerate(runs):
             if len(own) > 1:
                 prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
-                spec = location.spec(vertex, layout, index, own, checkpoint_id, judged, prefix)
+                spec = location.spec(vertex, layout, index, own, checkpoint_id, expiry, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))
     return merges

@@ -24,7 +24,7 @@ from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import ScanPlan
-from tidegate.state.expiring import judge
+from tidegate.state.expiring import decide_expiry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,9 +90,9 @@ class Frames:
             return None
         together = [handle for handles in runs.values() for handle in handles]
         layout = self._location.succeeding(vertex, layout, together, self._moment)
-        judged = judge(layout, together, self._moment)
+        expiry = decide_expiry(layout, together, self._moment)
         specs = tuple(
-            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles), judged)
+            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles), expiry)
             for index, handles in sorted(runs.items())
         )
         partitions = self._streams.session.range(0, len(specs), 1, len(specs))

@@ -11,7 +11,7 @@ from tidegate.protocol.facts.records import StateHandle
 from tidegate.protocol.schema.expiry import Moment
 from tidegate.protocol.schema.state_schema import compare_schemas
 from tidegate.protocol.steps.refusal import require_none, unfit_state
-from tidegate.state.expiring import Judged, judge, succeeding
+from tidegate.state.expiring import Expiry, decide_expiry, succeeding
 from tidegate.state.layout import StateLayout
 from tidegate.state.opening import known_layout
 from tidegate.state.runs import newest_of
@@ -34,7 +34,7 @@ class StateLocation:
         index: int,
         runs: Sequence[StateHandle],
         checkpoint_id: int,
-        judged: Judged,
+        expiry: Expiry,
         prefix: str = "",
     ) -> SubtaskSpec:
         """Return the specification with which subtask `index` of an operator reads `runs`, and writes below `prefix` if
@@ -51,8 +51,8 @@ class StateLocation:
             max_parallelism=pipeline.max_parallelism,
             layout=layout,
             runs=tuple(runs),
-            at=judged.at,
-            horizon=judged.horizon,
+            at=expiry.at,
+            horizon=expiry.horizon,
         )
 
     def specs(
@@ -61,9 +61,9 @@ class StateLocation:
         """Return the specifications with which subtasks find their state as of the latest completed checkpoint and
         write their run."""
         id_, prefixes = plan.checkpoint_id, plan.prefixes(vertex)
-        judged = judge(layout, plan.all_runs(vertex), plan.moment)
+        expiry = decide_expiry(layout, plan.all_runs(vertex), plan.moment)
         return {
-            index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, judged, prefixes[index])
+            index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, expiry, prefixes[index])
             for index in indexes
         }
 

@@ -73,7 +73,7 @@ def build(suite: ExpectationSuite) -> list[Any]:
     return built
 
 
-def judge(
+def validate_frame(
     frame: "DataFrame",
     suite: ExpectationSuite,
     built: Sequence[Any],
@@ -93,19 +93,19 @@ def judge(
         return _findings(suite, _by_position(results), identified), rows
     results, rows = validate_at_once(frame, built, result_format, reported)
     if reported not in (None, rows):
-        return judge(frame, suite, built, shown, None, identified)
+        return validate_frame(frame, suite, built, shown, None, identified)
     return _findings(suite, _by_position(results), identified), rows
 
 
 def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared | None:
-    """Return the metrics that `judge_here` needs for a suite, to be kept; None if Spark validates all rows. Raise
+    """Return the metrics that `validate_arrow` needs for a suite, to be kept; None if Spark validates all rows. Raise
     `ExpectationError`."""
     built = build(suite)
     return prepare(built, _result_format(shown)) if arrow_pass.SHORTCUT.is_taken() else None
 
 
-def judge_here(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
-    """Validate as `judge` does, but without Spark; None if Spark must validate the rows (see `arrow_pass`)."""
+def validate_arrow(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
+    """Validate as `validate_frame` does, but without Spark; None if Spark must validate the rows (see `arrow_pass`)."""
     good = good_results(staged, prepared)
     return None if good is None else (_findings(suite, good[0]), good[1])
 
