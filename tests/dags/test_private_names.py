@@ -44,5 +44,5 @@ def test_the_setting_says_which_are_taken(monkeypatch):
         assert there.is_taken() is taken, said
     assert Settings.from_environment({}).shortcuts == SHORTCUTS
     monkeypatch.setenv("TIDEGATE_SHORTCUTS", "reeding")
-    with pytest.raises(ConfigurationError, match=r"names reeding, which is no shortcut\. Name some of judging"):
+    with pytest.raises(ConfigurationError, match=r"names reeding, which is no shortcut\. Name some of reading"):
         there.is_taken()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXPECTATION = "great_expectations.expectations.expectation:Expectation"
 SHORTCUT = Shortcut(
-    "judging",
+    "validation",
     "great_expectations",
     (
         *(f"{_EXPECTATION}.{name}" for name in ("_build_evr", "_validate")),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHORTCUT = Shortcut(
-    "judging",
+    "validation",
     "great_expectations",
     (
         "great_expectations.core.batch:Batch",

@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-#: The names for `TIDEGATE_SHORTCUTS`: `session` (the start of Spark SQL), `reading` (of small input), `judging`
-#: (validation), `tables` (changes of tables in a REST catalog).
-SHORTCUTS = frozenset({"judging", "reading", "session", "tables"})
+#: The names for `TIDEGATE_SHORTCUTS`: `session` (the start of Spark SQL), `reading` (of small input), `tables`
+#: (changes of tables in a REST catalog), `validation` (without Spark, or in one job).
+SHORTCUTS = frozenset({"reading", "session", "tables", "validation"})
 
 
 @dataclass(frozen=True, slots=True)
