@@ -9,7 +9,7 @@ from tidegate.iceberg.files import opened
 from tidegate.iceberg.names import METADATA, TableName, checkpoint_of
 from tidegate.iceberg.places import location_now
 from tidegate.iceberg.reach import files_of
-from tidegate.iceberg.swapping import NOW, lingering, released_before, with_kept
+from tidegate.iceberg.swapping import NOW, lingering, released_before, with_kept, without
 from tidegate.ports import CheckpointStorage
 from tidegate.postgres_sink import positions
 from tidegate.postgres_sink.databases import connected
@@ -41,14 +41,20 @@ def delete_released(name: TableName, root: str, kept: Collection[int] | None, re
     to, whose snapshots the next commit keeps; None if they have not changed."""
     location = location_now(name)
     with connected(None, name.target) as connection:
-        content, now = positions.shown(connection, name.target).content, float(connection.scalar(NOW) or 0)
-    if location is None or content is None:
-        return
+        if location is None or positions.shown(connection, name.target).content is None:
+            return
+        statements = positions.OwnStatements(connection)
+        content = positions.lock(statements, name.target, None).content
+        now = float(statements.query(NOW)[0][0])
+        content = json.dumps(with_kept(content, kept, now))
+        positions.record(statements, name.target, content)
     deleted = _delete(root, location, released_before(content, now, readable_for))
+    if not deleted:
+        return
     with connected(None, name.target) as connection:
         statements = positions.OwnStatements(connection)
-        recorded = with_kept(positions.lock(statements, name.target, None).content, kept, deleted)
-        positions.record(statements, name.target, json.dumps(recorded))
+        content = positions.lock(statements, name.target, None).content
+        positions.record(statements, name.target, json.dumps(without(content, deleted)))
 
 
 def _delete(root: str, location: str, files: Collection[str]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.iceberg.changes import Change, Staged
 
 #: Keys in the table's row of positions: checkpoints that are kept, and files that the table no longer refers to, with
-#: the time since when. They are deleted once no reader can need them.
+#: the time since when, None until a process finds them after the commit. They are deleted once no reader can need them.
 KEPT, RELEASED = "kept", "released"
 
 #: Seconds by the clock of the database, which all processes share.
@@ -105,7 +105,7 @@ def record(
     Without a checkpoint the table shows the same one as before. `back`: it shows it by a restore."""
     recorded = contents(found.content)
     if released:
-        recorded[RELEASED] = [*recorded.get(RELEASED, ()), [int(statements.query(NOW)[0][0]), sorted(released)]]
+        recorded[RELEASED] = [*recorded.get(RELEASED, ()), [None, sorted(released)]]
     shows, applied = found.shows or 0, found.applied
     if checkpoint_id is not None:
         shows = checkpoint_id
@@ -126,7 +126,8 @@ def kept_of(content: str | None) -> Collection[int] | None:
 def released_before(content: str | None, seconds: float, readable_for: timedelta) -> list[str]:
     """Return files that were released so long before a time that no reader can need them."""
     batches = contents(content).get(RELEASED, ())
-    return [file for at, files in batches if at + readable_for.total_seconds() <= seconds for file in files]
+    limit = seconds - readable_for.total_seconds()
+    return [file for at, files in batches if at is not None and at <= limit for file in files]
 
 
 def lingering(content: str | None) -> list[str]:
@@ -134,9 +135,17 @@ def lingering(content: str | None) -> list[str]:
     return [file for _, files in contents(content).get(RELEASED, ()) for file in files]
 
 
-def with_kept(content: str | None, kept: Collection[int] | None, deleted: Collection[str]) -> Mapping[str, Any]:
-    """Return the record after some files have been deleted, and the kept checkpoints were read."""
+def with_kept(content: str | None, kept: Collection[int] | None, now: float) -> Mapping[str, Any]:
+    """Return the record of a table whose commits have ended, with the kept checkpoints. The files that they released
+    count from `now`, in seconds, and not from the statement that recorded them: its transaction may have waited long
+    for another one, and readers saw the former table until its end."""
+    recorded = contents(content)
+    released = [[now if at is None else at, files] for at, files in recorded.get(RELEASED, ())]
+    return {**recorded, RELEASED: released, **({} if kept is None else {KEPT: sorted(kept)})}
+
+
+def without(content: str | None, deleted: Collection[str]) -> Mapping[str, Any]:
+    """Return the record after some files have been deleted."""
     recorded, gone = contents(content), set(deleted)
     batches = ([at, [each for each in files if each not in gone]] for at, files in recorded.get(RELEASED, ()))
-    left = [batch for batch in batches if batch[1]]
-    return {**recorded, RELEASED: left, **({} if kept is None else {KEPT: sorted(kept)})}
+    return {**recorded, RELEASED: [batch for batch in batches if batch[1]]}

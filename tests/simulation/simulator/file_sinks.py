@@ -3,7 +3,7 @@ staged. After every commit each checkpoint that a restore can go back to has its
 goes on reading for a while.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -139,13 +139,18 @@ class FilesSink(CommittedSink):
 
     def _delete_released(self, kept: Collection[int] | None) -> None:
         self.world.point(f"looks for files that {self.name} has released")
+        self._record(lambda table: table.found(kept, self.world.clock.time))
         gone = self.table().due(self.world.clock.time - self.readable_for)
         for path in gone:
             self.world.point(f"deletes {path} of {self.name}")
             require(path not in self.table().reach, f"{path} is deleted, which {self.name} refers to")
             require_unneeded(self.world, f"sink:{self.name}-sink", path)
             self._delete([path])
-        with self.tables.changed_by([_Beside(self, gone, kept)]):
+        if gone:
+            self._record(lambda table: table.without(gone))
+
+    def _record(self, change: Callable[[FileTable], FileTable]) -> None:
+        with self.tables.changed_by([_Beside(self, change)]):
             pass
 
 
@@ -178,7 +183,7 @@ class Swap:
         if not (self.by_key and self.checkpoint_id in has):
             table = self.sink.table(tables)
             staged = self.staged if table.pointer is self.base else stage(self.change, table.pointer)
-            tables.setdefault(self.sink.root, {})[TABLE] = table.swapped(staged, self.sink.world.clock.time)
+            tables.setdefault(self.sink.root, {})[TABLE] = table.swapped(staged)
             shows |= {0: self.checkpoint_id} if self.checkpoint_id else {}
         has |= {self.checkpoint_id: True} if self.checkpoint_id else {}
         return 1
@@ -189,18 +194,16 @@ class Swap:
 
 @dataclass
 class _Beside:
-    """`ports.Participant`: what is recorded beside the pointer once files were deleted."""
+    """`ports.Participant`: what is recorded beside the pointer before and after files are deleted."""
 
     sink: FilesSink
-    gone: Collection[str]
-    kept: Collection[int] | None
+    change: Callable[[FileTable], FileTable]
 
     def run(self, statements: CommitStatements) -> None:
         statements.execute(self._execute)  # type: ignore[arg-type]
 
     def _execute(self, tables: dict[str, Any]) -> int:
-        left = self.sink.table(tables).without(self.gone, self.kept)
-        tables.setdefault(self.sink.root, {})[TABLE] = left
+        tables.setdefault(self.sink.root, {})[TABLE] = self.change(self.sink.table(tables))
         return 1
 
     def explain(self, error: StatementError) -> SinkError:

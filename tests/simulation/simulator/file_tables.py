@@ -160,9 +160,9 @@ class FileTable:
     kept: tuple[int, ...] | None = None
     released: tuple[tuple[Any, tuple[str, ...]], ...] = ()
 
-    def swapped(self, pointer: Metadata | None, now: Any) -> "FileTable":
+    def swapped(self, pointer: Metadata | None) -> "FileTable":
         gone = tuple(sorted(self.reach - (frozenset() if pointer is None else pointer.reach)))
-        released = (*self.released, (now, gone)) if gone else self.released
+        released = (*self.released, (None, gone)) if gone else self.released
         return replace(self, pointer=pointer, released=released)
 
     @property
@@ -201,9 +201,18 @@ class FileTable:
 
     def due(self, before: Any) -> list[str]:
         """Released so long ago, and not taken up again."""
-        return [path for at, paths in self.released if at <= before for path in paths if path not in self.reach]
+        return [
+            path
+            for at, paths in self.released
+            if at is not None and at <= before
+            for path in paths
+            if path not in self.reach
+        ]
 
-    def without(self, deleted: Collection[str], kept: Collection[int] | None) -> "FileTable":
+    def found(self, kept: Collection[int] | None, now: Any) -> "FileTable":
+        released = tuple((now if at is None else at, paths) for at, paths in self.released)
+        return replace(self, kept=self.kept if kept is None else tuple(sorted(kept)), released=released)
+
+    def without(self, deleted: Collection[str]) -> "FileTable":
         left = ((at, tuple(path for path in paths if path not in deleted)) for at, paths in self.released)
-        said = self.kept if kept is None else tuple(sorted(kept))
-        return replace(self, kept=said, released=tuple(each for each in left if each[1]))
+        return replace(self, released=tuple(each for each in left if each[1]))

@@ -86,7 +86,7 @@ class FilesTable(CommittedTable):
         def swap(tables: dict[str, Any]) -> None:
             table = self.table(tables)
             pointer = prepared if table.pointer is base else stage(change, table.pointer)
-            tables.setdefault(self._name, {})[TABLE] = table.swapped(pointer, self._world.clock.now())
+            tables.setdefault(self._name, {})[TABLE] = table.swapped(pointer)
             tables.setdefault(f"{self._name} has", {}).update({0: id_} if rows is None else {0: id_, id_: rows})
 
         return swap
@@ -118,15 +118,20 @@ class FilesTable(CommittedTable):
         self._delete_released(kept)
 
     def _delete_released(self, kept: Collection[int] | None) -> None:
+        self._record(lambda table: table.found(kept, self._world.clock.now()))
         gone = self.table().due(self._world.clock.now() - self._readable_for)
         for path in gone:
             self._fails(f"deletes {path}")
             require(path not in self.table().reach, f"{path} is deleted, which {self._name} refers to")
             self.staged.pop(path, None)
 
+        if gone:
+            self._record(lambda table: table.without(gone))
+        self.read()
+
+    def _record(self, change: Callable[[FileTable], FileTable]) -> None:
         def record(tables: dict[str, Any]) -> None:
-            tables.setdefault(self._name, {})[TABLE] = self.table(tables).without(gone, kept)
+            tables.setdefault(self._name, {})[TABLE] = change(self.table(tables))
 
         with self._world.store.tables.changed_by([Statements(self, record)]):
             pass
-        self.read()
