@@ -1,15 +1,15 @@
 """Who has opened a table goes on reading it for `readable_for` after it was replaced. Then its files are deleted."""
 
-import time
 from pathlib import Path
 
 import pytest
 from iceberg_tables import duck, files_below
 from marts import values
 from pyiceberg.table import StaticTable
+from sqlalchemy import func, select
 
 from tidegate import IcebergSink
-from tidegate.iceberg import swapping
+from tidegate.iceberg import garbage
 from tidegate.iceberg.places import location_now
 from tidegate.iceberg.reach import files_of
 from tidegate.protocol.facts.errors import PipelineDefinitionError
@@ -55,23 +55,22 @@ def test_where_no_commit_comes_a_cleaning_deletes_it(mart):
 
 def test_the_time_counts_from_the_end_of_a_commit(mart, monkeypatch):
     """Until then readers open the former table. A commit may wait long for another transaction."""
-    of = mart(out=IcebergSink("db.out", "latest", readable_for="2 s"), retained=1)
+    of = mart(out=IcebergSink("db.out", "latest", readable_for="1 h"), retained=1)
     of.take(out=values(1))
     location = location_now(of.sinks["out"].name)
     data = files_of(location).data
     of.take(out=values(2))
-    run, waits = swapping.Swap.run, [3]
-
-    def wait_after(swap, statements):
-        run(swap, statements)
-        time.sleep(waits.pop() if waits else 0)
-
-    monkeypatch.setattr(swapping.Swap, "run", wait_after)
+    monkeypatch.setattr(garbage, "NOW", in_hours(1))  # as if the commit had waited for an hour
     of.take(out=values(3))
     assert StaticTable.from_metadata(location).scan().to_arrow()["v"].to_pylist() == [1]
-    time.sleep(3)
+    monkeypatch.setattr(garbage, "NOW", in_hours(2))
     of.take(out=values(4))
     assert not any(Path(each.removeprefix("file://")).exists() for each in data)
+
+
+def in_hours(hours):
+    """The clock of the database, for those who delete files."""
+    return select(func.extract("epoch", func.clock_timestamp()) + 3600 * hours)
 
 
 def test_a_duration_needs_a_unit():

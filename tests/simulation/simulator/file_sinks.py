@@ -150,7 +150,7 @@ class FilesSink(CommittedSink):
             self._record(lambda table: table.without(gone))
 
     def _record(self, change: Callable[[FileTable], FileTable]) -> None:
-        with self.tables.changed_by([_Beside(self, change)]):
+        with self.tables.changed_by([_Recording(self, change)]):
             pass
 
 
@@ -193,8 +193,8 @@ class Swap:
 
 
 @dataclass
-class _Beside:
-    """`ports.Participant`: what is recorded beside the pointer before and after files are deleted."""
+class _Recording:
+    """See `ports.Participant`. Changes the kept checkpoints or the released files of a table."""
 
     sink: FilesSink
     change: Callable[[FileTable], FileTable]
